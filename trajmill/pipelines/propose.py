@@ -30,15 +30,16 @@ from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.generate import unwalked_queries
 from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, WalkResult
 from trajmill.stages.queries.pathways.search import collect_pathways
-from trajmill.stages.queries.proposals.propose import (
+from trajmill.stages.queries.proposals.source import (
     TRIAL_STAGE,
     DecidedProposal,
     ProposalPrompts,
     ProposalSource,
-    TaskProposer,
+    StartingPoint,
     decide_proposal,
+    in_turn,
+    start_screens,
 )
-from trajmill.stages.queries.proposals.starts import StartingPoint, in_turn, start_screens
 from trajmill.stages.rollout.base import Attempt, Limits, episode_seed
 
 
@@ -103,16 +104,15 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
         with_screen = [start for start in screenshot if start.id in started.screens]
         await screens.write(started.screens[start.id] for start in with_screen)
         model = self.writer.open(self.origin, calls.append)
-        proposer = TaskProposer(model, self.prompts)
         seed = int(content_id("propose", self.run_seed, self.at.round)[:8], 16)
         unseen = UnseenApps(self.heldout_apps)
         context = SourceContext(self.environment, unseen, seed, self.origin, self.in_flight)
         try:
             reachable = [start for start in curriculum if start.id in started.screens]
-            source = ProposalSource(proposer, reachable, existing, self.wanted.curriculum)
+            source = ProposalSource(model, self.prompts, reachable, existing, self.wanted.curriculum)
             told = await unwalked_queries(source, context)
             shown = [start._replace(screen=started.screens[start.id]) for start in with_screen]
-            source = ProposalSource(proposer, shown, (*existing, *told.queries), self.wanted.screenshot)
+            source = ProposalSource(model, self.prompts, shown, (*existing, *told.queries), self.wanted.screenshot)
             seen = await unwalked_queries(source, context)
         finally:
             await model.close()

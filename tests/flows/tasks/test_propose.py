@@ -31,7 +31,7 @@ from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages import queries
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.leaks import leaks_in_queries
-from trajmill.stages.queries.proposals.starts import PROPOSED
+from trajmill.stages.queries.proposals.source import PROPOSED
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_rows, read_table

@@ -22,7 +22,7 @@ from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.environments.kinds import BrowserSpec, DesktopSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.queries.proposals.starts import PROPOSED
+from trajmill.stages.queries.proposals.source import PROPOSED
 from trajmill.warehouse.read import read_rows
 
 pytestmark = pytest.mark.slow

@@ -26,7 +26,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.queries.proposals.starts import PROPOSED
+from trajmill.stages.queries.proposals.source import PROPOSED
 from trajmill.warehouse.read import read_rows
 
 VERDICT: dict[str, Any] = {

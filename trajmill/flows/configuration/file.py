@@ -23,7 +23,7 @@ from trajmill.schemas.spec import Spec, decisive_fields
 from trajmill.stages.environments.kinds import AppFilesSpec, DesktopSpec
 from trajmill.stages.environments.spec import FixedTasksSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.queries.proposals.starts import read_human_tasks
+from trajmill.stages.queries.proposals.source import read_human_tasks
 
 DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""

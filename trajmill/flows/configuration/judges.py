@@ -23,7 +23,7 @@ from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.commands.source import command_prompt
 from trajmill.stages.queries.model_writer import WriterPrompts, writer_prompts
 from trajmill.stages.queries.pathways.search import selection_prompt
-from trajmill.stages.queries.proposals.propose import ProposalPrompts, proposal_prompts
+from trajmill.stages.queries.proposals.source import ProposalPrompts, proposal_prompts
 
 
 class RolePrompts(NamedTuple):

@@ -43,15 +43,19 @@ from trajmill.stages.queries.base import (
     level_within_reach,
 )
 from trajmill.stages.queries.causal.source import causal_source
-from trajmill.stages.queries.commands.places import CommandPlace, document_place, pathway_places
-from trajmill.stages.queries.commands.source import CommandSource
+from trajmill.stages.queries.commands.source import CommandPlace, CommandSource, document_place, pathway_places
 from trajmill.stages.queries.generate import WriterModel, fresh_queries, make_queries
 from trajmill.stages.queries.graph.source import graph_source
 from trajmill.stages.queries.pathways.programs import STAGE as PATHWAY_STAGE
 from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, packaged_programs, read_programs
 from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
-from trajmill.stages.queries.proposals.propose import TRIAL_STAGE
-from trajmill.stages.queries.proposals.starts import STAGE, TaskSuccess, curriculum_starting_points, read_human_tasks
+from trajmill.stages.queries.proposals.source import (
+    STAGE,
+    TRIAL_STAGE,
+    TaskSuccess,
+    curriculum_starting_points,
+    read_human_tasks,
+)
 from trajmill.stages.queries.spec import AtomicApp
 from trajmill.stages.queries.tasks.source import TaskSource
 from trajmill.stages.queries.walk import own_queries

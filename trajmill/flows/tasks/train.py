@@ -53,7 +53,7 @@ from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
-from trajmill.stages.queries.proposals.starts import PROPOSED
+from trajmill.stages.queries.proposals.source import PROPOSED
 from trajmill.stages.rollout.base import plan_once
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.child import LOG_FILE

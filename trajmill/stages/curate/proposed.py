@@ -10,7 +10,7 @@ from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.curate.leaks import TrainingText, leaks_in_texts
 from trajmill.stages.queries.base import NewQueries, failure
 from trajmill.stages.queries.leaks import leaks_in_queries
-from trajmill.stages.queries.proposals.starts import STAGE
+from trajmill.stages.queries.proposals.source import STAGE
 
 
 def without_leaks(

@@ -48,13 +48,21 @@ class GoalFacts(NamedTuple):
     """The words that the instruction must and must not have."""
 
 
+class PlannedSlot(NamedTuple):
+    name: str
+    value: str
+    page: str
+
+
 class QueryPlan(NamedTuple):
+    """The columns of a query that its words do not decide."""
+
     platform: Platform
     apps: tuple[str, ...]
     source: Source
     pages: tuple[str, ...]
     page_descriptions: tuple[str, ...]
-    slots: tuple[Slot, ...]
+    slots: tuple[PlannedSlot, ...]
     path: tuple[PathStep, ...]
     start_state: str
     goal: str
@@ -78,7 +86,7 @@ class Goal(Protocol):
         """Word the goal; `heldout` demands a phrasing kept from training. Raises StageError if no phrasing fits."""
         ...
 
-    def plan(self, said: Mapping[str, str]) -> QueryPlan: ...
+    def plan(self) -> QueryPlan: ...
 
 
 class Candidate(NamedTuple):
@@ -104,9 +112,8 @@ class NewQueries(NamedTuple):
     model_calls: tuple[ModelCall, ...] = ()
 
     def with_more(self, more: NewQueries) -> NewQueries:
-        return NewQueries(
-            (*self.queries, *more.queries), (*self.failures, *more.failures), (*self.model_calls, *more.model_calls)
-        )
+        failures, calls = (*self.failures, *more.failures), (*self.model_calls, *more.model_calls)
+        return NewQueries((*self.queries, *more.queries), failures, calls)
 
 
 WalkQueries = Callable[[Sequence[Query]], Awaitable[NewQueries]]
@@ -186,19 +193,19 @@ class DraftRefused(StageError):
 
 async def draft(candidate: Candidate, writer: QueryWriter, origin: Origin) -> Query:
     """Write the query of a candidate, unwalked; raises StageError if the writer fails or its text misses a slot."""
-    goal = candidate.goal
-    written = await writer.write(candidate)
+    task, written = candidate.goal.task, await writer.write(candidate)
     if missing := lost_slots(written.text, written.said):
-        raise StageError(f"{goal.task}: the writer lost {', '.join(missing)} in: {written.text}", FailureClass.TASK)
-    plan = goal.plan(written.said)
+        raise StageError(f"{task}: the writer lost {', '.join(missing)} in: {written.text}", FailureClass.TASK)
+    plan = candidate.goal.plan()
+    slots = tuple(Slot(**slot._asdict(), said=written.said.get(slot.name, "")) for slot in plan.slots)
     return Query(
-        query_id=Query.make_id(plan.platform, goal.task, plan.slots, plan.start_state, written.text),
-        task=goal.task,
+        query_id=Query.make_id(plan.platform, task, slots, plan.start_state, written.text),
+        task=task,
         raw_instruction=written.raw,
         instruction=written.text,
         phrasing=written.phrasing,
         split=candidate.split,
-        **plan._asdict(),
+        **plan._asdict() | {"slots": slots},
         **origin.common(made_by=written.made_by),
     )
 
@@ -212,18 +219,13 @@ def failure(
     attempts: int = 1,
     stage: str = STAGE,
 ) -> Failure:
-    common = origin.common(made_by=made_by)
-    return Failure(
-        stage=stage, input_id=input_id, failure_class=failure_class, message=message, attempts=attempts, **common
-    )
+    known = {"stage": stage, "input_id": input_id, "failure_class": failure_class, "attempts": attempts}
+    return Failure(**known, message=message, **origin.common(made_by=made_by))
 
 
 def goal_parts(showing: Sequence[Showing], lacking: Sequence[Showing]) -> dict[str, Any]:
-    return {
-        key: [each.model_dump(exclude_defaults=True) for each in elements]
-        for key, elements in ((KEY, showing), (LACKING, lacking))
-        if elements
-    }
+    parts = {KEY: showing, LACKING: lacking}
+    return {key: [each.model_dump(exclude_defaults=True) for each in of] for key, of in parts.items() if of}
 
 
 def difficulty(path: Sequence[PathStep], apps: int) -> int:

@@ -151,7 +151,7 @@ class QuerySet:
     async def _fill(self, offered: SplitCandidates, walk: WalkQueries) -> None:
         """Add the wanted queries to a split, task by task in turn, until its candidates are used up."""
         missing = sys.maxsize if offered.wanted is None else offered.wanted
-        queues = deque(_DraftQueue(self._open(stream), self._draft) for stream in offered.streams)
+        queues = deque(_DraftQueue(filter(self._is_open, stream), self._draft) for stream in offered.streams)
         try:
             while batch := await self._next_batch(queues, missing):
                 missing -= await self._add_walked(batch, walk)
@@ -162,8 +162,8 @@ class QuerySet:
             found = offered.wanted - missing
             self._fail(offered.split, f"only {found} of {offered.wanted} queries: there are no more goals")
 
-    def _open(self, stream: Iterator[Candidate]) -> Iterator[Candidate]:
-        return (each for each in stream if self._failed_in_a_row[each.goal.task] < FAILURES_IN_A_ROW)
+    def _is_open(self, candidate: Candidate) -> bool:
+        return self._failed_in_a_row[candidate.goal.task] < FAILURES_IN_A_ROW
 
     async def _next_batch(self, queues: deque[_DraftQueue], missing: int) -> list[Query]:
         """Take new queries from the queues in turn, at most `missing`."""

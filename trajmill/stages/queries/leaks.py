@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from enum import Enum, StrEnum
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
@@ -39,15 +39,15 @@ class InstructionIndex:
 
     def novelty_of(self, query: Query) -> Novelty:
         """Compare a query with those of the index, without adding it."""
-        text, sentence, is_train = query.instruction.casefold(), _sentence(query), query.split is Split.TRAIN
+        text, sentence = query.instruction.casefold(), _sentence(query)
         goal = self._goals.get((query.platform, query.start_state, text))
         if goal is not None:
             return Novelty.REPEATED if goal == query.goal_key() else Novelty.AMBIGUOUS
-        if self._splits.get(query.goal_key(), query.split) is not query.split:
-            return Novelty.REPEATED
-        if text in self._trained_texts and not is_train:
-            return Novelty.REPEATED
-        if is_train and (comparable(text) in self._heldout_texts or sentence in self._heldout_sentences):
+        if query.split is Split.TRAIN:
+            has_words = comparable(text) in self._heldout_texts or sentence in self._heldout_sentences
+        else:
+            has_words = text in self._trained_texts
+        if has_words or self._splits.get(query.goal_key(), query.split) is not query.split:
             return Novelty.REPEATED
         if query.split is Split.HELDOUT_PHRASINGS and sentence in self._trained_sentences:
             return Novelty.NOT_HELD_OUT
@@ -96,11 +96,6 @@ class Leak(NamedTuple):
     detail: str
 
 
-def leaks_in_queries(queries: Sequence[Query], heldout_apps: Collection[str]) -> tuple[Leak, ...]:
-    """Find the held-out goals, instructions, phrasings and apps (named as in `Query.apps`) of training queries."""
-    return tuple(_leaks(queries, heldout_apps))
-
-
 def has_own_words(query: Query) -> bool:
     """Whether its instruction can be held out; imported tasks share one instruction between many start states."""
     return query.source is not Source.IMPORTED
@@ -111,7 +106,13 @@ def comparable(text: str) -> str:
     return " ".join(text.casefold().split()).rstrip(".!? ")
 
 
-def _leaks(queries: Sequence[Query], heldout_apps: Collection[str]) -> Iterator[Leak]:
+def leaks_in_queries(queries: Sequence[Query], heldout_apps: Collection[str]) -> tuple[Leak, ...]:
+    """Find the held-out goals, instructions, phrasings and apps (named as in `Query.apps`) of training queries."""
+    leaks: list[Leak] = []
+
+    def found(kind: LeakKind, heldout: str, where: str, detail: str) -> None:
+        leaks.append(Leak(kind, heldout, where, detail))
+
     train = [query for query in queries if query.split is Split.TRAIN]
     heldout = [query for query in queries if query.split is not Split.TRAIN]
     first: dict[str, Query] = {}
@@ -119,28 +120,27 @@ def _leaks(queries: Sequence[Query], heldout_apps: Collection[str]) -> Iterator[
         other = first.setdefault(query.goal_key(), query)
         if other.split is not query.split:
             detail = f"{query.task}: the same goal in {query.split} and {other.split}"
-            yield Leak(LeakKind.GOAL, query.query_id, other.query_id, detail)
+            found(LeakKind.GOAL, query.query_id, other.query_id, detail)
     trained = {comparable(query.instruction): query.query_id for query in train}
-    for query in heldout:
-        found = trained.get(comparable(query.instruction)) if has_own_words(query) else None
-        if found is not None:
-            yield Leak(LeakKind.INSTRUCTION, query.query_id, found, f"the same words: {query.instruction}")
+    for query in filter(has_own_words, heldout):
+        if where := trained.get(comparable(query.instruction)):
+            found(LeakKind.INSTRUCTION, query.query_id, where, f"the same words: {query.instruction}")
     parts = {part: query.query_id for query in train for part in phrasing_parts(query)}
     sentences = {_sentence(query): query.query_id for query in train}
     for query in heldout:
-        for part in sorted(heldout_parts(query)):
-            if part in parts:
-                yield Leak(LeakKind.PHRASING, query.query_id, parts[part], f"training has the held-out phrasing {part}")
-        found = sentences.get(_sentence(query)) if query.split is Split.HELDOUT_PHRASINGS else None
-        if found is not None:
+        for part in sorted(heldout_parts(query) & parts.keys()):
+            found(LeakKind.PHRASING, query.query_id, parts[part], f"training has the held-out phrasing {part}")
+        where = sentences.get(_sentence(query))
+        if where and query.split is Split.HELDOUT_PHRASINGS:
             detail = f"training says it in the same way: {query.instruction}"
-            yield Leak(LeakKind.PHRASING, query.query_id, found, detail)
+            found(LeakKind.PHRASING, query.query_id, where, detail)
     for query in train:
         for part in sorted(heldout_parts(query)):
-            yield Leak(LeakKind.PHRASING, part, query.query_id, "a training query has a phrasing marked as held out")
+            found(LeakKind.PHRASING, part, query.query_id, "a training query has a phrasing marked as held out")
     for query in train:
         for app in sorted(set(query.apps) & set(heldout_apps)):
-            yield Leak(LeakKind.APP, app, query.query_id, f"a training query needs the held-out app {app}")
+            found(LeakKind.APP, app, query.query_id, f"a training query needs the held-out app {app}")
+    return tuple(leaks)
 
 
 def _sentence(query: Query) -> tuple[str, str]:

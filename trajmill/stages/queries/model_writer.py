@@ -96,14 +96,18 @@ class ModelWriter:
             lambda text: check_instruction(text, slots, vocabulary, LONGEST_RAW),
         )
         style = Random(seed).choice(self.prompts.heldout if heldout else self.prompts.trained)
+
+        def in_style(text: str) -> InstructionCheck:
+            checked = check_instruction(text, slots, vocabulary)
+            if ("?" in _QUOTED.sub('""', text)) is heldout:
+                return checked
+            problem = "it must be a question that ends with a question mark" if heldout else "it must not be a question"
+            return InstructionCheck(checked.said, (*checked.problems, problem))
+
         refinement = PromptedModel(self.model, style)
         sampling = Sampling(TEMPERATURE, seed=_seed(seed, 0), max_tokens=_MAX_TOKENS)
-        text, said = await _accepted_draft(
-            refinement,
-            refinement.request(ROLE, {**common, "raw": raw}, sampling=sampling),
-            f"{task}: refinement",
-            lambda text: _in_style(text, check_instruction(text, slots, vocabulary), heldout),
-        )
+        request = refinement.request(ROLE, {**common, "raw": raw}, sampling=sampling)
+        text, said = await _accepted_draft(refinement, request, f"{task}: refinement", in_style)
         mark = HELDOUT_MARK if heldout else _TRAIN_MARK
         return Written(raw, text, f"{task}/{mark}-{style.version}", said.said, self.version)
 
@@ -131,13 +135,6 @@ async def _accepted_draft(
 
 def _seed(seed: int, number: int) -> int:
     return int(content_id("draft", seed, number), 16) % 2**31
-
-
-def _in_style(text: str, checked: InstructionCheck, heldout: bool) -> InstructionCheck:
-    if ("?" in without_quotes(text)) is heldout:
-        return checked
-    problem = "it must be a question that ends with a question mark" if heldout else "it must not be a question"
-    return InstructionCheck(checked.said, (*checked.problems, problem))
 
 
 def _path_fields(metadata: PathMetadata) -> dict[str, str]:
@@ -239,10 +236,6 @@ def check_instruction(
     )
 
 
-def without_quotes(text: str) -> str:
-    return _QUOTED.sub('""', text)
-
-
 def _problems(
     text: str,
     slots: Sequence[KnownSlot],
@@ -253,25 +246,26 @@ def _problems(
 ) -> Iterator[str]:
     """Yield the problems of a text; `places` express the slots, `values` are all words for values of slots."""
     allowed = (*values, *_places(text, vocabulary))
+    name_of = {slot.name: slot.name.replace("_", " ") for slot in slots}
     for slot in slots:
         if slot.accepted and slot.name not in places:
-            yield f"{_name(slot)} is lost: say {either(slot.accepted)}"
+            yield f"{name_of[slot.name]} is lost: say {either(slot.accepted)}"
     for slot in slots:
         # Typed values can be everyday words; only their capitals, if any, distinguish them.
         for span in _places(text, slot.refused, any_case=not slot.is_typed):
             if not span.within(allowed):
                 words = text[span.start : span.end]
                 if slot.accepted:
-                    yield f'{_name(slot)} is changed: "{words}" is another value; say {either(slot.accepted)}'
+                    yield f'{name_of[slot.name]} is changed: "{words}" is another value; say {either(slot.accepted)}'
                 else:
-                    yield f'{_name(slot)} is not to be told, so "{words}" must not stand there'
+                    yield f'{name_of[slot.name]} is not to be told, so "{words}" must not stand there'
     for slot in slots:
         place = places.get(slot.name)
         if slot.is_option and place is not None:
             for found in _NEGATION.finditer(text, max(0, place.start - _NEGATION_REACH), place.start):
                 ends_before = re.search("[.,;:]", text[found.end() : place.start])
                 if not Span(*found.span()).within(values) and not ends_before:
-                    yield f'{_name(slot)} is changed: "{found[0]}" denies it, but it is wanted'
+                    yield f'{name_of[slot.name]} is changed: "{found[0]}" denies it, but it is wanted'
     known = {word for phrase in vocabulary for word in re.findall(r"[\w'’-]+", phrase.casefold())} | _CAPITALISED_WORDS
     for kind, pattern in (("number", _NUMBER), ("time", _TIME), ("name", _NAME)):
         for found in pattern.finditer(text):
@@ -288,7 +282,7 @@ def _problems(
         place = places.get(slot.name)
         if slot.is_typed and place is not None and not place.within(quoted):
             words = text[place.start : place.end]
-            yield f'{_name(slot)} must stand in double quotes, nothing else with it: "{words}"'
+            yield f'{name_of[slot.name]} must stand in double quotes, nothing else with it: "{words}"'
 
 
 def _places(text: str, words: Iterable[str], any_case: bool = True) -> tuple[Span, ...]:
@@ -298,10 +292,6 @@ def _places(text: str, words: Iterable[str], any_case: bool = True) -> tuple[Spa
     patterns = (rf"(?<!\w)(?<!\d[:.,]){re.escape(each)}(?!\w|[:.,]\d)" for each in words if each)
     found = {Span(*match.span()) for pattern in patterns for match in re.finditer(pattern, text, flags)}
     return tuple(sorted(found, key=lambda span: (span.start - span.end, span.start)))
-
-
-def _name(slot: KnownSlot) -> str:
-    return slot.name.replace("_", " ")
 
 
 def either(words: Sequence[str]) -> str:

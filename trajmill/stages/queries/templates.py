@@ -24,7 +24,7 @@ import yaml
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.simulated.annotations import PageMetadata, PathMetadata, SlotValue
+from trajmill.stages.environments.simulated.annotations import PageMetadata, PathMetadata
 
 HELDOUT_MARK = "h"
 """In a phrasing id, the letter before the number of a held-out template or clause."""
@@ -216,28 +216,23 @@ def explicit_instruction(metadata: PathMetadata) -> str:
 
 def operations(page: PageMetadata, press: str) -> Iterator[str]:
     for setting in page.settings:
-        yield _operation(setting, press)
+        value, quoted = setting.value, f'"{setting.value}"'
+        if setting.carried_from:
+            value = quoted = f"the {setting.name.replace('_', ' ')} from {setting.carried_from}"
+        match setting.kind:
+            case "list":
+                yield f"choose {value}"
+            case "choice" | "stepper":
+                yield f"set {setting.label} to {value}"
+            case "switch" | "checkbox":
+                yield f"turn {value} {setting.label}"
+            case "field" | "search":
+                yield f"type {quoted} into {setting.label}"
+            case _:
+                yield f'{press} "{setting.label}"'
     if page.leave_by:
         yield f'{press} "{page.leave_by}"'
 
 
-def _operation(setting: SlotValue, press: str) -> str:
-    value = setting.value
-    if setting.carried_from:
-        value = f"the {setting.name.replace('_', ' ')} from {setting.carried_from}"
-    match setting.kind:
-        case "list":
-            return f"choose {value}"
-        case "choice" | "stepper":
-            return f"set {setting.label} to {value}"
-        case "switch" | "checkbox":
-            return f"turn {value} {setting.label}"
-        case "field" | "search":
-            quoted = value if setting.carried_from else f'"{value}"'
-            return f"type {quoted} into {setting.label}"
-        case _:
-            return f'{press} "{setting.label}"'
-
-
 def listed(words: Sequence[str]) -> str:
-    return " and ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
+    return " and ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import NamedTuple
 
 from trajmill.schemas.actions import Action, Terminate, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
@@ -26,13 +25,6 @@ TRAINING_PROFILES = 6
 """Number of simulated device profiles that training has; the query id decides which one a walk uses."""
 _TRIES = 2
 """Tries of a query on fresh environments if an environment fails, which is no fault of the query."""
-
-Trial = Callable[[Environment, Query], Awaitable[str | None]]
-
-
-class _Outcome(NamedTuple):
-    reason: str | None
-    failure_class: FailureClass
 
 
 class QueryWalker:
@@ -57,13 +49,9 @@ async def walk_all(
     factory: EnvironmentFactory, queries: Sequence[Query], origin: Origin, instances: int = 1
 ) -> NewQueries:
     """Walk queries in a few environments at a time; one that fails is replaced, and the factory is left open."""
-    outcomes = await _try_all(factory, queries, _walk_twice, instances)
-    passed = (query for query in queries if outcomes[query.query_id].reason is None)
-    refused = (query for query in queries if outcomes[query.query_id].reason is not None)
-    return NewQueries(
-        tuple(query.model_copy(update={"validation": PASSED}) for query in passed),
-        tuple(_refusal(query, outcomes[query.query_id], origin) for query in refused),
-    )
+    failed = await _failed(factory, queries, _walk_twice, origin, instances)
+    passed = (query.model_copy(update={"validation": PASSED}) for query in queries if query.query_id not in failed)
+    return NewQueries(tuple(passed), tuple(failed.values()))
 
 
 async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, origin: Origin) -> NewQueries:
@@ -77,18 +65,14 @@ async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, o
     checked = NewQueries((), tuple(made.failures))
     for platform in Platform:
         of_platform = [query for query in made.queries if query.platform is platform]
-        with_goal = [query for query in of_platform if query.goal != "{}"] if made.untried else []
         refused: dict[str, Failure] = {}
-        if with_goal:
+        if with_goal := [query for query in of_platform if made.untried and query.goal != "{}"]:
             factory = environment.factory(platform)
             try:
-                outcomes = await _try_all(factory, with_goal, _done_at_start, instances)
+                failed = await _failed(factory, with_goal, _done_at_start, origin, instances)
             finally:
                 await factory.close()
-            for query in with_goal:
-                outcome = outcomes[query.query_id]
-                if outcome.reason is not None and outcome.failure_class is FailureClass.TASK:
-                    refused[query.query_id] = _refusal(query, outcome, origin)
+            refused = {of: each for of, each in failed.items() if each.failure_class is FailureClass.TASK}
         kept = tuple(query for query in of_platform if query.query_id not in refused)
         checked = checked.with_more(NewQueries(kept, tuple(refused.values())))
     return checked
@@ -158,11 +142,15 @@ async def _done_at_start(environment: Environment, query: Query) -> str | None:
     return DONE_AT_START if await checked.score() == 1.0 else None
 
 
-async def _try_all(
-    factory: EnvironmentFactory, queries: Sequence[Query], trial: Trial, instances: int
-) -> dict[str, _Outcome]:
-    """Return the outcome of each query's trial, by query id, in a few environments at a time."""
-    outcomes: dict[str, _Outcome] = {}
+async def _failed(
+    factory: EnvironmentFactory,
+    queries: Sequence[Query],
+    trial: Callable[[Environment, Query], Awaitable[str | None]],
+    origin: Origin,
+    instances: int,
+) -> dict[str, Failure]:
+    """Try queries in a few environments at a time; return the failures by query id, in the order of the queries."""
+    failed: dict[str, Failure] = {}
     waiting = iter(queries)
 
     async def try_waiting() -> None:
@@ -170,23 +158,26 @@ async def _try_all(
         try:
             for query in waiting:
                 for _ in range(_TRIES):
+                    failure_class = FailureClass.TASK
                     try:
                         environment = environment or await factory()
-                        outcome = _Outcome(await trial(environment, query), FailureClass.TASK)
+                        reason = await trial(environment, query)
                     except EnvironmentFailure as error:
-                        outcome = _Outcome(str(error), error.failure_class)
+                        reason, failure_class = str(error), error.failure_class
                         broken, environment = environment, None
                         await close_quietly(broken)
-                    outcomes[query.query_id] = outcome
-                    if outcome.failure_class is FailureClass.TASK:
+                    if failure_class is FailureClass.TASK:
                         break
+                if reason is not None:
+                    message = f"{query.task}: {reason}: {query.instruction}"
+                    failed[query.query_id] = failure(query.query_id, message, origin, query.made_by, failure_class)
         finally:
             await close_quietly(environment)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(min(instances, len(queries))):
             group.create_task(try_waiting())
-    return outcomes
+    return {query.query_id: failed[query.query_id] for query in queries if query.query_id in failed}
 
 
 async def close_quietly(environment: Environment | None) -> None:
@@ -194,8 +185,3 @@ async def close_quietly(environment: Environment | None) -> None:
     if environment is not None:
         with suppress(EnvironmentFailure):
             await environment.close()
-
-
-def _refusal(query: Query, outcome: _Outcome, origin: Origin) -> Failure:
-    message = f"{query.task}: {outcome.reason}: {query.instruction}"
-    return failure(query.query_id, message, origin, query.made_by, outcome.failure_class)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
 
 from trajmill.schemas.errors import BadInputError, FailureClass, StageError
 from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.queries.base import GoalFacts, QueryPlan, Written
+from trajmill.stages.queries.base import QueryPlan, Written
 from trajmill.stages.queries.templates import one_line
 
 if TYPE_CHECKING:
@@ -42,13 +42,13 @@ class WrittenGoal(NamedTuple):
     made_by: str
     planned: QueryPlan
 
-    def facts(self) -> GoalFacts | None:
+    def facts(self) -> None:
         return None
 
     def worded(self, heldout: bool, seed: int) -> Written:
         return Written(self.text, self.text, "", {}, self.made_by)
 
-    def plan(self, said: Mapping[str, str]) -> QueryPlan:
+    def plan(self) -> QueryPlan:
         return self.planned
 
 
@@ -85,7 +85,7 @@ async def collect_new(
             if len(kept) == end:
                 break
             text = one_line(each.instruction)
-            reason, similar = why_no_task(each.instruction, text) or why_not(each), known.find(text)
+            reason, similar = _why_no_task(each.instruction, text) or why_not(each), known.find(text)
             if similar and not reason:
                 how = "the same words as" if similar.same_words else "nearly the same words as"
                 reason = f'{how} "{similar.text[:LONGEST_QUOTE]}"'
@@ -97,16 +97,14 @@ async def collect_new(
     return kept
 
 
-def why_no_task(proposed: str, text: str) -> str:
-    """Return why a text (as proposed, and tidied) cannot be a task; empty if it can."""
+def _why_no_task(proposed: str, text: str) -> str:
     if len(proposed) > LONGEST_TASK:
         return f"it has {len(proposed)} characters; at most {LONGEST_TASK} are allowed"
     if len(text.split()) < _FEWEST_WORDS:
         return "it is no sentence"
     if _EXCUSE.match(text):
         return "it is an excuse and no task"
-    placeholder = _PLACEHOLDER.search(text)
-    return f'"{placeholder[0]}" is a placeholder' if placeholder else ""
+    return f'"{found[0]}" is a placeholder' if (found := _PLACEHOLDER.search(text)) else ""
 
 
 def bullets(texts: Sequence[str], longest: int) -> str:
@@ -135,14 +133,14 @@ class KnownTasks:
             self.add(instruction)
 
     def add(self, instruction: str) -> None:
-        words = _words(instruction)
+        words = tuple(_WORD.findall(instruction.casefold()))
         if words not in self._by_words:
             self._by_words[words] = instruction
             self._index.insert(words, self._sketch(words))
 
     def find(self, instruction: str) -> SimilarTask | None:
         """Return the task with the same words, else the most similar task from `TOO_SIMILAR` on, else None."""
-        words = _words(instruction)
+        words = tuple(_WORD.findall(instruction.casefold()))
         if words in self._by_words:
             return SimilarTask(self._by_words[words], True)
         # The Jaccard similarity of two sets of words.
@@ -160,7 +158,3 @@ class KnownTasks:
         sketch = self._empty.copy()
         sketch.update_batch([word.encode() for word in sorted(set(words))])
         return sketch
-
-
-def _words(text: str) -> tuple[str, ...]:
-    return tuple(_WORD.findall(text.casefold()))

@@ -15,7 +15,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.environments.desktop.task import DesktopTask, parse_evaluator, parse_task
 from trajmill.stages.environments.screen_goal import KEY, Showing
-from trajmill.stages.queries.atomic.source import AtomicSource, all_operations
+from trajmill.stages.queries.atomic.source import OPERATIONS, AtomicSource
 from trajmill.stages.queries.base import UnseenApps
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import AtomicApp
@@ -32,7 +32,7 @@ def made(
 
 def test_every_operation_has_queries_in_every_split_and_none_leaks(origin: Origin) -> None:
     queries = made(origin)
-    operations = {operation.__name__ for operation in all_operations()}
+    operations = {operation.__name__ for operation in OPERATIONS}
     for split in (Split.TRAIN, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS):
         tasks = [query.task.partition(".")[2] for query in queries if query.split is split]
         assert set(tasks) == operations

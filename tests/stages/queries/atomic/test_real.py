@@ -12,7 +12,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.desktop.environment import LocalDesktops
 from trajmill.stages.environments.desktop.task import packaged_tasks
-from trajmill.stages.queries.atomic.source import AtomicSource, all_operations
+from trajmill.stages.queries.atomic.source import OPERATIONS, AtomicSource
 from trajmill.stages.queries.base import NewQueries
 from trajmill.stages.queries.spec import AtomicApp
 from trajmill.stages.queries.walk import walk_all
@@ -22,7 +22,7 @@ from trajmill.stages.queries.walk import walk_all
 def test_every_operation_is_done_on_real_objects(origin: Origin) -> None:
     counts = {**dict.fromkeys(Split, 0), Split.TRAIN: 1}
     queries = made_by(AtomicSource(counts, get_args(AtomicApp)), passes, origin, seed=2).queries
-    assert len(queries) == len(all_operations())
+    assert len(queries) == len(OPERATIONS)
 
     async def run() -> NewQueries:
         factory = LocalDesktops(packaged_tasks())

@@ -20,8 +20,14 @@ from trajmill.stages.environments.kinds import DesktopSpec, SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
-from trajmill.stages.queries.commands.places import CommandPlace, KnownPathway, document, document_place
-from trajmill.stages.queries.commands.source import CommandSource, command_prompt
+from trajmill.stages.queries.commands.source import (
+    CommandPlace,
+    CommandSource,
+    KnownPathway,
+    command_prompt,
+    document,
+    document_place,
+)
 from trajmill.stages.queries.generate import make_queries
 
 NOTES = CommandPlace(

@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import yaml
 
 from trajmill.schemas.record import Record, content_id
-from trajmill.schemas.tables.query import PathStep, Platform, Slot, Source, Split
+from trajmill.schemas.tables.query import PathStep, Platform, Source, Split
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.queries.base import (
     Candidate,
-    GoalFacts,
     Offer,
+    PlannedSlot,
     QueryPlan,
     SourceContext,
     SplitCandidates,
@@ -41,7 +41,7 @@ class AtomicGoal(NamedTuple):
     def task(self) -> str:
         return f"{self.drawn.app}.{self.operation}"
 
-    def facts(self) -> GoalFacts | None:
+    def facts(self) -> None:
         return None
 
     def worded(self, heldout: bool, seed: int) -> Written:
@@ -50,7 +50,7 @@ class AtomicGoal(NamedTuple):
         text = tidy(template.expand(self.task, self.drawn.slots, rng))
         return Written(text, text, f"{self.task}/{template.id}", self.drawn.slots, "atomic-grammar-2")
 
-    def plan(self, said: Mapping[str, str]) -> QueryPlan:
+    def plan(self) -> QueryPlan:
         drawn, page = self.drawn, f"{self.drawn.app}.start"
         path = tuple(step.model_copy(update={"page": page}) for step in (*drawn.path, FINISH))
         return QueryPlan(
@@ -59,7 +59,7 @@ class AtomicGoal(NamedTuple):
             source=Source.ATOMIC,
             pages=(page,),
             page_descriptions=("The window that is open at the start.",),
-            slots=tuple(Slot(name=slot, value=value, said=value, page=page) for slot, value in drawn.slots.items()),
+            slots=tuple(PlannedSlot(slot, value, page) for slot, value in drawn.slots.items()),
             path=path,
             start_state=json.dumps({"config": list(drawn.config)}, sort_keys=True),
             goal=json.dumps(drawn.goal, sort_keys=True),
@@ -76,30 +76,28 @@ class AtomicSource(NamedTuple):
     async def candidates(self, context: SourceContext) -> Offer:
         """Return operations of all splits; an operation on few objects gives fewer queries than are wanted."""
         seen: set[str] = set()
+
+        def stream(operation: Operation, split: Split, wanted: int) -> Iterator[Candidate]:
+            rng = Random(int(content_id("atomic", context.seed, split, operation.__name__), 16))
+            for _ in range(_DRAWS * wanted):
+                goal = AtomicGoal(operation.__name__, operation(packaged_objects(), rng))
+                words = rng.getrandbits(32)
+                key = content_id(goal.task, sorted(goal.drawn.slots.items()), goal.plan().start_state)
+                if key not in seen:
+                    seen.add(key)
+                    yield Candidate(goal, split, split is Split.HELDOUT_PHRASINGS, words)
+
         splits: list[SplitCandidates] = []
         for split in Split:
             wanted = self.wanted[Split.HELDOUT_SLOTS if split is Split.HELDOUT_APPS else split]
-            for operation in all_operations() if wanted else ():
+            for operation in OPERATIONS if wanted else ():
                 app = operation(packaged_objects(), Random(0)).app
                 if app in self.programs and (app in context.unseen.all) == (split is Split.HELDOUT_APPS):
-                    stream = _candidates(operation, split, wanted, seen, context.seed)
-                    splits.append(SplitCandidates(split, wanted, [stream]))
+                    splits.append(SplitCandidates(split, wanted, [stream(operation, split, wanted)]))
         return Offer(tuple(splits))
 
 
-def _candidates(operation: Operation, split: Split, wanted: int, seen: set[str], seed: int) -> Iterator[Candidate]:
-    rng = Random(int(content_id("atomic", seed, split, operation.__name__), 16))
-    for _ in range(_DRAWS * wanted):
-        goal = AtomicGoal(operation.__name__, operation(packaged_objects(), rng))
-        words, plan = rng.getrandbits(32), goal.plan({})
-        key = content_id(goal.task, sorted(goal.drawn.slots.items()), plan.start_state)
-        if key not in seen:
-            seen.add(key)
-            yield Candidate(goal, split, split is Split.HELDOUT_PHRASINGS, words)
-
-
 HOME = "/home/user"
-
 _DOCUMENT = f"{HOME}/Documents/note.txt"
 _LINES = 5
 _SHEET = f"{HOME}/Documents/table.csv"
@@ -140,13 +138,6 @@ def launch(*command: str) -> Mapping[str, Any]:
     return {"type": "launch", "parameters": {"command": list(command)}}
 
 
-def _step(operation: str, target: str = "", text: str = "") -> PathStep:
-    return PathStep(page="", operation=operation, target=target, text=text)
-
-
-_SAVE = _step("key", text="ctrl+s")
-
-
 def _execute(*command: str) -> Mapping[str, Any]:
     return {"type": "execute", "parameters": {"command": list(command)}}
 
@@ -160,18 +151,14 @@ def _file(path: str, content: str) -> Mapping[str, Any]:
     return _execute("sh", "-c", 'printf %s "$2" > "$1"', "sh", path, content)
 
 
+def _step(operation: str, target: str = "", text: str = "") -> PathStep:
+    return PathStep(page="", operation=operation, target=target, text=text)
+
+
 def _output_is(command: list[str], expected: str) -> Mapping[str, Any]:
     result = {"type": "vm_command_line", "command": command}
     rule = {"type": "rule", "rules": {"expected": expected}}
     return {"func": "exact_match", "result": result, "expected": rule}
-
-
-def all_operations() -> tuple[Operation, ...]:
-    return (
-        *(click, double_click, right_click, drag_move),
-        *(input_text, shortcut, input_place, select_text),
-        *(input_cell, scroll, drag_select),
-    )
 
 
 def _on_file(objects: Objects, rng: Random, operation: str, *shown: Mapping[str, str]) -> AtomicTask:
@@ -208,33 +195,29 @@ def drag_move(objects: Objects, rng: Random) -> AtomicTask:
     return AtomicTask("pcmanfm", {"file": name, "folder": folders[0]}, [*made, launch("pcmanfm", HOME)], path, goal)
 
 
-def _text(lines: Sequence[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
-
-
-def _document_is(lines: Sequence[str]) -> Mapping[str, Any]:
-    return _output_is(["cat", _DOCUMENT], "\n".join(lines))
+def _in_document(
+    app: AtomicApp, slots: Mapping[str, str], before: Sequence[str], path: Sequence[PathStep], after: Sequence[str]
+) -> AtomicTask:
+    """Change the lines of a document and save it."""
+    office = ("soffice", "--writer", "--nologo", "--norestore")
+    program = office if app == "libreoffice-writer" else (app,)
+    made = [_file(_DOCUMENT, "".join(f"{line}\n" for line in before)), launch(*program, _DOCUMENT)]
+    goal = _output_is(["cat", _DOCUMENT], "\n".join(after))
+    return AtomicTask(app, slots, made, (*path, _step("key", text="ctrl+s")), goal)
 
 
 def input_text(objects: Objects, rng: Random) -> AtomicTask:
     """Add a line to a document."""
     before, added = rng.sample(objects.lines, 2)
-    made = [_file(_DOCUMENT, f"{before}\n"), launch("mousepad", _DOCUMENT)]
-    path = (_step("key", text="ctrl+end"), _step("type", text=added), _SAVE)
-    return AtomicTask("mousepad", {"text": added}, made, path, _document_is([before, added]))
+    path = (_step("key", text="ctrl+end"), _step("type", text=added))
+    return _in_document("mousepad", {"text": added}, [before], path, [before, added])
 
 
 def shortcut(objects: Objects, rng: Random) -> AtomicTask:
     """Cut the first line of a document by the keyboard, and paste it at the end."""
-    lines = rng.sample(objects.lines, 3)
-    keys = ("ctrl+home", "shift+down", "ctrl+x", "ctrl+end", "ctrl+v")
-    made = [_file(_DOCUMENT, _text(lines)), launch("mousepad", _DOCUMENT)]
-    path = (*(_step("key", text=chord) for chord in keys), _SAVE)
-    return AtomicTask("mousepad", {"text": lines[0]}, made, path, _document_is([*lines[1:], lines[0]]))
-
-
-def _writer_with(lines: Sequence[str]) -> list[Mapping[str, Any]]:
-    return [_file(_DOCUMENT, _text(lines)), launch("soffice", "--writer", "--nologo", "--norestore", _DOCUMENT)]
+    first, *others = rng.sample(objects.lines, 3)
+    path = [_step("key", text=chord) for chord in ("ctrl+home", "shift+down", "ctrl+x", "ctrl+end", "ctrl+v")]
+    return _in_document("mousepad", {"text": first}, [first, *others], path, [*others, first])
 
 
 def _paragraph(place: int) -> str:
@@ -248,20 +231,17 @@ def input_place(objects: Objects, rng: Random) -> AtomicTask:
     chosen = rng.randrange(len(fields))
     form = [f"{field}:" for field in fields]
     filled = [f"{label} {goods}" if place == chosen else label for place, label in enumerate(form)]
-    path = (_step("tap", _paragraph(chosen)), _step("key", text="end"), _step("type", text=f" {goods}"), _SAVE)
-    slots = {"text": goods, "field": fields[chosen]}
-    return AtomicTask("libreoffice-writer", slots, _writer_with(form), path, _document_is(filled))
+    path = (_step("tap", _paragraph(chosen)), _step("key", text="end"), _step("type", text=f" {goods}"))
+    return _in_document("libreoffice-writer", {"text": goods, "field": fields[chosen]}, form, path, filled)
 
 
 def select_text(objects: Objects, rng: Random) -> AtomicTask:
     """Select the whole text of one line by dragging, and write another in its place."""
     *lines, replacement = rng.sample(objects.lines, _LINES + 1)
     chosen = rng.randrange(_LINES)
-    line = _paragraph(chosen)
-    path = (_step("select", line, line), _step("type", text=replacement), _SAVE)
-    goal = _document_is([*lines[:chosen], replacement, *lines[chosen + 1 :]])
-    slots = {"line": lines[chosen], "text": replacement}
-    return AtomicTask("libreoffice-writer", slots, _writer_with(lines), path, goal)
+    path = (_step("select", _paragraph(chosen), _paragraph(chosen)), _step("type", text=replacement))
+    after = [*lines[:chosen], replacement, *lines[chosen + 1 :]]
+    return _in_document("libreoffice-writer", {"line": lines[chosen], "text": replacement}, lines, path, after)
 
 
 def input_cell(objects: Objects, rng: Random) -> AtomicTask:
@@ -279,7 +259,7 @@ def drag_select(objects: Objects, rng: Random) -> AtomicTask:
     table, row = _table(objects, rng), rng.randint(2, _ROWS - 1)
     first, last = f"A{row}", f"{_COLUMNS[-1]}{row + 1}"
     emptied = [*table[: row - 1], _EMPTY, _EMPTY, *table[row + 1 :]]
-    path = (_step("drag", f"soffice/cell:{first}", f"soffice/cell:{last}"), _step("key", text="delete"), _SAVE)
+    path = (_step("drag", f"soffice/cell:{first}", f"soffice/cell:{last}"), _step("key", text="delete"))
     return _in_sheet({"first": first, "last": last}, table, path, emptied)
 
 
@@ -290,20 +270,22 @@ def _into_cell(objects: Objects, rng: Random, rows: range) -> AtomicTask:
     cell = f"soffice/cell:{address}"
     written = ["" if other != column else text for other in range(len(_COLUMNS))]
     scrolled = (_step("scroll", cell),) if rows is _ROWS_OUT_OF_SIGHT else ()
-    path = (*scrolled, _step("tap", cell), _step("type", text=f"{text}\n"), _SAVE)
+    path = (*scrolled, _step("tap", cell), _step("type", text=f"{text}\n"))
     gap = [_EMPTY] * (row - 1 - len(table))
     return _in_sheet({"text": text, "cell": address}, table, path, [*table, *gap, written])
 
 
 def _in_sheet(
     slots: Mapping[str, str],
-    table: Sequence[Sequence[str]],
-    path: tuple[PathStep, ...],
-    expected: Sequence[Sequence[str]],
+    before: Sequence[Sequence[str]],
+    path: Sequence[PathStep],
+    after: Sequence[Sequence[str]],
 ) -> AtomicTask:
+    """Change the cells of a sheet and save it."""
     start = ("soffice", "--calc", "--nologo", "--norestore", "--infilter=CSV:44,34,76,1", _SHEET)
-    made = [_file(_SHEET, f"{_csv(table)}\n"), launch(*start)]
-    return AtomicTask("libreoffice-calc", slots, made, path, _output_is(["cat", _SHEET], _csv(expected)))
+    made = [_file(_SHEET, f"{_csv(before)}\n"), launch(*start)]
+    goal = _output_is(["cat", _SHEET], _csv(after))
+    return AtomicTask("libreoffice-calc", slots, made, (*path, _step("key", text="ctrl+s")), goal)
 
 
 def _table(objects: Objects, rng: Random) -> list[Sequence[str]]:
@@ -314,3 +296,9 @@ def _table(objects: Objects, rng: Random) -> list[Sequence[str]]:
 def _csv(table: Sequence[Sequence[str]]) -> str:
     """Format CSV as LibreOffice saves it: text in quotes, numbers and empty cells without."""
     return "\n".join(",".join(f'"{text}"' if text.isalpha() else text for text in row) for row in table)
+
+
+OPERATIONS: tuple[Operation, ...] = (
+    *(click, double_click, right_click, drag_move, input_text, shortcut, input_place, select_text),
+    *(input_cell, scroll, drag_select),
+)

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Slot, Source
+from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Source
 from trajmill.stages.environments.screen_goal import PATHWAY
-from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata, SlotValue
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER
 from trajmill.stages.graphs.base import AppGraph, GraphAnswer, SlotKind
 from trajmill.stages.graphs.recognise import fill
-from trajmill.stages.queries.base import GoalFacts, QueryPlan, Written
-from trajmill.stages.queries.graph.routes import Route, RouteSample, Setting, checks_values, routes, routes_to
+from trajmill.stages.queries.base import GoalFacts, PlannedSlot, QueryPlan, Written
+from trajmill.stages.queries.graph.routes import Route, RouteSample, Setting, routes, routes_to
 from trajmill.stages.queries.graph.source import (
     as_wish,
     known_slot,
@@ -128,32 +128,38 @@ class CausalPathway(NamedTuple):
         raw = explicit_instruction(self._metadata())
         return Written(raw, text, f"{self.task}/{template.id}", said, "causal-grammar-1")
 
-    def plan(self, said: Mapping[str, str]) -> QueryPlan:
-        path = self._path()
+    def plan(self) -> QueryPlan:
+        path, several = self._path(), self.several_devices
         pages = [
             (node.graph, page)
             for node in self.nodes
             for page in dict.fromkeys((*(move.page for move in node.sample.moves), node.sample.end))
         ]
-        slots = (
-            Slot(
-                name=each.name,
-                value=each.setting.value,
-                said="" if each.carried_from else said.get(each.name, ""),
-                page=f"{each.node.graph.app}.{each.setting.page}",
-            )
-            for each in self._settings()
-        )
+        # The start states of the apps, with all items that answers are read from.
+        states: dict[Platform, dict[str, Any]] = {}
+        # Each answer was seen in its turn, and the last screen is that of the last task.
+        seen: list[dict[str, Any]] = []
+        for node in self.nodes:
+            prepared = node.filled(node.answer.prepare) if node.answer else {}
+            state = merged(states.get(node.graph.platform, {}), node.graph.start_state)
+            states[node.graph.platform] = merged(state, prepared)
+            if node.answer:
+                shown = {"target": node.filled(node.answer.target), "text": node.filled(node.answer.text)}
+                seen.append({"showing": [shown], **({"device": node.graph.platform} if several else {})})
+        start = {"devices": states} if several else states[self.nodes[0].graph.platform]
         return QueryPlan(
             platform=self.nodes[0].graph.platform,
             apps=self.apps,
             source=Source.CAUSAL,
             pages=tuple(f"{graph.app}.{page}" for graph, page in pages),
             page_descriptions=tuple(graph.purpose_of(page) for graph, page in pages),
-            slots=tuple(slots),
+            slots=tuple(
+                PlannedSlot(each.name, each.setting.value, f"{each.node.graph.app}.{each.setting.page}")
+                for each in self._settings()
+            ),
             path=path,
-            start_state=self._start_json(),
-            goal=self._goal_json(),
+            start_state=json.dumps(start, sort_keys=True, ensure_ascii=False),
+            goal=json.dumps({PATHWAY: seen, **route_goal(self.nodes[-1].sample)}, ensure_ascii=False),
             difficulty=self.level,
             max_steps=2 * sum(_ACTIONS.get(step.operation, 1) for step in path) + _SPARE_STEPS,
             atomic_tasks=tuple(self._rows()),
@@ -175,28 +181,6 @@ class CausalPathway(NamedTuple):
             if node.answer:
                 steps.append(PathStep(page=page, operation="scroll", target=node.filled(node.answer.target)))
         return (*steps, PathStep(page=page, operation="finish", target=""))
-
-    def _start_json(self) -> str:
-        """Return the start state: those of the apps, with all items that answers are read from."""
-        states: dict[Platform, dict[str, Any]] = {}
-        for node in self.nodes:
-            state = merged(states.get(node.graph.platform, {}), node.graph.start_state)
-            prepared = node.filled(node.answer.prepare) if node.answer else {}
-            states[node.graph.platform] = merged(state, prepared)
-        whole = {"devices": states} if self.several_devices else states[self.nodes[0].graph.platform]
-        return json.dumps(whole, sort_keys=True, ensure_ascii=False)
-
-    def _goal_json(self) -> str:
-        """Return the goal: each answer was seen in its turn, and the last screen is that of the last task."""
-        seen = [
-            {
-                "showing": [{"target": node.filled(node.answer.target), "text": node.filled(node.answer.text)}],
-                **({"device": node.graph.platform} if self.several_devices else {}),
-            }
-            for node in self.nodes
-            if node.answer
-        ]
-        return json.dumps({PATHWAY: seen, **route_goal(self.nodes[-1].sample)}, ensure_ascii=False)
 
     def _settings(self) -> Iterator[NodeSetting]:
         before = ""
@@ -222,18 +206,18 @@ class CausalPathway(NamedTuple):
                 words = () if setting.carried_from else value.words
                 yield value._replace(name=setting.name, words=words, carried_from=setting.carried_from)
 
-        parts = [(node, path_metadata(node.sample)) for node in self.nodes]
+        pages: list[PageMetadata] = []
+        constraints: list[SlotValue] = []
         purposes: list[str] = []
         for node in self.nodes:
+            part = path_metadata(node.sample)
+            pages += (page._replace(settings=tuple(renamed(node, page.settings))) for page in part.pages)
+            constraints += renamed(node, part.constraints)
             if node.answer is None:
                 purposes.append(f"Put the answer into {node.graph.name}.")
             else:
                 looked_up = node.answer.name.replace(f"{{{node.slot}}}", "").strip() or "a text"
                 purposes.append(f"Find {looked_up} in {node.graph.name}.")
-        pages = (
-            page._replace(settings=tuple(renamed(node, page.settings))) for node, part in parts for page in part.pages
-        )
-        constraints = (value for node, part in parts for value in renamed(node, part.constraints))
         platform = self.nodes[0].graph.platform
         return PathMetadata(self.task, " ".join(purposes), platform, tuple(pages), tuple(constraints))
 
@@ -293,25 +277,25 @@ def _wish(node: PathwayNode, rng: Random, found: tuple[str, str] | None) -> str:
 def atomic_tasks(graphs: Sequence[AppGraph]) -> tuple[list[AtomicTask], list[AtomicTask]]:
     """Return the reading and the writing tasks of graphs, each by its shortest route."""
 
-    def length(route: Route) -> int:
-        return len(route.moves) + sum(len(route.slots_of(move)) for move in route.moves)
+    def slots(route: Route) -> int:
+        return sum(len(route.slots_of(move)) for move in route.moves)
 
-    def fits(route: Route) -> bool:
-        return length(route) - len(route.moves) <= _MOST_SLOTS
+    def length(route: Route) -> int:
+        return len(route.moves) + slots(route)
 
     reading: list[AtomicTask] = []
     writing: dict[tuple[str, str, str], AtomicTask] = {}
     for graph in graphs:
         for page, spec in graph.pages.items():
             for answer in spec.answers.values():
-                ways = [way for way in routes_to(graph, page) if fits(way)]
+                ways = [way for way in routes_to(graph, page) if slots(way) <= _MOST_SLOTS]
                 ways = [way for way in ways if any(answer.of in way.slots_of(move) for move in way.moves)]
                 if ways:
                     reading.append(AtomicTask(min(ways, key=length), answer.of, answer))
         for route in sorted(routes(graph), key=length):
             fields = [name for _, name, slot in route.places if slot.kind is SlotKind.FIELD]
             # Filled twice, a field would need two values, but there is one answer.
-            if len(fields) == len(set(fields)) and not route.final and fits(route) and checks_values(route):
+            if len(fields) == len(set(fields)) and not route.final and slots(route) <= _MOST_SLOTS:
                 for slot in fields:
                     writing.setdefault((graph.app, route.end, slot), AtomicTask(route, slot))
     return reading, list(writing.values())

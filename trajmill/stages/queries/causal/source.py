@@ -83,10 +83,14 @@ class _Sampler(NamedTuple):
         return isinstance(self.context.environment, DevicesTogetherSpec)
 
     def candidates(self) -> Iterator[Candidate]:
+        """Draw levels and pathways of them until many draws in a row bring nothing new."""
         seen: set[object] = set()
         fruitless = 0
         while fruitless < _MOST_DRAWS:
-            pathway = self._pathway()
+            [level] = self.rng.choices(range(1, 4), self.level_weights)
+            drawn = (self._chain(self.rng.randint(*_SIZES[level])) for _ in range(_TRIES))
+            pathways = (self._with_values(chain) for chain in drawn if chain is not None)
+            pathway = next((each for each in pathways if each is not None and each.level == level), None)
             fruitless += 1
             if pathway is not None and (pathway.task, pathway.key) not in seen:
                 seen.add((pathway.task, pathway.key))
@@ -94,16 +98,6 @@ class _Sampler(NamedTuple):
                 words = int(content_id("causal", self.context.seed, pathway.task, pathway.key, self.split), 16)
                 heldout = is_held_out_phrasing(self.split, len(seen) + 1)
                 yield Candidate(pathway, self.split, heldout, words)
-
-    def _pathway(self) -> CausalPathway | None:
-        """Draw a level and a pathway of it; None if none is found."""
-        [level] = self.rng.choices(range(1, 4), self.level_weights)
-        for _ in range(_TRIES):
-            chain = self._chain(self.rng.randint(*_SIZES[level]))
-            pathway = self._with_values(chain) if chain is not None else None
-            if pathway is not None and pathway.level == level:
-                return pathway
-        return None
 
     def _chain(self, size: int) -> list[AtomicTask] | None:
         """Draw atomic tasks in different apps: some that read, then one that writes."""
@@ -140,7 +134,7 @@ class _Sampler(NamedTuple):
         """Give atomic tasks the values that they hand on; None if an answer is no input of the next task."""
         first, nodes = chain[0].answer, list[PathwayNode]()
         assert first is not None
-        starts = [each for each in self._inputs(first) if self._share_of(each) in (None, self.split)]
+        starts = [each for each in self._inputs(first) if self._may_begin(each)]
         value = self.rng.choice(starts) if starts else None
         for task, following in zip(chain, (*chain[1:], None), strict=True):
             if value is None:
@@ -162,19 +156,17 @@ class _Sampler(NamedTuple):
 
     def _answer(self, answer: GraphAnswer, value: str, following: GraphAnswer | None, taken: set[str]) -> str | None:
         """Draw the answer about an item, which the following task can use; None if there is none."""
+        offered: Collection[str] = answer.values or self.titles
         if not answer.prepare:
-            offered: Collection[str] = (answer.known[value],)
-        elif following is None or answer.values:
-            offered = answer.values or self.titles
-        else:
+            offered = (answer.known[value],)
+        elif following is not None and not answer.values:
             offered = self._inputs(following)
         fitting = offered if following is None else set(self._inputs(following)).intersection(offered)
         usable = sorted(each for each in fitting if each not in taken)
         return self.rng.choice(usable) if usable else None
 
-    def _share_of(self, value: str) -> Split | None:
-        """Return the split that an item begins pathways of; None for any."""
-        if self.split is Split.HELDOUT_APPS:
-            return None
+    def _may_begin(self, value: str) -> bool:
+        """Whether pathways of the split may begin with an item; those of held-out apps begin with any."""
         share = int(content_id("share", self.context.seed, value), 16) % _TENTHS
-        return _SHARES[share] if share < len(_SHARES) else Split.TRAIN
+        of_item = _SHARES[share] if share < len(_SHARES) else Split.TRAIN
+        return self.split in (Split.HELDOUT_APPS, of_item)

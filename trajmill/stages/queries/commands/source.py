@@ -1,22 +1,33 @@
-"""Queries of commands that a vision-language model writes for what a screen shows (GUI-Owl 6.2, computers)."""
+"""Queries of commands that a vision-language model writes for what a screen shows (GUI-Owl 6.2, computers).
+
+Commands are written for places: new documents, and programs in which something is selected.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import io
 import json
 import re
+import zipfile
 from collections.abc import Iterator, Sequence
+from functools import cache
+from importlib.resources import files
 from pathlib import Path
-from typing import Annotated, NamedTuple
+from random import Random
+from typing import Annotated, Any, NamedTuple
 
+import yaml
 from pydantic import Field
 
-from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.errors import BadInputError, FailureClass, StageError
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.query import PathStep, Split
+from trajmill.schemas.tables.pathway import Evidence, Pathway
+from trajmill.schemas.tables.query import PathStep, Platform, Source, Split
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import ScreenGoal, Showing, holds_on, targets
@@ -24,6 +35,7 @@ from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
 from trajmill.stages.models.base import ChatModel, OpenableModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
+from trajmill.stages.queries.atomic.source import HOME, Objects, launch, packaged_objects
 from trajmill.stages.queries.base import (
     Candidate,
     Offer,
@@ -35,7 +47,9 @@ from trajmill.stages.queries.base import (
     goal_parts,
     step_limit,
 )
-from trajmill.stages.queries.commands.places import CommandPlace
+from trajmill.stages.queries.pathways.programs import PathwayProgram, plain_name
+from trajmill.stages.queries.pathways.source import is_askable, pressed_steps
+from trajmill.stages.queries.spec import DocumentKind
 from trajmill.stages.queries.walk import FINISH, close_quietly, follow
 from trajmill.stages.queries.written import BATCH, ROLE, TEMPERATURE, KnownTasks, WrittenGoal, bullets, collect_new
 
@@ -52,6 +66,140 @@ _NAMED_KEYS = "enter|tab|escape|space|backspace|delete|home|end|up|down|left|rig
 _KEYS = re.compile(rf"(?:(?:ctrl|shift|alt)\+)*(?:[a-z0-9]|{_NAMED_KEYS})")
 _DENIED_KEYS = re.compile(r"alt\+f4|ctrl\+(?:shift\+)?(?:q|w|p|o|n)|ctrl\+alt\+.*|alt\+(?:tab|space)")
 """They close, print, or go to another file or window."""
+_ROWS = 5
+_DATE = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+_SOME_DATE = b"2026-01-01T00:00:00Z"
+_CORE = "docProps/core.xml"
+
+
+class KnownPathway(NamedTuple):
+    """A way through the program that commands can take first, e.g. to a dialog for the selected text."""
+
+    names: tuple[str, ...]
+    steps: tuple[PathStep, ...]
+    shows: tuple[Evidence, ...]
+
+
+class CommandPlace(NamedTuple):
+    """A program in a start state, with an object that can be worked on."""
+
+    app: str
+    title: str
+    source: Source
+    """`atomic`, or `pathway` where commands take a pathway."""
+    platform: Platform
+    start_state: str
+    opening: tuple[PathStep, ...] = ()
+    """Operations after a reset; afterwards the screen is as the model sees it, e.g. with a text selected."""
+    exemplars: tuple[str, ...] = ()
+    pathways: tuple[KnownPathway, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return content_id("place", self.app, self.source, self.start_state)
+
+
+def document_place(kind: DocumentKind, seed: int) -> CommandPlace:
+    """Return a new document that is open in its program; the seed decides on its content. Raises as `document`."""
+    app, title, ready = {
+        "docx": ("writer", "the word processor", ("soffice/text_field",)),
+        "xlsx": ("calc", "the spreadsheet", ("soffice/cell:A1",)),
+        "pptx": ("impress", "the presentation program", ()),
+    }[kind]
+    path, page = f"{HOME}/Documents/paper.{kind}", f"libreoffice-{app}.start"
+    content = base64.b64encode(document(kind, seed)).decode()
+    # The content is passed as an argument: the shell never runs it.
+    write = ["sh", "-c", 'printf %s "$2" | base64 -d > "$1"', "sh", path, content]
+    opened = launch("soffice", f"--{app}", "--nologo", "--norestore", path)
+    config = [{"type": "execute", "parameters": {"command": write}}, opened]
+    return CommandPlace(
+        app=f"libreoffice-{app}",
+        title=title,
+        source=Source.ATOMIC,
+        platform=Platform.DESKTOP,
+        start_state=json.dumps({"config": config}, sort_keys=True),
+        opening=tuple(PathStep(page=page, operation="scroll", target=target) for target in ready),
+        exemplars=_exemplars()[kind],
+    )
+
+
+def document(kind: DocumentKind, seed: int) -> bytes:
+    """Return a document, equal for equal seeds; raises BadInputError if the package that makes it is missing."""
+    stream, settled = io.BytesIO(), io.BytesIO()
+    try:
+        _unsaved(kind, packaged_objects(), Random(f"{kind} {seed}")).save(stream)
+    except ImportError as error:
+        text = f"{error.name} is not installed, which makes {kind} files: pip install trajmill[desktop]"
+        raise BadInputError(text) from None
+    # The same archive without the time at which it was made.
+    with zipfile.ZipFile(stream) as made, zipfile.ZipFile(settled, "w", zipfile.ZIP_DEFLATED) as kept:
+        for name in made.namelist():
+            part = made.read(name)
+            part = _DATE.sub(_SOME_DATE, part) if name == _CORE else part
+            kept.writestr(zipfile.ZipInfo(name), part, zipfile.ZIP_DEFLATED)
+    return settled.getvalue()
+
+
+def _unsaved(kind: DocumentKind, objects: Objects, rng: Random) -> Any:
+    if kind == "docx":
+        import docx
+
+        text = docx.Document()
+        text.add_heading(rng.choice(objects.folders), level=1)
+        for line in rng.sample(objects.lines, _ROWS):
+            text.add_paragraph(line)
+        return text
+    if kind == "xlsx":
+        import openpyxl
+
+        book = openpyxl.Workbook()
+        sheet: Any = book.active
+        sheet.append(list(objects.headings))
+        for name in rng.sample(objects.goods, _ROWS):
+            sheet.append([name, rng.randint(2, 90), rng.randint(1, 52)])
+        return book
+    import pptx
+
+    slides = pptx.Presentation()
+    for title in rng.sample(objects.folders, 2):
+        slide: Any = slides.slides.add_slide(slides.slide_layouts[1])
+        slide.shapes.title.text = title
+        slide.placeholders[1].text = "\n".join(rng.sample(objects.lines, 3))
+    return slides
+
+
+def pathway_places(
+    programs: Sequence[PathwayProgram], pathways: Sequence[Pathway], deny_list: DenyList
+) -> tuple[CommandPlace, ...]:
+    """Return a place for each program in which something can be selected, with its pathways that need a selection."""
+    places: list[CommandPlace] = []
+    for program in (each for each in programs if each.selecting):
+        own = [each for each in pathways if each.program == program.name and each.needs_selection]
+        page, known = f"{program.name}.start", list[KnownPathway]()
+        for pathway in sorted((each for each in own if is_askable(each, deny_list)), key=lambda each: len(each.steps)):
+            taps = (PathStep(page=page, operation="tap", target=step.target) for step in pressed_steps(pathway))
+            names = tuple(plain_name(step.name) for step in pathway.steps)
+            known.append(KnownPathway(names, tuple(taps), pathway.shows))
+        if known:
+            places.append(
+                CommandPlace(
+                    app=program.name,
+                    title=program.title,
+                    source=Source.PATHWAY,
+                    platform=program.platform,
+                    start_state=program.start_state,
+                    opening=(*program.opening, *program.selecting),
+                    exemplars=_exemplars()["pathway"],
+                    pathways=tuple(known),
+                )
+            )
+    return tuple(places)
+
+
+@cache
+def _exemplars() -> dict[str, tuple[str, ...]]:
+    by_kind = yaml.safe_load(files(__package__).joinpath("exemplars.yaml").read_text())
+    return {kind: tuple(texts) for kind, texts in by_kind.items()}
 
 
 class WrittenStep(Record):
@@ -126,7 +274,22 @@ class CommandSource(NamedTuple):
             failures.append(failure(input_id, message, context.origin, prompted.version, failure_class))
 
         async def ask(texts: list[str], count: int, number: int) -> tuple[WrittenCommand, ...]:
-            return await write_commands(prompted, place, screen, texts, count, context.seed, number)
+            pathways = (" > ".join(each.names) for each in place.pathways[:_MOST_PATHWAYS])
+            numbered = (f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(pathways))
+            fields = {
+                "app": untrusted(place.title, _LONGEST),
+                "platform": place.platform.value,
+                "elements": _elements(screen),
+                "pathways": "\n".join(numbered) or "(none)",
+                "exemplars": bullets(place.exemplars, _LONGEST),
+                "known": bullets(texts, _LONGEST),
+                "count": str(count),
+            }
+            request = int(content_id("commands", context.seed, number), 16)
+            seed = int(content_id("commands", place.id, request), 16) % 2**31
+            sampling = Sampling(TEMPERATURE, seed=seed, max_tokens=_MAX_TOKENS)
+            asked = prompted.request(ROLE, fields, ("\nThe screen:\n", screen), sampling)
+            return (await prompted.ask(asked, CommandAnswer)).commands
 
         async with free:
             environment: Environment | None = None
@@ -172,33 +335,6 @@ def _goal(text: str, command: WrittenCommand, place: CommandPlace, made_by: str)
     return WrittenGoal(
         f"{place.app}.written-{content_id(place.start_state, text.casefold())[:12]}", text, made_by, plan
     )
-
-
-async def write_commands(
-    model: PromptedModel,
-    place: CommandPlace,
-    screen: Observation,
-    known: Sequence[str],
-    count: int,
-    seed: int,
-    request: int,
-) -> tuple[WrittenCommand, ...]:
-    """Return about `count` unchecked commands; none of the `known` ones, which the model reads, may be held out."""
-    pathways = (" > ".join(each.names) for each in place.pathways[:_MOST_PATHWAYS])
-    numbered = (f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(pathways))
-    fields = {
-        "app": untrusted(place.title, _LONGEST),
-        "platform": place.platform.value,
-        "elements": _elements(screen),
-        "pathways": "\n".join(numbered) or "(none)",
-        "exemplars": bullets(place.exemplars, _LONGEST),
-        "known": bullets(known, _LONGEST),
-        "count": str(count),
-    }
-    own_seed = int(content_id("commands", place.id, int(content_id("commands", seed, request), 16)), 16) % 2**31
-    sampling = Sampling(TEMPERATURE, seed=own_seed, max_tokens=_MAX_TOKENS)
-    asked = model.request(ROLE, fields, ("\nThe screen:\n", screen), sampling)
-    return (await model.ask(asked, CommandAnswer)).commands
 
 
 def _elements(screen: Observation) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -82,6 +83,16 @@ class Route(NamedTuple):
         pressed = (move.transition.by,) if move.transition.by in self.graph.pages[move.page].slots else ()
         return tuple(dict.fromkeys((*move.transition.slots, *pressed)))
 
+    def tells_apart(self, values: Sequence[str]) -> bool:
+        """Whether a slot that is set twice on the way, maybe on two pages, gets two values in a fixed order.
+
+        No goal repeats otherwise.
+        """
+        by_slot: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for (_, name, slot), value in zip(self.places[: len(values) - len(self.final)], values, strict=False):
+            by_slot[name, slot.target].append(value)
+        return all(given == sorted(set(given)) for given in by_slot.values() if len(given) > 1)
+
     def with_values(self, values: Sequence[str]) -> RouteSample:
         seen: Counter[str] = Counter()
         settings: list[Setting] = []
@@ -129,7 +140,7 @@ def samples_by_task(graph: AppGraph, seed: int) -> dict[str, tuple[RouteSample, 
         offered = list(islice(product(*(values_of(slot) for _, _, slot in route.places)), _MOST_COMBINATIONS))
         # By chance: otherwise the splits would follow the order of lists.
         for values in rng.sample(offered, min(len(offered), _MOST_SAMPLES)):
-            if _all_differ(route, values):
+            if route.tells_apart(values):
                 sample = route.with_values(values)
                 found[sample.task].setdefault(sample.key, sample)
     return {task: tuple(goals.values()) for task, goals in found.items()}
@@ -141,15 +152,6 @@ def values_of(slot: GraphSlot) -> tuple[str, ...]:
     return tuple(value for value in dict.fromkeys(offered) if value and value != default)
 
 
-def _all_differ(route: Route, values: Sequence[str]) -> bool:
-    """Whether a slot that is set twice, maybe on two pages, gets two values in a fixed order: no goal repeats."""
-    by_slot: dict[tuple[str, str], list[str]] = defaultdict(list)
-    on_the_way = len(values) - len(route.final)
-    for (_, name, slot), value in list(zip(route.places, values, strict=True))[:on_the_way]:
-        by_slot[name, slot.target].append(value)
-    return all(given == sorted(set(given)) for given in by_slot.values() if len(given) > 1)
-
-
 def routes(graph: AppGraph) -> tuple[Route, ...]:
     """Return all routes: to a page, to a change on it, and to values that are set on it.
 
@@ -157,8 +159,8 @@ def routes(graph: AppGraph) -> tuple[Route, ...]:
     instruction asks for. The screen at its end must show its values; otherwise no check could tell right from wrong.
     """
     allowed = walkable(graph)
-    found = [route for page in graph.pages for way in _ways(allowed, graph, page) for route in _from(allowed, way)]
-    return tuple(route for route in found if checks_values(route) and _can_be_asked(route))
+    found = (route for page in graph.pages for way in _ways(allowed, graph, page) for route in _from(allowed, way))
+    return tuple(filter(_can_be_asked, found))
 
 
 def routes_to(graph: AppGraph, page: str) -> tuple[Route, ...]:
@@ -204,24 +206,27 @@ def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
         return not (first.slots or any("{" in f"{each.text}{each.value}" for each in first.shows))
     if set(first.shows) & set(second.lacks) or set(first.lacks) & set(second.shows):
         return True
-    return any(_differ(one, other) for one in first.shows for other in second.shows)
-
-
-def _differ(first: Feature, second: Feature) -> bool:
-    """Whether two features contradict each other about one element."""
-    if not first.id or (first.role, first.id) != (second.role, second.id):
-        return False
-    told = ((first.text, second.text), (first.value, second.value))
-    return any(None not in pair and pair[0] != pair[1] and "{" not in f"{pair}" for pair in told)
+    # Two features may contradict each other about one element.
+    for one, other in product(first.shows, second.shows):
+        if one.id and (one.role, one.id) == (other.role, other.id):
+            told = ((one.text, other.text), (one.value, other.value))
+            if any(None not in pair and pair[0] != pair[1] and "{" not in f"{pair}" for pair in told):
+                return True
+    return False
 
 
 def _can_be_asked(route: Route) -> bool:
-    """Whether its moves have names, and none first does something on its page that needs a value."""
+    """Whether its moves have names and need no value for something that is done before them on their page.
+
+    The last screen, or the environment's own goal, must show every value that is set on the way.
+    """
     for move in route.moves:
-        page = route.graph.pages[move.page]
-        if has_no_words(move.page, page, move.transition):
+        page, transition = route.graph.pages[move.page], move.transition
+        shown = {name for feature in transition.shows for name in slot_names(feature)}
+        shown.update(_PLACE.findall(json.dumps(transition.goal)))
+        if not shown.issuperset(route.slots_of(move)) or has_no_words(move.page, page, transition):
             return False
-        for name in move.transition.after:
+        for name in transition.after:
             before = staying(page, move.page).get(name)
             is_field = name in page.slots and page.slots[name].kind is SlotKind.FIELD
             if is_field or (before and (before.slots or before.by in page.slots)):
@@ -229,33 +234,12 @@ def _can_be_asked(route: Route) -> bool:
     return True
 
 
-def checks_values(route: Route) -> bool:
-    """Whether the last screen, or the environment's own goal, shows every value that is set on the way."""
-    for move in route.moves:
-        shown = {name for feature in move.transition.shows for name in slot_names(feature)}
-        shown.update(_PLACE.findall(texts_of(move.transition.goal)))
-        if not shown.issuperset(route.slots_of(move)):
-            return False
-    return True
-
-
 def is_nearest_of_its_name(graph: AppGraph, page: str) -> bool:
     """Whether a page is the nearest to the start of all pages with its name."""
     distances: dict[str, int] = nx.single_source_shortest_path_length(walkable(graph), graph.start)
-    named = graph.name_of(page)
-    same = [other for other in graph.pages if other in distances and graph.name_of(other) == named]
+    same = [other for other in graph.pages if other in distances and graph.name_of(other) == graph.name_of(page)]
     return page == min(same, key=lambda other: distances[other], default=page)
 
 
 def slot_names(feature: Feature) -> list[str]:
     return _PLACE.findall(f"{feature.text or ''} {feature.value or ''}")
-
-
-def texts_of(goal: Any) -> str:
-    match goal:
-        case Mapping():
-            return " ".join(f"{key} {texts_of(each)}" for key, each in goal.items())
-        case [*items]:
-            return " ".join(map(texts_of, items))
-        case _:
-            return str(goal)

@@ -10,10 +10,10 @@ from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.query import PathStep, Platform, Slot, Source, Split
+from trajmill.schemas.tables.query import PathStep, Platform, Source, Split
 from trajmill.stages.environments.screen_goal import ScreenGoal, Showing
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
-from trajmill.stages.graphs.base import AppGraph, Feature, GraphSlot, SlotKind
+from trajmill.stages.graphs.base import AppGraph, Feature, SlotKind
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.operations import OFF, ON, set_slot, take
 from trajmill.stages.graphs.plain_does import written
@@ -22,6 +22,7 @@ from trajmill.stages.queries.base import (
     Candidate,
     GoalFacts,
     Offer,
+    PlannedSlot,
     QueryPlan,
     SourceContext,
     SplitCandidates,
@@ -47,6 +48,7 @@ _HEAD_START = 3
 """Goals taken from each task before tasks with one more part, or without held-out goals, take their turn."""
 _MARKED = ("checked", "selected")
 """States of an option that was chosen."""
+_VERSION = "live-grammar-3"
 
 
 class RouteGoal(NamedTuple):
@@ -58,44 +60,38 @@ class RouteGoal(NamedTuple):
 
     def facts(self) -> GoalFacts:
         sample = self.sample
-        slots = tuple(map(known_slot, sample.settings))
         page = KnownSlot("page", "page", "list", (sample.graph.name_of(sample.end),), ())
-        return GoalFacts(path_metadata(sample), slots or (page,))
+        return GoalFacts(path_metadata(sample), tuple(map(known_slot, sample.settings)) or (page,))
 
     def worded(self, heldout: bool, seed: int) -> Written:
         sample, rng, acts = self.sample, Random(seed), self.sample.acts
-        is_alone = len(acts) == 1 and not sample.final and len(acts[0].settings) == 1
+        kind, words, said = "do", dict[str, str](), dict[str, str]()
         if not (acts or sample.final):
             kind, words = "visit", {"page": sample.graph.name_of(sample.end)}
             said = dict(words)
-        elif is_alone and _only_opens(acts[0]):
-            (setting,) = acts[0].settings
-            kind, words, said = "open", {"item": setting.value}, {setting.name: setting.value}
+        elif len(acts) == 1 and not sample.final and (opened := _only_opened(acts[0])):
+            kind, words, said = "open", {"item": opened.value}, {opened.name: opened.value}
         else:
-            wishes = [*_moves(sample, rng), *(wish_for(setting, rng) for setting in sample.final)]
-            kind, words = "do", {"wish": " and ".join(wish.text for wish in wishes)}
-            said = {name: words for wish in wishes for name, words in wish.said.items()}
+            wishes = [*_done_on_the_way(sample, rng), *(wish_for(setting, rng) for setting in sample.final)]
+            words = {"wish": " and ".join(wish.text for wish in wishes)}
+            said = {name: text for wish in wishes for name, text in wish.said.items()}
         template = packaged_phrasings(__package__)[kind].draw(heldout, rng)
         text = template.expand(sample.task, {"app": sample.graph.name, **words}, rng)
         raw = explicit_instruction(path_metadata(sample))
         return Written(raw, tidy(text), f"{sample.task}/{template.id}", said, _VERSION)
 
-    def plan(self, said: Mapping[str, str]) -> QueryPlan:
+    def plan(self) -> QueryPlan:
         sample, graph, path = self.sample, self.sample.graph, route_path(self.sample)
         pages = tuple(dict.fromkeys(step.page for step in path if step.page.startswith(f"{graph.app}.")))
-        values = [(each.name, each.value, each.page) for each in sample.settings]
-        # Without values the page itself is the value: the ends of one app are divided between the splits.
-        values = values or [("page", graph.name_of(sample.end), sample.end)]
+        slots = tuple(PlannedSlot(each.name, each.value, f"{graph.app}.{each.page}") for each in sample.settings)
         return QueryPlan(
             platform=graph.platform,
             apps=(graph.app,),
             source=Source.GRAPH,
             pages=pages,
             page_descriptions=tuple(graph.purpose_of(page.partition(".")[2]) for page in pages),
-            slots=tuple(
-                Slot(name=name, value=value, said=said.get(name, ""), page=f"{graph.app}.{page}")
-                for name, value, page in values
-            ),
+            # Without values the page itself is the value: the ends of one app are divided between the splits.
+            slots=slots or (PlannedSlot("page", graph.name_of(sample.end), f"{graph.app}.{sample.end}"),),
             path=path,
             start_state=graph.start_json,
             goal=json.dumps(route_goal(sample), ensure_ascii=False),
@@ -134,20 +130,18 @@ class GraphSource(NamedTuple):
                 first = _HEAD_START * (parts - any(given.get(split) for split in HELDOUT_GOALS))
                 for split, of_split in given.items():
                     shares[split].append((of_split, first))
-        return Offer(
-            tuple(SplitCandidates(split, wanted[split], [_in_turn(split, shares[split], seed)]) for split in Split)
-        )
 
+        def stream(split: Split) -> Iterator[Candidate]:
+            """Yield goals of the tasks (goals, turn of the first) in turn; then all again in other words."""
+            for turn in rephrasings(split):
+                for number in range(max((first + len(goals) for goals, first in shares[split]), default=0)):
+                    for goals, first in shares[split]:
+                        if first <= number < first + len(goals):
+                            sample = goals[number - first]
+                            words = int(content_id("live", seed, sample.task, sample.key, split, turn), 16)
+                            yield Candidate(RouteGoal(sample), split, is_held_out_phrasing(split, turn + number), words)
 
-def _in_turn(split: Split, tasks: Sequence[tuple[tuple[RouteSample, ...], int]], seed: int) -> Iterator[Candidate]:
-    """Yield goals of the tasks (goals, turn of the first) in turn; then all again in other words."""
-    for turn in rephrasings(split):
-        for number in range(max((first + len(goals) for goals, first in tasks), default=0)):
-            for goals, first in tasks:
-                if first <= number < first + len(goals):
-                    sample = goals[number - first]
-                    words = int(content_id("live", seed, sample.task, sample.key, split, turn), 16)
-                    yield Candidate(RouteGoal(sample), split, is_held_out_phrasing(split, turn + number), words)
+        return Offer(tuple(SplitCandidates(split, wanted[split], [stream(split)]) for split in Split))
 
 
 def graph_source(settings: GraphSourceSpec) -> GraphSource:
@@ -180,45 +174,34 @@ def route_goal(sample: RouteSample) -> dict[str, Any]:
 
     The environments' own goals of all transitions are merged: tables by key, lists one after the other.
     """
-    page = sample.graph.pages[sample.end].recognise
-    showing = [_wanted(feature) for feature in page.shows]
-    lacking = [_wanted(feature) for feature in page.lacks]
+    page, moves = sample.graph.pages[sample.end].recognise, sample.moves
+    showing, lacking = [*map(_wanted, page.shows)], [*map(_wanted, page.lacks)]
     own: dict[str, Any] = {}
-    last = len(sample.moves) - _moves_at_end(sample.moves, sample.end)
-    for number, move in enumerate(sample.moves):
+    # The last page shows the effects of the move that leads there, and of those that stay on it.
+    staying = next((number for number, move in enumerate(reversed(moves)) if move.page != sample.end), len(moves) - 1)
+    for left, move in zip(range(len(moves) - 1, -1, -1), moves, strict=True):
         # What an earlier page showed may be gone, except what was made there: the walk of the query decides.
-        kept = [each for each in move.transition.shows if number >= last or slot_names(each)]
+        kept = [each for each in move.transition.shows if left <= staying or slot_names(each)]
         showing += [_wanted(filled(feature, move.values)) for feature in kept]
-        gone = move.transition.lacks if number >= last else ()
+        gone = move.transition.lacks if left <= staying else ()
         lacking += [_wanted(filled(feature, move.values)) for feature in gone]
         own = merged(own, fill(move.transition.goal, move.values))
     for setting in sample.final:
-        is_off = setting.spec.kind is SlotKind.SWITCH and setting.value == OFF
-        (lacking if is_off else showing).append(_set(setting.value, setting.spec))
+        slot, value = setting.spec, setting.value
+        if slot.kind is SlotKind.SWITCH:
+            (lacking if value == OFF else showing).append(Showing(target=slot.target, any_state=_MARKED))
+        elif slot.kind in (SlotKind.FIELD, SlotKind.SLIDER):
+            showing.append(Showing(target=slot.target, value=value))
+        elif slot.opens:
+            showing.append(Showing(target=slot.opens, value=slot.shown_for(value)))
+        else:
+            showing.append(Showing(target=slot.target_of(value), any_state=_MARKED))
     goal = ScreenGoal(showing=tuple(dict.fromkeys(showing)), lacking=tuple(dict.fromkeys(lacking)))
     return {**own, **goal_parts(goal.showing, goal.lacking)}
 
 
-def _moves_at_end(moves: Sequence[RouteMove], end: str) -> int:
-    """Count the moves whose effects the last page shows: the one that leads there, and those that stay on it."""
-    staying = next((number for number, move in enumerate(reversed(moves)) if move.page != end), len(moves) - 1)
-    return staying + 1
-
-
 def _wanted(feature: Feature) -> Showing:
     return Showing(role=feature.role, text=feature.text, id=feature.id, state=feature.state, value=feature.value)
-
-
-def _set(value: str, slot: GraphSlot) -> Showing:
-    match slot.kind:
-        case SlotKind.SWITCH:
-            return Showing(target=slot.target, any_state=_MARKED)
-        case SlotKind.FIELD | SlotKind.SLIDER:
-            return Showing(target=slot.target, value=value)
-        case _ if slot.opens:
-            return Showing(target=slot.opens, value=slot.shown_for(value))
-        case _:
-            return Showing(target=slot.target_of(value), any_state=_MARKED)
 
 
 def merged(first: Any, second: Any) -> Any:
@@ -233,9 +216,6 @@ def merged(first: Any, second: Any) -> Any:
             return second
 
 
-_VERSION = "live-grammar-3"
-
-
 class Wish(NamedTuple):
     """What is to be done, as the end of `I want you to ...`."""
 
@@ -243,44 +223,37 @@ class Wish(NamedTuple):
     said: dict[str, str] = {}
 
 
-def _only_opens(act: RouteMove) -> bool:
-    """Whether a move only opens an item of a list, without a sentence about it."""
-    leads_on = act.transition.to != act.page and not act.transition.does
-    return leads_on and act.settings[0].spec.kind is SlotKind.LIST
+def _only_opened(act: RouteMove) -> Setting | None:
+    """Return the item of a list if a move only opens that, without a sentence about it."""
+    leads_on = len(act.settings) == 1 and act.transition.to != act.page and not act.transition.does
+    return act.settings[0] if leads_on and act.settings[0].spec.kind is SlotKind.LIST else None
 
 
-def _moves(sample: RouteSample, rng: Random) -> Iterator[Wish]:
+def _done_on_the_way(sample: RouteSample, rng: Random) -> Iterator[Wish]:
     """Yield what is done, each after the way to its page; then the way to the last page."""
-    acts, way = sample.acts, list[RouteMove]()
+    graph, way = sample.graph, list[RouteMove]()
     for move in (*sample.moves, None):
-        if move is not None and move not in acts:
+        if move is not None and move not in sample.acts:
             way.append(move)
             continue
         if way:
-            going = rng.choice(("go to", "open", "get to"))
-            yield from map(Wish, navigation_words(sample.graph, way, going))
-        if move is not None:
-            yield _act(sample.graph, move, rng)
+            yield from map(Wish, navigation_words(graph, way, rng.choice(("go to", "open", "get to"))))
         way = []
-
-
-def _act(graph: AppGraph, move: RouteMove, rng: Random) -> Wish:
-    """Word a transition: what it does, and before that the values which this does not name."""
-    text = pressing(graph, move)
-    said: dict[str, str] = {}
-    left: list[Wish] = []
-    for setting in move.settings:
-        place = f"{{{setting.slot}}}"
-        if place in text:
-            quoted = f'"{setting.value}"' if setting.spec.kind is SlotKind.FIELD else setting.value
-            text = text.replace(place, quoted)
-            said[setting.name] = setting.value
-        else:
-            left.append(wish_for(setting, rng))
-    before = [wish.text for wish in left]
-    said |= {name: words for wish in left for name, words in wish.said.items()}
-    then = [f"then {text}" if before else text] if text else []
-    return Wish(", ".join([*before, *then]), said)
+        if move is None:
+            return
+        # What the transition does, and before that the values which this does not name.
+        text, said, before = pressing(graph, move), dict[str, str](), list[str]()
+        for setting in move.settings:
+            place = f"{{{setting.slot}}}"
+            if place in text:
+                quoted = f'"{setting.value}"' if setting.spec.kind is SlotKind.FIELD else setting.value
+                text, said[setting.name] = text.replace(place, quoted), setting.value
+            else:
+                wish = wish_for(setting, rng)
+                before.append(wish.text)
+                said |= wish.said
+        then = [f"then {text}" if before else text] if text else []
+        yield Wish(", ".join([*before, *then]), said)
 
 
 def wish_for(setting: Setting, rng: Random) -> Wish:
@@ -313,22 +286,19 @@ def _pressed_name(graph: AppGraph, move: RouteMove) -> str:
 
 
 def path_metadata(sample: RouteSample) -> PathMetadata:
-    graph = sample.graph
-
-    def value(setting: Setting) -> SlotValue:
-        page, kind = f"{graph.app}.{setting.page}", setting.spec.kind.value
-        words = (setting.value,)
-        return SlotValue(setting.name, page, label(setting), kind, setting.value, words, False, "")
-
-    def page(name: str, settings: Sequence[Setting], leave_by: str) -> PageMetadata:
-        values = tuple(map(value, settings))
-        return PageMetadata(f"{graph.app}.{name}", graph.name, graph.purpose_of(name), values, leave_by)
-
-    pages = [page(move.page, move.settings, _pressed_name(graph, move)) for move in sample.moves]
-    pages.append(page(sample.end, sample.final, ""))
+    graph, pages, every = sample.graph, list[PageMetadata](), list[SlotValue]()
+    parts = [(move.page, move.settings, _pressed_name(graph, move)) for move in sample.moves]
+    for name, settings, leave_by in (*parts, (sample.end, sample.final, "")):
+        page, values = f"{graph.app}.{name}", list[SlotValue]()
+        for each in settings:
+            kind, words = each.spec.kind.value, (each.value,)
+            place = f"{graph.app}.{each.page}"
+            values.append(SlotValue(each.name, place, label(each), kind, each.value, words, False, ""))
+        every += values
+        pages.append(PageMetadata(page, graph.name, graph.purpose_of(name), tuple(values), leave_by))
     done = " ".join(move.transition.does for move in sample.moves if move.transition.does)
     description = done or f"Get to {graph.name_of(sample.end)} in {graph.name}."
-    return PathMetadata(sample.task, description, graph.platform, tuple(pages), tuple(map(value, sample.settings)))
+    return PathMetadata(sample.task, description, graph.platform, tuple(pages), tuple(every))
 
 
 def known_slot(setting: Setting) -> KnownSlot:

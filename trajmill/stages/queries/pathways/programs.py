@@ -1,25 +1,39 @@
-"""Programs to walk for pathways: their records, the bounds of a walk, and the YAML file that names them."""
+"""Programs to walk for pathways: the YAML file that names them, their states, and the way back to an earlier state."""
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import yaml
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.actions import Action, Click, PressKeys, Wait
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.names import instead_of
-from trajmill.schemas.observation import Observation
-from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.pathway import Pathway
+from trajmill.schemas.tables.pathway import Pathway, PathwayStep
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
+from trajmill.stages.environments.base import Environment, EnvironmentFactory
+from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.environments.tasks import bare_query
+from trajmill.stages.graphs.explore.walker import MOST_READINGS, OutOfBoundsError, WayLost
+from trajmill.stages.queries.walk import close_quietly, follow
 
 STAGE = "pathways"
+T = TypeVar("T")
+_SECONDS_TO_CLOSE = 20.0
+_WAIT = Wait(seconds=0.3)
+_WAITS = 2
+_OPENS_DIALOG = ("...", "…")
 
 
 class PathwayProgram(Record):
@@ -105,3 +119,205 @@ def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgr
 def start_query(program: PathwayProgram, origin: Origin) -> Query:
     """Return a query without instruction and goal; its reset brings the program into its start state."""
     return bare_query(program.platform, program.name, program.start_state, Source.PATHWAY, origin, "deep-search")
+
+
+def promises_dialog(text: str) -> bool:
+    return text.rstrip().endswith(_OPENS_DIALOG)
+
+
+def plain_name(text: str) -> str:
+    """Return a name without ellipsis, colon and the mark of an access key."""
+    text = " ".join(text.replace("_", "").split())
+    for ending in _OPENS_DIALOG:
+        text = text.removesuffix(ending)
+    return text.rstrip(" :")
+
+
+class ElementKey(NamedTuple):
+    role: str
+    text: str
+    target: str
+    """As in `PathwayStep.target`; it distinguishes equal names in two menus."""
+
+
+class ProgramState(NamedTuple):
+    observation: Observation
+    title: str
+    title_top: int | None
+    """Top of the title bar. The width is not compared: a button beside it may narrow it."""
+    elements: dict[ElementKey, UIElement]
+    state_id: str
+    """Hash of the title and of the elements that can be pressed, with their disabled, checked and in-front states.
+    Positions, values, focus and highlighting are left out, so that a state is recognised when the walk returns."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether an element has text: a program that has ended shows none."""
+        return any(key.text for key in self.elements)
+
+
+def program_state(observation: Observation) -> ProgramState:
+    found = {ElementKey(e.role, e.text, target): e for target, e in targets(observation.elements or ()).items()}
+    elements = {key: element for key, element in found.items() if "title" not in element.states}
+    bar = next((element for element in observation.elements or () if "title" in element.states), None)
+    title = bar.text if bar else ""
+    pressable = [
+        (*key, "disabled" in e.states, "checked" in e.states, e.role == "tab" and "selected" in e.states)
+        for key, e in elements.items()
+        if e.clickable or "disabled" in e.states
+    ]
+    state_id = content_id("state", title, sorted(pressable))
+    return ProgramState(observation, title, bar.bounds.top if bar else None, elements, state_id)
+
+
+class ProgramEnded(EnvironmentFailure):
+    """The program has ended or is not in front; its environment works."""
+
+
+class Navigator:
+    """Brings one program back to earlier states: by remembered states, Escape, or reset and replay.
+
+    A broken environment is replaced by a fresh one at the next reset.
+    """
+
+    def __init__(
+        self, factory: EnvironmentFactory, query: Query, opening: Sequence[PathStep], bounds: WalkBounds
+    ) -> None:
+        self._factory, self._query, self._opening, self._bounds = factory, query, tuple(opening), bounds
+        self._environment: Environment | None = None
+        self._state: ProgramState | None = None
+        self._memory: dict[tuple[str, ...], str] = {}
+        """By the targets that were pressed since the start, the id of the state that they led to."""
+        self._steps = self._resets = 0
+        self._started = time.monotonic()
+
+    @property
+    def tally(self) -> WalkTally:
+        return WalkTally(self._steps, self._resets, time.monotonic() - self._started)
+
+    @property
+    def environment_name(self) -> str:
+        return self._environment.name if self._environment is not None else ""
+
+    async def go_to(self, way: Sequence[PathwayStep]) -> ProgramState:
+        """Go to the end of a known way: by Escape to a state on it, else by reset and replay.
+
+        Raises WayLost if an element is not there even after a reset, EnvironmentFailure if the program crashed or
+        hangs, OutOfBoundsError if the walk is over.
+        """
+        targets_on_way = [step.target for step in way]
+        for _ in range(self._bounds.depth + 1):
+            if self._state is None:
+                break
+            here = self._state.state_id
+            for end in range(len(way), -1, -1):
+                if self._memory.get(tuple(targets_on_way[:end])) == here:
+                    with suppress(WayLost):
+                        return await self._press_from(way, end)
+                    return await self._replay(way)
+            if (await self._act(PressKeys(keys=("escape",)))).state_id == here:
+                break
+        return await self._replay(way)
+
+    async def _replay(self, way: Sequence[PathwayStep]) -> ProgramState:
+        await self.reset()
+        return await self._press_from(way, 0)
+
+    async def _press_from(self, way: Sequence[PathwayStep], done: int) -> ProgramState:
+        for end in range(done + 1, len(way) + 1):
+            await self.press(way[:end])
+        return self._current()
+
+    async def press(self, way: Sequence[PathwayStep]) -> ProgramState:
+        """Press the last element of a way from the end of the rest; waits longer if it opened something in the past."""
+        way_targets = tuple(step.target for step in way)
+        for wait in range(_WAITS + 1):
+            elements = self._current().elements.items()
+            element = next((each for key, each in elements if key.target == way_targets[-1]), None)
+            if element is not None and element.clickable:
+                break
+            if wait == _WAITS:
+                raise WayLost(f"{way_targets[-1]} is not there, or cannot be pressed")
+            await self._act(_WAIT)
+        assert element is not None
+        x, y = element.bounds.center
+        before = self._current().state_id
+        state = await self._act(Click(x=x, y=y))
+        for _ in range(_WAITS):
+            if state.state_id != before or way_targets not in self._memory:
+                break
+            state = await self._act(_WAIT)
+        if state.state_id != before:
+            self._memory[way_targets] = state.state_id
+        return state
+
+    async def wait(self, way: Sequence[PathwayStep]) -> ProgramState:
+        state = await self._act(_WAIT)
+        self._memory[tuple(step.target for step in way)] = state.state_id
+        return state
+
+    async def reset(self) -> ProgramState:
+        if time.monotonic() - self._started > self._bounds.seconds:
+            raise OutOfBoundsError
+        seconds = self._bounds.seconds_per_reset
+        if self._environment is None:
+            self._environment = await _bounded(self._factory(), seconds)
+        self._resets += 1
+        self._state = program_state(await _bounded(self._environment.reset(self._query, 0), seconds))
+        if not self._state.alive:
+            await self._until_shown()
+
+        async def act(action: Action) -> Observation:
+            return (await self._act(action)).observation
+
+        try:
+            await follow(self._opening, Platform.DESKTOP, self._current().observation, act)
+        except EnvironmentFailure as error:
+            if error.failure_class is not FailureClass.TASK:
+                raise
+            raise EnvironmentFailure(f"{error} to open the program", FailureClass.SETUP) from None
+        self._memory[()] = self._current().state_id
+        return self._current()
+
+    async def _until_shown(self) -> None:
+        """Wait until the tree is complete: a large program fills it some time after its window appears."""
+        last = ""
+        for _ in range(MOST_READINGS):
+            if self._current().alive and self._current().state_id == last:
+                return
+            last = self._current().state_id
+            await self._act(_WAIT)
+        raise EnvironmentFailure(f"the program shows nothing after {MOST_READINGS} looks", FailureClass.SETUP)
+
+    def forget(self) -> None:
+        """Forget the current state: the next way begins with a reset."""
+        self._state = None
+
+    async def give_up(self) -> None:
+        """Close the environment, which may be broken or hang."""
+        environment, self._environment, self._state = self._environment, None, None
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SECONDS_TO_CLOSE):
+                await close_quietly(environment)
+
+    async def _act(self, action: Action) -> ProgramState:
+        used = self.tally
+        if used.steps >= self._bounds.steps or used.seconds > self._bounds.seconds:
+            raise OutOfBoundsError
+        if self._environment is None:
+            raise WayLost("the program has ended")
+        self._steps += 1
+        self._state = program_state(await _bounded(self._environment.step(action), self._bounds.seconds_per_step))
+        return self._state
+
+    def _current(self) -> ProgramState:
+        assert self._state is not None, "there was no reset"
+        return self._state
+
+
+async def _bounded(work: Awaitable[T], seconds: float) -> T:
+    try:
+        async with asyncio.timeout(seconds):
+            return await work
+    except TimeoutError as error:
+        raise EnvironmentFailure(f"no answer within {seconds:g} s") from error

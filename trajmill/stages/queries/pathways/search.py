@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,25 +10,26 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass, ModelFailu
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.pathway import EndKind, Pathway, PathwayStep
+from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayStep
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
 from trajmill.stages.graphs.explore.walker import OutOfBoundsError, WayLost
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
 from trajmill.stages.queries.base import failure
-from trajmill.stages.queries.pathways.navigator import (
+from trajmill.stages.queries.pathways.programs import (
+    STAGE,
     ElementKey,
     Navigator,
-    PressResult,
+    PathwayProgram,
     ProgramEnded,
     ProgramState,
-    evidence,
+    WalkBounds,
+    WalkResult,
     plain_name,
-    press_result,
     promises_dialog,
+    start_query,
 )
-from trajmill.stages.queries.pathways.programs import STAGE, PathwayProgram, WalkBounds, WalkResult, start_query
 
 MADE_BY = "deep-search-1"
 TREE = "tree"
@@ -38,6 +40,11 @@ _ENTRIES = frozenset({"menu", "menu_item"})
 _WAITS_FOR_DIALOG = 4
 """Most waits for a dialog: a large program closes the menu some time before it shows the dialog."""
 _MAX_TOKENS = 300
+_TITLE_MARKS = "*• "
+"""Characters that title bars add to the name of a changed document."""
+_MOST_EVIDENCE = 4
+_LARGEST_SHARE_KEPT = 0.5
+"""Largest share of the old elements that a new page may still show."""
 
 
 async def collect_pathways(
@@ -63,7 +70,8 @@ async def deep_search(
     pressed. A program that ends or hangs is reset, and the branch becomes a failure. It raises nothing: a walk that
     cannot begin is a failure, too. The factory is left open.
     """
-    walk = _Walk(factory, program, bounds, deny_list, origin)
+    navigator = Navigator(factory, start_query(program, origin), program.opening, bounds)
+    walk = _Walk(navigator, program, bounds, deny_list, origin)
     try:
         await walk.run()
     except OutOfBoundsError:
@@ -71,8 +79,49 @@ async def deep_search(
     except EnvironmentFailure as error:
         walk.fail(f"the walk ended early: {error}", error.failure_class)
     finally:
-        await walk.navigator.give_up()
-    return WalkResult(tuple(walk.found.values()), tuple(walk.failures), walk.screens, walk.navigator.tally)
+        await navigator.give_up()
+    return WalkResult(tuple(walk.found.values()), tuple(walk.failures), walk.screens, navigator.tally)
+
+
+class PressResult(NamedTuple):
+    kind: EndKind
+    name: str
+    shows: tuple[Evidence, ...]
+
+
+def press_result(pressed: ElementKey, before: ProgramState, after: ProgramState) -> PressResult | None:
+    """Return what a press on an element opened; None if it opened nothing.
+
+    A mark in a title, such as the star of a changed document, does not make another page.
+    """
+    name = plain_name(pressed.text)
+    new = [key for key in after.elements if key not in before.elements]
+    titled = (Evidence(role="heading", text=after.title, state="title"),)
+    dialog = next((key for key in new if key.role == "dialog" and key.text), None)
+    if dialog is not None:
+        return PressResult(EndKind.DIALOG, dialog.text, _evidence([dialog]))
+    # Another title in a title bar at another place is a new window.
+    if after.title_top != before.title_top and after.title and after.title != before.title:
+        return PressResult(EndKind.DIALOG, after.title, titled)
+    element = after.elements.get(pressed)
+    if pressed.role == "tab" and element is not None and "selected" in element.states:
+        return PressResult(EndKind.TAB, name, (Evidence(role="tab", text=pressed.text, state="selected"),))
+    choices = [key for key in new if key.role in _ENTRIES and key.text]
+    if choices:
+        return PressResult(EndKind.MENU, name, _evidence(choices))
+    if after.title and after.title.strip(_TITLE_MARKS) != before.title.strip(_TITLE_MARKS):
+        return PressResult(EndKind.PAGE, after.title, titled)
+    # A new page without a title: most of the old elements are gone, and there are new ones.
+    kept = [key for key in before.elements if key in after.elements]
+    named = [key for key in new if key.text]
+    if not named or len(kept) > len(before.elements) * _LARGEST_SHARE_KEPT:
+        return None
+    headings = [key for key in named if key.role == "heading"]
+    return PressResult(EndKind.PAGE, headings[0].text if headings else name, _evidence(headings or named))
+
+
+def _evidence(keys: Sequence[ElementKey]) -> tuple[Evidence, ...]:
+    return tuple(Evidence(role=key.role, text=key.text, state="") for key in keys[:_MOST_EVIDENCE])
 
 
 class _Node(NamedTuple):
@@ -86,24 +135,18 @@ class _Node(NamedTuple):
 
 class _Walk:
     def __init__(
-        self,
-        factory: EnvironmentFactory,
-        program: PathwayProgram,
-        bounds: WalkBounds,
-        deny_list: DenyList,
-        origin: Origin,
+        self, navigator: Navigator, program: PathwayProgram, bounds: WalkBounds, deny_list: DenyList, origin: Origin
     ) -> None:
-        self.navigator = Navigator(factory, start_query(program, origin), program.opening, bounds)
+        self._navigator, self._program, self._bounds = navigator, program, bounds
+        self._deny_list, self._origin = deny_list, origin
         self.found: dict[str, Pathway] = {}
         self.failures: list[Failure] = []
         self.screens: dict[str, Observation] = {}
-        self._program, self._bounds, self._deny_list, self._origin = program, bounds, deny_list, origin
         self._visited: set[str] = set()
-        self._broken = 0
-        self._app = ""
+        self._broken, self._app = 0, ""
 
     async def run(self) -> None:
-        state = await self.navigator.reset()
+        state = await self._navigator.reset()
         self._app = state.observation.app
         self._visited.add(state.state_id)
         await self._expand(_Node((), state, frozenset(), frozenset()))
@@ -118,7 +161,7 @@ class _Walk:
         new = {key: element for key, element in node.state.elements.items() if key not in node.known and key.text}
         for key, element in new.items():
             if key.role in _ENTRIES and node.way:
-                entry = PressResult(EndKind.MENU_ITEM, plain_name(key.text), evidence([key]))
+                entry = PressResult(EndKind.MENU_ITEM, plain_name(key.text), _evidence([key]))
                 self._record((*node.way, self._step(key, node.state)), entry, element, pressed=False)
         if len(node.way) >= self._bounds.depth:
             return
@@ -136,35 +179,37 @@ class _Walk:
 
     async def _press(self, node: _Node, key: ElementKey) -> _Node | None:
         """Press an element of a node; None if it opened nothing new or the branch broke, which is recorded."""
+        navigator = self._navigator
         try:
-            before = await self.navigator.go_to(node.way)
+            before = await navigator.go_to(node.way)
             if key not in before.elements:
                 # Once more, from a reset.
-                self.navigator.forget()
-                before = await self.navigator.go_to(node.way)
+                navigator.forget()
+                before = await navigator.go_to(node.way)
             if key not in before.elements:
                 raise WayLost(f"{key.target} is not there again")
             way = (*node.way, self._step(key, before))
-            after = await self.navigator.press(way)
+            after = await navigator.press(way)
             opened = press_result(key, before, after)
             for _ in range(_WAITS_FOR_DIALOG):
                 if opened is not None or not promises_dialog(key.text):
                     break
-                after = await self.navigator.wait(way)
+                after = await navigator.wait(way)
                 opened = press_result(key, before, after)
             if not after.alive:
                 raise ProgramEnded("the program has ended, or shows nothing")
             if self._app and not after.observation.app:
                 raise ProgramEnded("the program is no longer in front")
+        except WayLost as error:
+            self._fail_at(node, key, error)
+            return None
         except EnvironmentFailure as error:
-            self.fail(f"{' > '.join([*(step.name for step in node.way), key.text])}: {error}", error.failure_class)
-            if isinstance(error, WayLost):
-                return None
-            self._broken += 1
+            self._fail_at(node, key, error)
             if isinstance(error, ProgramEnded):
-                self.navigator.forget()
+                navigator.forget()
             else:
-                await self.navigator.give_up()
+                await navigator.give_up()
+            self._broken += 1
             if self._broken > self._bounds.failures:
                 text = f"more than {self._bounds.failures} branches broke"
                 raise EnvironmentFailure(text, error.failure_class) from None
@@ -178,6 +223,9 @@ class _Walk:
         self._record(way, opened, before.elements[key], pressed=True)
         return _Node(way, after, node.known | frozenset(node.state.elements), states)
 
+    def _fail_at(self, node: _Node, key: ElementKey, error: EnvironmentFailure) -> None:
+        self.fail(f"{' > '.join([*(step.name for step in node.way), key.text])}: {error}", error.failure_class)
+
     def _record(self, way: tuple[PathwayStep, ...], end: PressResult, element: UIElement, pressed: bool) -> None:
         pathway_id = self._id(way)
         if pathway_id in self.found and not pressed:
@@ -186,7 +234,7 @@ class _Walk:
             pathway_id=pathway_id,
             platform=self._program.platform,
             program=self._program.name,
-            environment=self.navigator.environment_name,
+            environment=self._navigator.environment_name,
             start_state=self._program.start_state,
             steps=way,
             end_kind=end.kind,
@@ -196,7 +244,7 @@ class _Walk:
             shows=end.shows,
             needs_selection=None,
             selection_by="",
-            found_after=round(self.navigator.tally.seconds, 3),
+            found_after=round(self._navigator.tally.seconds, 3),
             **self._origin.common(made_by=MADE_BY),
         )
 
@@ -228,33 +276,30 @@ async def needs_by_tree(
         if not pathway.enabled:
             by_parent.setdefault(tuple(step.target for step in pathway.steps[:-1]), []).append(pathway)
     needs = {each.pathway_id: False for each in walked.pathways if each.enabled}
-    failures = list(walked.failures)
-
-    def fail(pathway: Pathway, message: str, failure_class: FailureClass) -> None:
-        failures.append(failure(pathway.pathway_id, message, origin, TREE, failure_class, stage=STAGE))
-
+    failed: list[tuple[Pathway, str, FailureClass]] = []
     try:
         for ends in by_parent.values():
             try:
                 state = await navigator.go_to(ends[0].steps[:-1])
             except EnvironmentFailure as error:
-                fail(ends[0], str(error), error.failure_class)
+                failed.append((ends[0], str(error), error.failure_class))
                 await navigator.give_up()
                 continue
             usable = {key.target for key, element in state.elements.items() if element.clickable}
             needs |= {each.pathway_id: each.steps[-1].target in usable for each in ends}
     except OutOfBoundsError:
         message = "the walk with a selection ended early: its steps or seconds were used up"
-        fail(next(iter(by_parent.values()))[0], message, FailureClass.LIMIT)
+        failed.append((next(iter(by_parent.values()))[0], message, FailureClass.LIMIT))
     finally:
         await navigator.give_up()
+    failures = (failure(at.pathway_id, text, origin, TREE, of, stage=STAGE) for at, text, of in failed)
     classified = (
         each.model_copy(update={"needs_selection": needs[each.pathway_id], "selection_by": TREE})
         if each.pathway_id in needs
         else each
         for each in walked.pathways
     )
-    return walked._replace(pathways=tuple(classified), failures=tuple(failures))
+    return walked._replace(pathways=tuple(classified), failures=(*walked.failures, *failures))
 
 
 class SelectionAnswer(Record):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.pathway import EndKind, Pathway, PathwayStep
-from trajmill.schemas.tables.query import PathStep, Slot, Source, Split
+from trajmill.schemas.tables.query import PathStep, Source, Split
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
@@ -20,6 +20,7 @@ from trajmill.stages.queries.base import (
     Candidate,
     GoalFacts,
     Offer,
+    PlannedSlot,
     QueryPlan,
     SourceContext,
     SplitCandidates,
@@ -27,9 +28,8 @@ from trajmill.stages.queries.base import (
     difficulty,
     step_limit,
 )
-from trajmill.stages.queries.pathways.navigator import plain_name
-from trajmill.stages.queries.pathways.programs import PathwayProgram
-from trajmill.stages.queries.templates import packaged_phrasings, parse_template, tidy
+from trajmill.stages.queries.pathways.programs import PathwayProgram, plain_name
+from trajmill.stages.queries.templates import packaged_phrasings, tidy
 
 _FEWEST_STEPS = 15
 _LONGEST_NAME = 40
@@ -84,24 +84,22 @@ class PathwayGoal(NamedTuple):
         if self.pathway.needs_selection:
             wish = f"Select {program.selection} first. {wish}"
             slots.append(KnownSlot("selection", "what is selected", "list", (program.selection,), ()))
-        window = f"A window of {program.title}."
-        pages = tuple(
-            PageMetadata(f"{program.name}.{number}", program.title, window, (), plain_name(step.name))
-            for number, step in enumerate(self.pathway.steps)
-        )
-        return GoalFacts(PathMetadata(self.task, wish, program.platform, pages, ()), tuple(slots))
+        named = enumerate(plain_name(step.name) for step in self.pathway.steps)
+        page = PageMetadata("", program.title, f"A window of {program.title}.", (), "")
+        pages = (page._replace(page=f"{program.name}.{number}", leave_by=name) for number, name in named)
+        return GoalFacts(PathMetadata(self.task, wish, program.platform, tuple(pages), ()), tuple(slots))
 
     def worded(self, heldout: bool, seed: int) -> Written:
         rng, by_end, title = Random(seed), packaged_phrasings(__package__), self.program.title
         presses = [f"press {plain_name(step.name)}" for step in pressed_steps(self.pathway)]
         template = by_end[self.pathway.end_kind].draw(heldout, rng)
-        parsed = parse_template(template.text, self.task)
-        text = parsed.expand({"name": self.name, "menu": self.menu, "program": title}, rng).strip()
+        words = {"name": self.name, "menu": self.menu, "program": title}
+        text = template.expand(self.task, words, rng).strip()
         if self.program.opening and title not in text:
             # The program is not on the screen at the start, so the instruction must name it.
             text = f"in {title}, {text}"
         phrasing = f"{self.task}/{template.id}"
-        said = {"target": self.name, **({"menu": self.menu} if "menu" in parsed.names() else {})}
+        said = {"target": self.name, **({"menu": self.menu} if "menu" in template.names(self.task) else {})}
         if self.pathway.needs_selection:
             clause, said["selection"] = by_end[_SELECTED].draw(heldout, rng), self.program.selection
             text = clause.expand(self.task, {"selection": self.program.selection, "wish": text}, rng)
@@ -110,7 +108,7 @@ class PathwayGoal(NamedTuple):
         raw = tidy(f"in {title}, {', '.join(presses)}")
         return Written(raw, tidy(text), phrasing, said, "pathway-grammar-1")
 
-    def plan(self, said: Mapping[str, str]) -> QueryPlan:
+    def plan(self) -> QueryPlan:
         pathway, program, pressed = self.pathway, self.program, pressed_steps(self.pathway)
         values, wanted = {"target": self.name, "menu": self.menu}, {}
         opening = program.opening
@@ -121,10 +119,9 @@ class PathwayGoal(NamedTuple):
             wanted = {"state": "clickable"} if pathway.end_kind is EndKind.MENU_ITEM else {}
         places = ["start", *(step.name for step in pressed)]
         names = [f"{program.name}.{'/'.join(places[: end + 1])}" for end in range(len(places))]
-        taps = [
-            PathStep(page=page, operation="tap", target=step.target) for page, step in zip(names, pressed, strict=False)
-        ]
-        path = (*opening, *taps, PathStep(page=names[-1], operation="finish", target=""))
+        targets = [*(("tap", step.target) for step in pressed), ("finish", "")]
+        walked = zip(names, targets, strict=True)
+        path = (*opening, *(PathStep(page=page, operation=done, target=target) for page, (done, target) in walked))
         pages = tuple(dict.fromkeys(step.page for step in path))
         return QueryPlan(
             platform=program.platform,
@@ -132,10 +129,7 @@ class PathwayGoal(NamedTuple):
             source=Source.PATHWAY,
             pages=pages,
             page_descriptions=tuple(f"What shows in {program.title} after {page.partition('.')[2]}." for page in pages),
-            slots=tuple(
-                Slot(name=name, value=value, said=said.get(name, ""), page=program.name)
-                for name, value in values.items()
-            ),
+            slots=tuple(PlannedSlot(name, value, program.name) for name, value in values.items()),
             path=path,
             start_state=program.start_state,
             goal=json.dumps({KEY: [shown.model_dump() | wanted for shown in pathway.shows]}),

@@ -14,7 +14,7 @@ from trajmill.schemas.errors import BadInputError, FailureClass, StageError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.query import Slot, Source, Split
+from trajmill.schemas.tables.query import Source, Split
 from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.annotations import PathMetadata, SlotValue, known_slots, path_metadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar, TaskSpec
@@ -28,6 +28,7 @@ from trajmill.stages.queries.base import (
     GrammarWriter,
     NewQueries,
     Offer,
+    PlannedSlot,
     QueryPlan,
     QueryWriter,
     SourceContext,
@@ -53,6 +54,7 @@ DRAWS_PER_GOAL = 8
 CLAUSES = "clauses"
 _FRESH_GOALS = 4 * SPARE_GOALS
 """Goals drawn for each fresh query; most of the first ones may be known already."""
+_CALM = FaultRates(popup=0.0)
 
 Path = tuple[str, ...]
 """Pages as `app.screen`, from the first page of the task to one that nothing follows."""
@@ -82,7 +84,7 @@ class TaskGoal(NamedTuple):
     def worded(self, heldout: bool, seed: int) -> Written:
         return word_task(self.graph.spec, self.metadata, heldout, seed)
 
-    def plan(self, said: Mapping[str, str]) -> QueryPlan:
+    def plan(self) -> QueryPlan:
         metadata, apps = self.metadata, apps_of(self.path)
         path = reference_path(self.graph, self.path, self.asked)
         return QueryPlan(
@@ -91,10 +93,7 @@ class TaskGoal(NamedTuple):
             source=Source.DAG,
             pages=self.path,
             page_descriptions=tuple(page.description for page in metadata.pages),
-            slots=tuple(
-                Slot(name=slot.name, value=slot.value, said=said.get(slot.name, ""), page=slot.page)
-                for slot in metadata.constraints
-            ),
+            slots=tuple(PlannedSlot(slot.name, slot.value, slot.page) for slot in metadata.constraints),
             path=path,
             start_state=start_state_json(self.graph, self.asked),
             goal=goal_json(self.graph, self.asked),
@@ -112,7 +111,7 @@ class TaskSource(NamedTuple):
 
         The queries are walked on a simulated device without pop-ups, whatever the environment of the run is.
         """
-        settings, fresh = self.settings, context.fresh
+        settings, fresh, origin = self.settings, context.fresh, context.origin
         seed: tuple[Hashable, ...] = ("fresh", fresh.seed) if fresh else ("generate", context.seed)
         failures: list[Failure] = []
 
@@ -125,8 +124,7 @@ class TaskSource(NamedTuple):
                 try:
                     drawn.append(draw_goals(task, of_task, Random(derive(task.name, "goals"))))
                 except StageError as error:
-                    refusal = failure(task.name, str(error), context.origin, "grammar-1", error.failure_class)
-                    failures.append(refusal)
+                    failures.append(failure(task.name, str(error), origin, "grammar-1", error.failure_class))
             return drawn
 
         def offer(split: Split, number: int | None, shares: Sequence[Sequence[TaskGoal]]) -> SplitCandidates:
@@ -140,14 +138,12 @@ class TaskSource(NamedTuple):
             Random(derive(split, "order")).shuffle(streams)
             return SplitCandidates(split, number, streams)
 
-        def walker() -> QueryWalker:
-            return QueryWalker(lambda platform: SimulatedFactory(self.world, platform, _CALM), 1, context.origin)
-
         validation_apps = settings.validation_apps(self.world.apps)
         trained, unseen, deciding = divide_tasks(self.world, settings.heldout_app_names, validation_apps)
+        walk = QueryWalker(lambda platform: SimulatedFactory(self.world, platform, _CALM), 1, origin).walk
         if fresh:
             goals = draw(trained, _FRESH_GOALS * _share(fresh.wanted, trained))
-            return Offer((offer(Split.TRAIN, None, goals),), walk=walker().walk)
+            return Offer((offer(Split.TRAIN, None, goals),), walk=walk)
         of_own_apps = settings.validation // 2 if validation_apps else 0
         wanted = {split: settings.wanted(split) for split in Split}
         wanted[Split.VALIDATION] -= of_own_apps
@@ -161,10 +157,7 @@ class TaskSource(NamedTuple):
         own = draw(deciding, SPARE_GOALS * _share(of_own_apps, deciding))
         offers = [offer(split, wanted[split], shares[split]) for split in Split]
         offers.append(offer(Split.VALIDATION, of_own_apps, own))
-        return Offer(tuple(offers), tuple(failures), walk=walker().walk)
-
-
-_CALM = FaultRates(popup=0.0)
+        return Offer(tuple(offers), tuple(failures), walk=walk)
 
 
 async def generate_queries(
@@ -270,7 +263,14 @@ def word_task(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) 
     template = _draw_template(spec, task, spoken, heldout, rng)
     clauses: list[tuple[str, Variant, str]] = []
     for slot in (each for each in spoken if each.name not in template.names(task)):
-        variant = _draw_clause(spec, task, slot, heldout, rng)
+        offered = variants(spec.heldout_clauses.get(slot.name, ()), True) if heldout else []
+        offered = offered or variants(spec.clauses.get(slot.name, ()), False)
+        # A clause without the slot's name means that an option is on.
+        is_on = slot.is_option and slot.value == "on"
+        fitting = [each for each in offered if is_on or slot.name in each.names(task)]
+        if not fitting:
+            raise StageError(f"{task}: no clause says {slot.name} = {slot.value}", FailureClass.TASK)
+        variant = rng.choice(fitting)
         clauses.append((slot.name, variant, variant.expand(task, said, rng).strip().removeprefix("and ")))
     rng.shuffle(clauses)
     # The whole clause expresses an option that is on or off.
@@ -278,6 +278,20 @@ def word_task(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) 
     ids = [f"{task}/{template.id}", *sorted(f"{name}/{variant.id}" for name, variant, _ in clauses)]
     text = expand_with_clauses(template, task, said, [words for *_, words in clauses], Random(rng.getrandbits(32)))
     return Written(explicit_instruction(metadata), text, " ".join(ids), said, "grammar-1")
+
+
+def _draw_template(spec: TaskSpec, task: str, spoken: Sequence[SlotValue], heldout: bool, rng: Random) -> Variant:
+    required = {slot.name for slot in spoken if not slot.optional}
+    optional = {slot.name for slot in spoken if slot.optional}
+    fitting = []
+    for variant in variants(spec.heldout_phrasings if heldout else spec.phrasings, heldout):
+        names = variant.names(task)
+        if required <= names <= required | optional | {CLAUSES} and (CLAUSES in names or optional <= names):
+            fitting.append(variant)
+    if not fitting:
+        what = ", ".join(sorted(required | optional)) or "nothing"
+        raise StageError(f"{task}: no {'held-out ' * heldout}phrasing says exactly {what}", FailureClass.TASK)
+    return rng.choice(fitting)
 
 
 def expand_with_clauses(
@@ -289,30 +303,3 @@ def expand_with_clauses(
         # In the middle of a sentence the clauses have a comma on both sides.
         joined += "" if template.text.rstrip().endswith(f"{{{CLAUSES}}}") else ","
     return tidy(template.expand(task, {**said, CLAUSES: joined}, rng))
-
-
-def _draw_template(spec: TaskSpec, task: str, spoken: Sequence[SlotValue], heldout: bool, rng: Random) -> Variant:
-    required = {slot.name for slot in spoken if not slot.optional}
-    optional = {slot.name for slot in spoken if slot.optional}
-    fitting = []
-    for variant in variants(spec.heldout_phrasings if heldout else spec.phrasings, heldout):
-        names = variant.names(task)
-        leaves_room = CLAUSES in names or optional <= names
-        if required <= names <= required | optional | {CLAUSES} and leaves_room:
-            fitting.append(variant)
-    if not fitting:
-        kind = "held-out phrasing" if heldout else "phrasing"
-        what = ", ".join(sorted(required | optional)) or "nothing"
-        raise StageError(f"{task}: no {kind} says exactly {what}", FailureClass.TASK)
-    return rng.choice(fitting)
-
-
-def _draw_clause(spec: TaskSpec, task: str, slot: SlotValue, heldout: bool, rng: Random) -> Variant:
-    offered = variants(spec.heldout_clauses.get(slot.name, ()), True) if heldout else []
-    offered = offered or variants(spec.clauses.get(slot.name, ()), False)
-    # A clause without the slot's name means that an option is on.
-    is_on = slot.is_option and slot.value == "on"
-    fitting = [each for each in offered if is_on or slot.name in each.names(task)]
-    if not fitting:
-        raise StageError(f"{task}: no clause says {slot.name} = {slot.value}", FailureClass.TASK)
-    return rng.choice(fitting)

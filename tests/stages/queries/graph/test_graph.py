@@ -1,0 +1,255 @@
+"""Queries from a graph: routes, values, goals, words, splits and walks."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from tests.stages.queries.graph.shop import LIST
+from tests.stages.queries.samples import drafted, made_by
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.stages.environments.kinds import SimulatedSpec
+from trajmill.stages.environments.simulated.environment import SimulatedFactory
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.graphs.base import AppGraph, GraphPage
+from trajmill.stages.graphs.from_simulated import graph_of_app
+from trajmill.stages.queries.base import FreshRequest, GrammarWriter, NewQueries, SourceContext, UnseenApps, WalkQueries
+from trajmill.stages.queries.generate import QuerySet, in_turn
+from trajmill.stages.queries.graph.routes import RouteSample, routes, samples_by_task
+from trajmill.stages.queries.graph.source import GraphSource, RouteGoal, as_wish, route_path
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.spec import GraphSourceSpec
+from trajmill.stages.queries.walk import walk_all
+
+ADD = LIST.pages["things"].transitions[0]
+WANTED = GraphSourceSpec(train=12, validation=2, heldout_slots=2, heldout_phrasings=2)
+
+
+def with_pages(**pages: GraphPage) -> AppGraph:
+    return LIST.model_copy(update={"pages": {**LIST.pages, **pages}})
+
+
+def with_transitions(page: str, *added: Mapping[str, object], **elements: Mapping[str, str]) -> AppGraph:
+    """The list with more transitions, and the elements of one page that they need."""
+    before = LIST.pages[page].model_dump()
+    more = {"elements": before["elements"] | elements, "transitions": [*before["transitions"], *added]}
+    return with_pages(**{page: GraphPage.model_validate(before | more)})
+
+
+def things(**changes: Any) -> GraphPage:
+    return LIST.pages["things"].model_copy(update=changes)
+
+
+def query_for(sample: RouteSample, origin: Origin, heldout: bool = False) -> Query:
+    return drafted(RouteGoal(sample), origin, 3, heldout)
+
+
+def test_each_task_has_its_values_once_and_never_a_default_and_nothing_destructive() -> None:
+    found = {task: len(samples) for task, samples in samples_by_task(LIST, 0).items()}
+    assert found == {
+        "list.visit": 1,
+        "list.things-add": 3,
+        "list.things-add-add": 3,
+        "list.thing-thing": 2,
+        "list.options-set-dark": 1,
+        "list.options-set-order": 2,
+        "list.options-set-dark-set-order": 2,
+    }
+    assert not [route for route in routes(LIST) if any(move.transition.by == "clear" for move in route.moves)]
+
+
+def test_pages_of_one_name_are_one_goal() -> None:
+    graph = with_transitions("things", {"by": "add", "to": "more"})
+    graph = graph.model_copy(update={"pages": {**graph.pages, "more": LIST.pages["options"]}})
+    assert len(samples_by_task(graph, 0)["list.visit"]) == 1
+
+
+def test_a_route_whose_end_does_not_tell_a_value_is_left_out() -> None:
+    untold = tuple(each.model_copy(update={"shows": ()}) for each in things().transitions)
+    graph = with_pages(things=things(transitions=untold))
+    assert {task for task in samples_by_task(graph, 0) if "add" in task or task == "list.thing-thing"} == set()
+
+
+def test_the_goal_names_the_page_and_the_values(origin: Origin) -> None:
+    (first, *_) = samples_by_task(LIST, 0)["list.things-add"]
+    query, value = query_for(first, origin), first.settings[0].value
+    assert json.loads(query.goal) == {
+        "showing": [{"role": "heading", "text": "Things"}, {"role": "list_item", "text": value}]
+    }
+    assert query.source is Source.GRAPH and query.pages == ("list.things",)
+    steps = [(step.operation, step.target, step.text) for step in query.path]
+    assert steps == [("tap", "new", ""), ("replace", "new", value), ("tap", "add", ""), ("finish", "", "")]
+    # An item of a list is scrolled to.
+    item = samples_by_task(LIST, 0)["list.thing-thing"][0]
+    assert [step.operation for step in route_path(item)] == ["scroll", "tap", "finish"]
+
+
+def test_a_transition_can_be_checked_by_what_the_environment_finds(origin: Origin) -> None:
+    own = {"all": [{"check": "storage", "key": "things", "contains": "{new}"}]}
+    saved = ADD.model_copy(update={"shows": (), "goal": own})
+    graph = with_pages(things=things(transitions=(saved, *things().transitions[1:])))
+    sample = samples_by_task(graph, 0)["list.things-add-add"][0]
+    goal = json.loads(query_for(sample, origin).goal)
+    assert goal["showing"] == [{"role": "heading", "text": "Things"}]
+    assert [each["contains"] for each in goal["all"]] == [setting.value for setting in sample.settings]
+
+
+@pytest.mark.parametrize("heldout", [False, True])
+def test_every_value_is_said(heldout: bool, origin: Origin) -> None:
+    for sample in (sample for samples in samples_by_task(LIST, 0).values() for sample in samples):
+        query = query_for(sample, origin, heldout)
+        assert all(slot.said and slot.said in query.instruction for slot in query.slots), query.instruction
+        assert query.phrasing.rpartition("/")[2].startswith("h") is heldout
+
+
+@pytest.mark.parametrize(
+    ("does", "wish"),
+    [
+        ("Adds {new} to the list.", "add {new} to the list"),
+        ("Goes back.", "go back"),
+        ("Presses it.", "press it"),
+        ("Copies the text", "copy the text"),
+        ("Searches.", "search"),
+        ("Closes the window.", "close the window"),
+    ],
+)
+def test_what_an_element_does_becomes_a_wish(does: str, wish: str) -> None:
+    assert as_wish(does) == wish
+
+
+def test_what_is_pressed_to_choose_a_value_has_no_sentence_of_its_own(origin: Origin) -> None:
+    shows = [{"role": "radio", "text": "{order}", "state": "checked"}]
+    options = with_transitions("options", {"by": "order", "to": "options", "shows": shows}).pages["options"]
+    unnamed = {**options.slots, "order": options.slots["order"].model_copy(update={"name": ""})}
+    graph = with_pages(options=options.model_copy(update={"slots": unnamed}))
+    for sample in samples_by_task(graph, 0)["list.options-order"]:
+        text = query_for(sample, origin).instruction
+        assert "press" not in text.casefold() and f" {sample.settings[0].value}" in text
+
+
+@pytest.mark.parametrize(
+    ("title", "said"),
+    [("the rest of them", "the rest of them and press Help"), ("the options", "the options and press The rest and")],
+)
+def test_the_way_is_said_by_the_nearest_page_of_a_name(title: str, said: str, origin: Origin) -> None:
+    """Behind the options there is a page with a button on it that says something."""
+    more = {
+        "title": title,
+        "recognise": {"shows": [{"role": "heading", "text": "More"}]},
+        "elements": {"help": {"target": "button:Help", "name": "Help"}},
+        "transitions": [{"by": "help", "to": "more", "shows": [{"role": "text", "text": "Ask somebody."}]}],
+    }
+    rest = {"target": "button:The rest", "name": "The rest"}
+    graph = with_transitions("options", {"by": "rest", "to": "more"}, rest=rest)
+    graph = graph.model_copy(update={"pages": {**graph.pages, "more": GraphPage.model_validate(more)}})
+    found = samples_by_task(graph, 0)
+    (sample,) = found["list.more-help"]
+    text = query_for(sample, origin).instruction
+    assert said in text and "press Help" in text and (title == "the options" or "the options" not in text)
+    assert [each.end for each in found["list.visit"]] == ["options", *(["more"] if title != "the options" else [])]
+
+
+def test_what_is_entered_on_two_pages_differs_because_no_goal_counts() -> None:
+    adding = ADD.model_copy(update={"to": "more"})
+    recognise = LIST.pages["thing"].recognise
+    more = things(title="more things", recognise=recognise, transitions=(adding,))
+    pages = {"things": things(transitions=(adding,)), "more": more}
+    found = samples_by_task(LIST.model_copy(update={"pages": pages}), 0)["list.more-add-add"]
+    values = sorted(tuple(setting.value for setting in sample.settings) for sample in found)
+    assert values == [("jam", "milk"), ("jam", "tea"), ("milk", "tea")]
+
+
+@pytest.mark.parametrize(("words", "asked"), [({}, False), ({"name": "the mark"}, True), ({"does": "Ends it."}, True)])
+def test_nobody_is_asked_to_press_what_has_no_name(words: dict[str, str], asked: bool) -> None:
+    ticks = {"by": "box", "to": "things", "shows": [{"role": "text", "text": "1 left"}]}
+    graph = with_transitions("things", ticks, box={"target": "checkbox:#2", "role": "checkbox", **words})
+    assert any(move.transition.by == "box" for route in routes(graph) for move in route.moves) is asked
+
+
+class CountedWalk:
+    """Passes every path, except those through some page."""
+
+    def __init__(self, refused: str = "no page") -> None:
+        self.refused, self.walked = refused, 0
+
+    async def __call__(self, queries: Sequence[Query]) -> NewQueries:
+        self.walked += len(queries)
+        return NewQueries(tuple(query for query in queries if self.refused not in query.pages[-1]))
+
+
+def made_of(graph: AppGraph, walk: WalkQueries, origin: Origin, settings: GraphSourceSpec = WANTED) -> NewQueries:
+    source = GraphSource((graph,), {split: settings.wanted(split) for split in Split})
+    return made_by(source, walk, origin, UnseenApps(heldout=("away",)))
+
+
+def test_equal_seeds_give_equal_queries_and_a_path_is_walked_once(origin: Origin) -> None:
+    first, second = CountedWalk(), CountedWalk()
+    made = made_of(LIST, first, origin)
+    assert made == made_of(LIST, second, origin)
+    assert len({(query.goal, query.path) for query in made.queries}) == first.walked == second.walked < 16
+    assert {query.validation for query in made.queries} == {"passed"}
+    assert sum(query.split is Split.TRAIN for query in made.queries) == 12
+
+
+def test_a_task_whose_walks_are_refused_gives_no_query_and_an_unseen_app_none_for_training(origin: Origin) -> None:
+    queries = made_of(LIST, CountedWalk("options"), origin).queries
+    assert queries and not [query for query in queries if "options" in query.task]
+    away = LIST.model_copy(update={"app": "away"})
+    queries = made_of(away, CountedWalk(), origin, GraphSourceSpec(train=3, heldout_apps=4)).queries
+    assert Counter(query.split for query in queries) == {Split.HELDOUT_APPS: 4}
+
+
+def test_training_has_other_values_of_each_task_of_which_goals_are_held_out(origin: Origin) -> None:
+    field = things().slots["new"].model_copy(update={"values": tuple("abcdefgh")})
+    graph = with_pages(things=things(slots={**things().slots, "new": field}))
+    wanted = GraphSourceSpec(train=8, validation=1, heldout_slots=1, heldout_phrasings=1)
+    queries = made_of(graph, CountedWalk(), origin, wanted).queries
+    trained = Counter(query.task for query in queries if query.split is Split.TRAIN)
+    assert len(queries) == 11 and len(trained) > 1
+    assert all(trained[query.task] >= 3 for query in queries if query.split is not Split.TRAIN)
+    assert leaks_in_queries(queries, ()) == ()
+
+
+def test_queries_of_a_simulated_app_are_walked_in_it(world: World, origin: Origin) -> None:
+    clock = graph_of_app(world.apps["clock"])
+
+    async def walk(queries: Sequence[Query]) -> NewQueries:
+        return await walk_all(SimulatedFactory(world, clock.platform), queries, origin)
+
+    made = made_of(clock, walk, origin)
+    splits = Counter(query.split for query in made.queries)
+    assert splits[Split.TRAIN] == 12 and splits[Split.VALIDATION] and splits[Split.HELDOUT_PHRASINGS]
+    assert leaks_in_queries(made.queries, ()) == ()
+    assert {query.task.partition(".")[0] for query in made.queries} == {"clock"}
+
+
+async def fresh(known: Collection[Query], walk: CountedWalk, wanted: int, origin: Origin) -> tuple[Query, ...]:
+    request = FreshRequest(wanted, 3, 11)
+    context = SourceContext(SimulatedSpec(), UnseenApps(), 0, origin, fresh=request)
+    offer = await GraphSource((LIST,), dict.fromkeys(Split, 0)).candidates(context)
+    added = QuerySet([GrammarWriter()], origin, known)
+    train = next(each for each in offer.splits if each.split is Split.TRAIN)
+    await added.add_fresh(request, in_turn(train.streams), walk)
+    return tuple(added.queries)
+
+
+async def test_new_queries_are_new_walked_and_show_nothing_that_is_held_out(origin: Origin) -> None:
+    wanted = {Split.TRAIN: 4, Split.HELDOUT_SLOTS: 3, Split.HELDOUT_PHRASINGS: 3}
+    source = GraphSource((LIST,), {split: wanted.get(split, 0) for split in Split})
+    made = QuerySet([GrammarWriter()], origin)
+    offer = await source.candidates(SourceContext(SimulatedSpec(), UnseenApps(), 0, origin))
+    await made.take(offer, CountedWalk())
+    added = await fresh(made.queries, CountedWalk(), 6, origin)
+    assert len(added) == 6 and {query.split for query in added} == {Split.TRAIN}
+    assert not {query.instruction for query in made.queries} & {query.instruction for query in added}
+    assert leaks_in_queries((*made.queries, *added), ()) == ()
+    # More than there is ends, and refused walks give nothing.
+    walk = CountedWalk("options")
+    added = await fresh((), walk, 500, origin)
+    assert 0 < len(added) < 500 and 0 < walk.walked < 500
+    assert not [query for query in added if "options" in query.pages[-1]]

@@ -1,0 +1,337 @@
+"""New tasks proposed by a model: a curriculum from human tasks (CODA 3.4), or from a start screenshot (paper 6.2).
+
+A proposal starts from apps in a start state and the tasks that people wrote for them. It has no annotated path and no
+programmatic check: only critics judge attempts at it. A file of example tasks has one JSON object per line, e.g.
+`{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}`. A `start_state`, in the form that the
+environment's reset takes, is optional.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field, ValidationError
+
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Platform, Query, Source, Split
+from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.environments.tasks import bare_query, first_mistake
+from trajmill.stages.models.base import ChatModel, MessagePart
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
+from trajmill.stages.queries.base import STEP_CAP, Candidate, Offer, QueryPlan, SourceContext, SplitCandidates, failure
+from trajmill.stages.queries.written import (
+    BATCH,
+    LONGEST_QUOTE,
+    ROLE,
+    TEMPERATURE,
+    KnownTasks,
+    WrittenGoal,
+    bullets,
+    collect_new,
+)
+from trajmill.stages.rollout.base import Limits
+
+STAGE = "propose"
+TRIAL_STAGE = "try_proposals"
+PROPOSED = frozenset({Source.CURRICULUM, Source.SCREENSHOT})
+"""Sources of the queries that a model proposed; they have no programmatic check."""
+UNCHECKED = "proposed, without a path to walk"
+MAX_STEPS = (15, 25, STEP_CAP)
+"""Step limit by difficulty 1 to 3; there is no path whose steps could be counted."""
+SPARE_REQUESTS = 2
+"""Additional requests for a starting point, to replace refused tasks."""
+RELIABLE = 0.7
+"""Lowest success of a task that the policy does reliably."""
+FAILING = 0.25
+_MOST_LISTED = 30
+"""Most tasks of a kind in a prompt; the newest are listed."""
+_LONGEST_LISTED = 300
+_MAX_TOKENS = 2048
+_PACKAGE = "trajmill.stages.queries.proposals"
+
+
+class HumanTask(Record):
+    instruction: str = Field(min_length=1)
+    platform: Platform
+    apps: tuple[str, ...]
+    start_state: dict[str, Any] = {}
+
+
+def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
+    """Read the tasks of a file; raises BadInputError if it cannot be read, has no task, or a line is not a task."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise BadInputError(f"{path}: example tasks cannot be read: {error.strerror or error}") from None
+    except UnicodeDecodeError as error:
+        raise BadInputError(f"{path}: example tasks are not UTF-8 (byte {error.start})") from None
+    tasks: list[HumanTask] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            if line.strip():
+                tasks.append(HumanTask.model_validate_json(line))
+        except ValidationError as error:
+            wanted = '{"instruction": ..., "platform": "phone", "apps": [...]}'
+            text = f"{path}:{number}: {first_mistake(error, 'task')}; write one task per line, as {wanted}"
+            raise BadInputError(text) from None
+    if not tasks:
+        raise BadInputError(f"{path}: no example task; write one JSON object per line")
+    return tuple(tasks)
+
+
+class TaskSuccess(NamedTuple):
+    instruction: str
+    platform: Platform
+    apps: tuple[str, ...]
+    success: float
+    """Share of the judged attempts that were correct, 0 to 1."""
+
+
+class StartingPoint(NamedTuple):
+    platform: Platform
+    apps: tuple[str, ...]
+    start_state: str = "{}"
+    examples: tuple[str, ...] = ()
+    successes: tuple[TaskSuccess, ...] = ()
+    screen: Observation | ScreenHandle | None = None
+    """Its first screen, from which tasks are proposed; None for a curriculum."""
+
+    @property
+    def source(self) -> Source:
+        return Source.CURRICULUM if self.screen is None else Source.SCREENSHOT
+
+    @property
+    def id(self) -> str:
+        screen = self.screen.screen if isinstance(self.screen, Observation) else self.screen
+        return content_id("ground", self.platform, self.apps, self.start_state, screen.screen_id if screen else "")
+
+
+def curriculum_starting_points(
+    tasks: Iterable[HumanTask], successes: Iterable[TaskSuccess] = ()
+) -> tuple[StartingPoint, ...]:
+    """Make one starting point per set of apps and start state, in order of their first task (CODA 3.4)."""
+    examples: dict[tuple[Platform, tuple[str, ...], str], list[str]] = defaultdict(list)
+    for task in tasks:
+        examples[task.platform, task.apps, json.dumps(task.start_state, sort_keys=True)].append(task.instruction)
+    by_apps: dict[tuple[Platform, tuple[str, ...]], list[TaskSuccess]] = defaultdict(list)
+    for success in successes:
+        by_apps[success.platform, success.apps].append(success)
+    return tuple(
+        StartingPoint(platform, apps, start_state, tuple(written), tuple(by_apps[platform, apps]))
+        for (platform, apps, start_state), written in examples.items()
+    )
+
+
+def in_turn(starts: Sequence[StartingPoint], wanted: int, round_number: int) -> Sequence[StartingPoint]:
+    first = (round_number - 1) * wanted % len(starts) if starts else 0
+    return [*starts[first:], *starts[:first]][:wanted]
+
+
+class StartScreens(NamedTuple):
+    screens: dict[str, Observation]
+    """By id of the starting point; one whose start state cannot be reached is missing."""
+    failures: tuple[Failure, ...]
+
+
+async def start_screens(
+    starts: Sequence[StartingPoint],
+    factory: Callable[[Platform], EnvironmentFactory],
+    seed: Callable[[StartingPoint], int],
+    limits: Limits,
+    origin: Origin,
+    at_once: int = 1,
+) -> StartScreens:
+    pools = {platform: EnvironmentPool(factory(platform), at_once) for platform in {each.platform for each in starts}}
+    screens: dict[str, Observation] = {}
+
+    async def read(start: StartingPoint) -> Failure | None:
+        tried, reason = 0, EnvironmentFailure("no environment is to be tried", FailureClass.SETUP)
+        while tried < limits.environment_tries:
+            tried += 1
+            try:
+                async with pools[start.platform].lease() as environment:
+                    if environment.platform is not start.platform:
+                        text = f"its platform is {start.platform}, the environment is a {environment.platform}"
+                        raise EnvironmentFailure(text, FailureClass.SETUP)
+                    name = start.apps[0] if start.apps else ""
+                    bare = bare_query(
+                        start.platform, name, start.start_state, start.source, origin, environment.name
+                    ).model_copy(update={"apps": start.apps})
+                    try:
+                        async with asyncio.timeout(limits.seconds):
+                            screens[start.id] = await environment.reset(bare, seed(start))
+                            return None
+                    except TimeoutError:
+                        raise EnvironmentFailure(f"it took longer than {limits.seconds:g} s") from None
+            except EnvironmentFailure as error:
+                reason = error
+        message = f"{', '.join(start.apps) or start.platform}: the start state cannot be reached: {reason}"
+        return failure(start.id, message, origin, STAGE, reason.failure_class, tried, STAGE)
+
+    try:
+        failed = await asyncio.gather(*map(read, starts))
+    finally:
+        for pool in pools.values():
+            await pool.close()
+    return StartScreens(screens, tuple(each for each in failed if each))
+
+
+class ProposedTask(Record):
+    instruction: str
+    difficulty: Annotated[int, Field(ge=1, le=3)]
+
+
+class ProposalAnswer(Record):
+    tasks: Annotated[tuple[ProposedTask, ...], Field(min_length=1, max_length=2 * BATCH)]
+
+
+class ProposalPrompts(NamedTuple):
+    curriculum: Prompt
+    screen: Prompt
+
+
+def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None) -> ProposalPrompts:
+    """Read the prompts; raises BadInputError if a file cannot be read, or lacks a section or a field."""
+    own = load_prompt(_PACKAGE, "writer_curriculum-1", curriculum)
+    return ProposalPrompts(own, load_prompt(_PACKAGE, "writer_screen-1", screen))
+
+
+class ProposalSource(NamedTuple):
+    """Lets a model propose `wanted` new tasks, divided evenly between the starting points.
+
+    A task is refused if it has the same or nearly the same words as one of the `existing` queries (of every split), an
+    example or another new task; a starting point with a held-out app is refused. Held-out queries are never shown to
+    the model, which must read images if a starting point has a screen.
+    """
+
+    model: ChatModel
+    prompts: ProposalPrompts
+    starts: Sequence[StartingPoint]
+    existing: Sequence[Query]
+    wanted: int
+
+    async def candidates(self, context: SourceContext) -> Offer:
+        """Return the tasks, all of them for training; each refused one is a failure with its reason.
+
+        Raises BadInputError if datasketch is not installed.
+        """
+        free = asyncio.Semaphore(context.instances)
+        known = KnownTasks(query.instruction for query in self.existing)
+        share, left = divmod(self.wanted, max(len(self.starts), 1))
+
+        async def propose(number: int, start: StartingPoint) -> tuple[list[WrittenGoal], list[Failure]]:
+            async with free:
+                return await self._propose(start, share + (number < left), known, context)
+
+        made = await asyncio.gather(*(propose(number, start) for number, start in enumerate(self.starts)))
+        goals: dict[tuple[str, str], WrittenGoal] = {}
+        failures: list[Failure] = []
+        for start, (proposed, refused) in zip(self.starts, made, strict=True):
+            failures += refused
+            for goal in proposed:
+                # Of two tasks with the same words on one platform the second is refused.
+                if goals.setdefault((start.platform, goal.text.casefold()), goal) is not goal:
+                    text = f"{start.source}: the same words as on another starting point: {goal.text[:LONGEST_QUOTE]}"
+                    query_id = Query.make_id(start.platform, goal.task, (), start.start_state, goal.text)
+                    failures.append(failure(query_id, text, context.origin, goal.made_by, stage=STAGE))
+        stream = (Candidate(goal, Split.TRAIN, False, 0) for goal in goals.values())
+        return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures))
+
+    async def _propose(
+        self, start: StartingPoint, wanted: int, known: KnownTasks, context: SourceContext
+    ) -> tuple[list[WrittenGoal], list[Failure]]:
+        prompt = self.prompts.curriculum if start.screen is None else self.prompts.screen
+        prompted = PromptedModel(self.model, prompt)
+        shown = [each.instruction for each in self.existing if each.split is Split.TRAIN and each.apps == start.apps]
+        failures: list[Failure] = []
+
+        def refuse(text: str, reason: str, failure_class: FailureClass = FailureClass.TASK) -> None:
+            input_id = content_id("proposal", start.id, text) if text else start.id
+            message = f"{start.source}: {reason}"
+            failures.append(failure(input_id, message, context.origin, prompted.version, failure_class, stage=STAGE))
+
+        async def ask(texts: list[str], count: int, request: int) -> tuple[ProposedTask, ...]:
+            fields = {
+                "apps": ", ".join(start.apps) or "(the whole device)",
+                "platform": start.platform.value,
+                "examples": _listed(start.examples),
+                "known": _listed([*shown, *texts]),
+                "count": str(count),
+            }
+            screen: tuple[MessagePart, ...] = ()
+            if start.screen is not None:
+                screen = ("\nThe screen:\n", start.screen)
+            else:
+                ranges = {"reliable": (RELIABLE, 2.0), "sometimes": (FAILING, RELIABLE), "failing": (-1.0, FAILING)}
+                for name, (low, high) in ranges.items():
+                    fields[name] = _listed([task.instruction for task in start.successes if low <= task.success < high])
+            seed = int(content_id("propose", start.id, context.seed + request), 16) % 2**31
+            sampling = Sampling(TEMPERATURE, seed=seed, max_tokens=_MAX_TOKENS)
+            return (await prompted.ask(prompted.request(ROLE, fields, screen, sampling), ProposalAnswer)).tasks
+
+        if heldout := sorted(set(start.apps) & set(context.unseen.heldout)):
+            refuse("", f"training must not see the app {heldout[0]}: it is held out")
+            return [], failures
+        own = KnownTasks(start.examples, shared=known)
+        kept = await collect_new(wanted, SPARE_REQUESTS, own, ask, lambda task: "", refuse)
+        if len(kept) < wanted and not (failures and failures[-1].input_id == start.id):
+            refuse("", f"only {len(kept)} of {wanted} tasks: the others were refused")
+        goals: list[WrittenGoal] = []
+        for text, proposed in kept.items():
+            # Each proposal has its own task name: without slots, the name alone makes its goal different from others.
+            task = f"{start.source}.{content_id(start.platform, start.apps, start.start_state, text.casefold())[:12]}"
+            plan = QueryPlan(
+                platform=start.platform,
+                apps=start.apps,
+                source=start.source,
+                pages=(),
+                page_descriptions=(),
+                slots=(),
+                path=(),
+                start_state=start.start_state,
+                goal="{}",
+                difficulty=proposed.difficulty,
+                max_steps=MAX_STEPS[proposed.difficulty - 1],
+                validation=UNCHECKED,
+            )
+            goals.append(WrittenGoal(task, text, prompted.version, plan))
+        return goals, failures
+
+
+def _listed(instructions: Sequence[str]) -> str:
+    return bullets(instructions[-_MOST_LISTED:], _LONGEST_LISTED)
+
+
+class DecidedProposal(NamedTuple):
+    query: Query
+    refusal: Failure | None
+
+
+def decide_proposal(
+    query: Query, trajectory: Trajectory, judgement: Judgement | None, origin: Origin
+) -> DecidedProposal | None:
+    """Decide about a proposed task in the round of its trial; None if the attempt is inconclusive.
+
+    An attempt that an environment or a model ended, or that no critic could judge, decides nothing.
+    """
+    if judgement is None and trajectory.failure_class is not FailureClass.TASK:
+        return None
+    feasible = judgement is not None and judgement.correct
+    columns = {"validation": FEASIBLE if feasible else INFEASIBLE, **origin.common(made_by=query.made_by)}
+    decided, refusal = query.model_copy(update=columns), None
+    if not feasible:
+        reason = trajectory.failure_message or "the attempt was judged incorrect"
+        message = f"{query.source}: tried once by {trajectory.agent}: {reason}: {query.instruction}"
+        refusal = failure(query.query_id, message, origin, trajectory.model_version, stage=TRIAL_STAGE)
+    return DecidedProposal(decided, refusal)
