@@ -30,7 +30,7 @@ from trajmill.schemas.tables.screen import IMAGE
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.export.exporter import LINEAGE, exporter_spec
 from trajmill.stages.export.release import export_release
-from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.delta_log import committed_files, committed_names
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches
 from trajmill.warehouse.screens import WarehouseScreens
@@ -49,7 +49,8 @@ class Given(NamedTuple):
     @property
     def examples(self) -> list[str]:
         """The files of the rows; with `screens` all that the other ways know of the warehouse."""
-        return [str(path) for path in committed_files(self.warehouse, "examples", rounds=self.rounds, where=_KIND)]
+        names = committed_names(self.warehouse, "examples", rounds=self.rounds, where=_KIND)
+        return [self.warehouse.store.uri(name) for name in names]
 
     @property
     def screens(self) -> list[str]:

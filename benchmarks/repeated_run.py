@@ -22,7 +22,7 @@ from trajmill.flows.tasks.release import DERIVE, DERIVE_RL, RELEASE
 from trajmill.pipelines.fan_out import MOST_IN_SHARD
 from trajmill.schemas.record import Origin, content_id
 from trajmill.warehouse.commit import commit_stage
-from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.delta_log import committed_files, committed_names
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.shards import file_schema, write_shard
@@ -108,7 +108,8 @@ def _copy_round(warehouse: Warehouse, source: Warehouse, run_id: str, number: in
     """Commit one round as a later one; returns its steps."""
     steps = 0
     for table in _REPEATED:
-        for place, path in enumerate(committed_files(source, table, rounds=[number])):
+        for place, name in enumerate(committed_names(source, table, rounds=[number])):
+            path = source.root / name
             schema = file_schema(table).remove_metadata()
             rows = ds.dataset([str(path)], schema=schema, format="parquet").to_table(filter=ds.field("round") == number)
             steps += rows.num_rows if table == "steps" else 0

@@ -30,7 +30,7 @@ from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehous
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.upkeep import compact
-from trajmill.warehouse.views import READY_MADE
+from trajmill.warehouse.views import ready_made
 
 _AN_ID = """
 import sys
@@ -89,7 +89,7 @@ def _look(warehouse: Warehouse) -> None:
     for how in ("read anew", "kept"):
         name = f"figures of all rounds, {how}"
         print_measured(name, partial(read_history, warehouse, newest.run_id, newest.round + 1))
-    for view in READY_MADE:
+    for view in ready_made():
         print_measured(f"view `{view}`", partial(run_sql, warehouse, f"SELECT * FROM {view}"))
 
 

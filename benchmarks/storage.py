@@ -40,10 +40,9 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import write_release
-from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.screens import NewScreens, WarehouseScreens, stored_screen_journal
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.staged_screens import NewScreens, stored_screen_journal
 from trajmill.warehouse.upkeep import compact
 
 _RUN = "benchmark"

@@ -20,7 +20,7 @@ from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.shards import stored_schema
 from trajmill.warehouse.store.address import BucketUrl
-from trajmill.warehouse.views import READY_MADE, table_description, view_description
+from trajmill.warehouse.views import ready_made, table_description, view_description
 
 HERE = Path(__file__).parent
 _PLAIN_NAMES = {
@@ -293,7 +293,7 @@ def all_tables_page() -> str:
     for table, (text, found) in described.items():
         lines += [f"### `{table}`", "", text, "", *heads, *(row for row in found if row not in shared), ""]
     lines += ["## Views", ""]
-    for view in READY_MADE:
+    for view in ready_made():
         meaning = view_description(view)
         lines += [f"### `{view}`", "", meaning.text, ""]
         if meaning.columns:

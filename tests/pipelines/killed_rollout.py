@@ -23,7 +23,7 @@ from trajmill.stages.agents.base import AgentMaker, AgentModel
 from trajmill.stages.agents.spec import AgentSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.rollout.base import Attempt, Limits
-from trajmill.warehouse import staged_screens
+from trajmill.warehouse import screens
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 
@@ -52,7 +52,7 @@ def roll_out(root: Path, workers: int, kill_at: int = 0, victim: int = 0) -> Wri
         create_warehouse(root), AT, ORIGIN, environment, ActingAgent(PressingAgents()), Limits(), CONCURRENCY
     )
     # Many files of screens, written all the time.
-    with patch.object(staged_screens, "_LEAST_BYTES", 1), patch.object(drawing, "_LOOK_SECONDS", 0.001):
+    with patch.object(screens, "_LEAST_BYTES", 1), patch.object(drawing, "_LOOK_SECONDS", 0.001):
         return run_in_shards(work, ATTEMPTS, workers, BeamSettings())
 
 

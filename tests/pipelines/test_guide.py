@@ -26,9 +26,8 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 
 pytestmark = pytest.mark.slow
 

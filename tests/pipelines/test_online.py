@@ -20,8 +20,7 @@ from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged_screens import NewScreens
+from trajmill.warehouse.screens import NewScreens, WarehouseScreens
 
 
 def finished(seed: int, number: int = 0) -> FinishedAttempt:

@@ -11,9 +11,9 @@ from tests.warehouse.samples import observation, stage_run
 from trajmill.pipelines import drawing
 from trajmill.pipelines.drawing import screens_in_background
 from trajmill.schemas.record import Origin
-from trajmill.warehouse import staged_screens
+from trajmill.warehouse import screens
 from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, journal_path
 
 AT = stage_run()
 ORIGIN = Origin(round=AT.round, run_id=AT.run_id, code_version="test")
@@ -22,7 +22,7 @@ PATIENCE_SECONDS = 30.0
 
 @pytest.fixture
 def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
-    monkeypatch.setattr(staged_screens, "_LEAST_BYTES", 1)
+    monkeypatch.setattr(screens, "_LEAST_BYTES", 1)
     monkeypatch.setattr(drawing, "_LOOK_SECONDS", 0.01)
     return create_warehouse(tmp_path / "warehouse")
 

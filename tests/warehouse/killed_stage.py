@@ -15,8 +15,8 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.staging import Journal, mark_done, read_marker, stage_key
 
 EPISODES = 12

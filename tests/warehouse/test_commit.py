@@ -13,7 +13,7 @@ from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
 from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.warehouse.commit import commit, commit_stage
-from trajmill.warehouse.delta_log import committed_files, table_versions
+from trajmill.warehouse.delta_log import committed_files, committed_names, table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_rows, read_table
 from trajmill.warehouse.shards import WRITTEN_AT, DataFile, write_shard
@@ -98,10 +98,10 @@ def test_rows_of_rounds_runs_and_columns(warehouse: Warehouse) -> None:
     assert read_table(warehouse, TABLE, ["index"], rounds=[2], run_id="run-b").num_rows == 5
     assert read_table(warehouse, TABLE, rounds=[3]).num_rows == 0
     assert sum(batch.num_rows for batch in read_batches(warehouse, TABLE, run_id="run-a")) == 10
-    names = [path.name for path in committed_files(warehouse, TABLE, rounds=[2, 3], run_id="run-b")]
-    assert names == [stage_run("judge", 2, run_id="run-b").shard_name("00000")]
-    assert len(committed_files(warehouse, TABLE, run_id="run-a")) == 2
-    assert committed_files(warehouse, TABLE, rounds=[], run_id="run-a") == []
+    names = committed_names(warehouse, TABLE, rounds=[2, 3], run_id="run-b")
+    assert names == [f"tables/{TABLE}/{stage_run('judge', 2, run_id='run-b').shard_name()}"]
+    assert len(committed_names(warehouse, TABLE, run_id="run-a")) == 2
+    assert committed_names(warehouse, TABLE, rounds=[], run_id="run-a") == []
 
 
 def test_files_beyond_the_bounds_of_a_column_are_not_read(warehouse: Warehouse) -> None:
@@ -110,8 +110,9 @@ def test_files_beyond_the_bounds_of_a_column_are_not_read(warehouse: Warehouse) 
         rows = [row.model_copy(update={"trajectory_id": f"{number}-t"}) for row in step_verdicts(4, at)]
         commit(warehouse, TABLE, [write_shard(warehouse, TABLE, at, rows_to_arrow(TABLE, rows))], at)
     middle = {"trajectory_id": ["1", "1-t"]}
-    [file] = committed_files(warehouse, TABLE, where=middle)
-    assert file.name == stage_run("judge", 1).shard_name("00000")
+    [name] = committed_names(warehouse, TABLE, where=middle)
+    file = warehouse.root / name
+    assert file.name == stage_run("judge", 1).shard_name()
     for other in set(committed_files(warehouse, TABLE)) - {file}:
         other.unlink()
     assert read_table(warehouse, TABLE, where=middle)["trajectory_id"].to_pylist() == ["1-t"] * 4

@@ -15,10 +15,9 @@ from trajmill.schemas.record import Origin
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_table
-from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.staging import mark_done, read_marker
 
 TABLE = "step_verdicts"

@@ -12,7 +12,7 @@ from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.views import READY_MADE, connect, refresh_views
+from trajmill.warehouse.views import connect, ready_made, refresh_views
 
 
 @pytest.mark.slow
@@ -20,7 +20,7 @@ def test_every_view_and_column_has_a_comment_even_after_a_commit(warehouse: Ware
     refresh_views(warehouse)
     write_run(warehouse, rounds=1)
     refresh_views(warehouse)
-    known = [*TABLES, *READY_MADE]
+    known = [*TABLES, *ready_made()]
     silent = (
         "SELECT view_name FROM duckdb_views() WHERE comment IS NULL AND view_name IN (SELECT unnest($1))",
         "SELECT column_name FROM duckdb_columns() WHERE comment IS NULL AND table_name IN (SELECT unnest($1))",

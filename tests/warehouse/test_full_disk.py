@@ -15,8 +15,8 @@ from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
+from trajmill.warehouse.screens import ScreenJournal
 from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staged_screens import ScreenJournal
 from trajmill.warehouse.staging import Journal
 
 ONE_LINE = r"\Adisk full while writing [^\n]+ run the same command again\Z"

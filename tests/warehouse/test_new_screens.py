@@ -8,13 +8,12 @@ import pytest
 
 from tests.warehouse.samples import observation, png, stage_run
 from trajmill.schemas.record import Origin
-from trajmill.warehouse import staged_screens
+from trajmill.warehouse import screens as staged_screens
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
 from trajmill.warehouse.shards import DataFile
-from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 
 AT = stage_run()
 ORIGIN = Origin(round=AT.round, run_id=AT.run_id, code_version="test")

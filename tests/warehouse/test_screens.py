@@ -18,8 +18,7 @@ from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
 
 ORIGIN = Origin(round=1, run_id="run-a", code_version="test")
 

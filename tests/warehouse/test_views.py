@@ -29,7 +29,7 @@ from trajmill.stages.metrics.intervals import wilson
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.shards import stored_schema
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.views import READY_MADE, connect, duckdb_type, refresh_views
+from trajmill.warehouse.views import connect, duckdb_type, ready_made, refresh_views
 
 pytestmark = pytest.mark.slow
 
@@ -57,20 +57,20 @@ def test_an_empty_warehouse_has_every_view_with_the_right_columns(warehouse: War
     with connect(warehouse) as connection:
         for table in TABLES:
             assert [name for name, _ in types(connection, table)] == stored_schema(table).names
-        for view in READY_MADE:
+        for view in ready_made():
             assert connection.execute(f"SELECT * FROM {view}").fetchall() == []
 
 
 def test_types_do_not_change_when_rows_come(warehouse: Warehouse) -> None:
     at = stage_run()
     with duckdb.connect(str(refresh_views(warehouse)), read_only=True) as connection:
-        before = {view: types(connection, view) for view in (*TABLES, *READY_MADE)}
+        before = {view: types(connection, view) for view in (*TABLES, *ready_made())}
     commit_rows(
         warehouse, at, query("q", at), trajectory(1, at, "q"), judgement("t", at, True), round_summary(at),
         *step_verdicts(1, at),
     )  # fmt: skip
     with connect(warehouse) as connection:
-        assert {view: types(connection, view) for view in (*TABLES, *READY_MADE)} == before
+        assert {view: types(connection, view) for view in (*TABLES, *ready_made())} == before
 
 
 def test_views_show_committed_files_only_and_a_reader_does_not_disturb_the_refresh(warehouse: Warehouse) -> None:

@@ -38,8 +38,8 @@ from trajmill.stages.derive.spec import DERIVE_KINDS, PlanningSpec
 from trajmill.stages.rollout.base import plan_trials
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_shards
+from trajmill.warehouse.screens import NewScreens
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged_screens import NewScreens
 
 _ID_DIGITS = 8
 _MOST_IN_SHARD = 200

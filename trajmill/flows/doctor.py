@@ -29,7 +29,7 @@ from trajmill.warehouse.layout import VERSION_FILE, Warehouse, open_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.store.address import local_folder, store_at
 from trajmill.warehouse.store.connection import damage_as_error
-from trajmill.warehouse.weights import checked_weights, stored_versions
+from trajmill.warehouse.weights import checked_weights
 
 _MEND = "restore it from a copy; what a killed process left is no damage"
 _ENGINES = ("prefect", "apache-beam", "deltalake", "duckdb", "pyarrow", "torch", "transformers")
@@ -86,7 +86,7 @@ def check_consistency(warehouse: Warehouse) -> Iterator[Finding]:
         "releases": {name: partial(verify_release, warehouse, name) for name in release_names(warehouse)},
         "policy versions": {
             version: partial(checked_weights, warehouse, warehouse.model(version))
-            for version in stored_versions(warehouse)
+            for version in warehouse.store.folders("models")
         },
     }
     for what, named in checks.items():

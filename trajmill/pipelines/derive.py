@@ -29,8 +29,7 @@ from trajmill.stages.derive.rl_steps import PolicyWords, rl_steps
 from trajmill.stages.derive.spec import RLSpec, StepWeight
 from trajmill.stages.models.prompts import Prompt
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged_screens import ScreenJournal, stored_screen_journal
+from trajmill.warehouse.screens import ScreenJournal, WarehouseScreens, stored_screen_journal
 
 
 class DerivedFrom(NamedTuple):

@@ -18,8 +18,7 @@ from functools import lru_cache
 from trajmill.pipelines.executors.processes import children_context, end_with
 from trajmill.schemas.observation import Observation
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, stored_screen_journal
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, stored_screen_journal
 
 _MOST_PROCESSES = 4
 _LOOK_SECONDS = 0.5

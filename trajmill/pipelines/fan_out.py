@@ -21,8 +21,8 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.spec import Spec
 from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.screens import NewScreens
 from trajmill.warehouse.shards import DataFile, write_tables
-from trajmill.warehouse.staged_screens import NewScreens
 from trajmill.warehouse.staging import ShardProgress, mark_done, plan_items, read_marker
 
 P = TypeVar("P")

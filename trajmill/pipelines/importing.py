@@ -13,9 +13,8 @@ from trajmill.schemas.text import storable
 from trajmill.stages.importing.base import BadRecording, BadRecordingError, ReadRecording, Recording
 from trajmill.stages.importing.rows import HeldOut, ImportedRows, rows_of
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.screens import NewScreens, WarehouseScreens, stored_screen_journal
 from trajmill.warehouse.shards import DataFile
-from trajmill.warehouse.staged_screens import NewScreens, stored_screen_journal
 
 STAGE = "import"
 """Stage on the failures of recordings that cannot be read."""

@@ -19,9 +19,8 @@ from trajmill.stages.rollout.base import FinishedAttempt
 from trajmill.warehouse.commit import commit_stage, last_attempt
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.screens import WarehouseScreens
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.staging import Journal, mark_done, sweep
 from trajmill.warehouse.store.parts import JournalParts
 

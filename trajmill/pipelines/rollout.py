@@ -33,8 +33,7 @@ from trajmill.stages.environments.tasks import first_mistake
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staged_screens import NewScreens, ScreenJournal, journal_path
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
 from trajmill.warehouse.staging import Journal, RecordCounter
 from trajmill.warehouse.store.parts import Durability, JournalParts, stored_in_time, stored_journals
 

@@ -180,10 +180,7 @@ _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
 
 
 def action_from_json(text: str) -> Action:
-    """Read a stored action.
-
-    Raises pydantic.ValidationError if the text is not an action as `action_to_json` writes it.
-    """
+    """Read a stored action. Raises pydantic.ValidationError for a text that `action_to_json` does not write."""
     return _ADAPTER.validate_json(text)
 
 

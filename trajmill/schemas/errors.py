@@ -52,27 +52,25 @@ class StageError(TrajmillError):
 
     failure_class: FailureClass
 
-    def __init__(self, message: str, failure_class: FailureClass) -> None:
+    def __init__(self, message: str, failure_class: FailureClass | None = None) -> None:
+        """By default the cause is that of the error's class."""
         super().__init__(message)
-        self.failure_class = failure_class
+        self.failure_class = failure_class or self.failure_class
 
 
 class EnvironmentFailure(StageError):
     """The environment failed (or, with `SETUP`, could not be prepared)."""
 
-    def __init__(self, message: str, failure_class: FailureClass = FailureClass.ENVIRONMENT) -> None:
-        super().__init__(message, failure_class)
+    failure_class = FailureClass.ENVIRONMENT
 
 
 class ModelFailure(StageError):
     """A model did not answer within its bounds."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, FailureClass.MODEL)
+    failure_class = FailureClass.MODEL
 
 
 class JudgeFailure(StageError):
     """A critic gave no usable verdict."""
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message, FailureClass.JUDGE)
+    failure_class = FailureClass.JUDGE

@@ -35,11 +35,7 @@ def parse_python(text: str) -> ast.Module:
 
 
 def parse_expression(text: str) -> ast.expr:
-    """The one expression that a text is.
-
-    Raises:
-        SyntaxError, ValueError, MemoryError, RecursionError: as `ast.parse` does, or the text is no expression.
-    """
+    """The one expression that a text is. Raises SyntaxError if it is none, and what `parse_python` raises."""
     match parse_python(text).body:
         case [ast.Expr(value=value)]:
             return value

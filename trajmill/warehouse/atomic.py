@@ -17,10 +17,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path next to `path`; the file written there becomes `path` if the block raises nothing.
-
-    Raises TrajmillError if the disk is full; `path` is unchanged.
-    """
+    """Yield a path that becomes `path` if the block ends well. Raises TrajmillError if the disk is full."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
     try:
@@ -70,13 +67,7 @@ def disk_full_as_error(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a small UTF-8 file that appears complete or not at all."""
-    write_bytes(path, text.encode())
-
-
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a small file that appears complete or not at all."""
     with replacing(path) as temporary:
         temporary.write_bytes(data)
 

@@ -41,7 +41,7 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
     versions = {}
     for table in order:
         with sole_writer(warehouse, table) if any(file.rows for file in files[table]) else nullcontext():
-            new = without_committed(warehouse, files[table]) if table == "screens" else files[table]
+            new = list(without_committed(warehouse, files[table])) if table == "screens" else files[table]
             if any(file.rows for file in new):
                 versions[table] = commit(warehouse, table, new, at)
     return versions
@@ -51,11 +51,7 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
     """Make shards visible as one new version of a table and return the version, which survives a loss of power.
 
     A stage run that was committed before adds nothing. The first commit creates the table, and later ones add columns
-    that are new in the schema.
-
-    Raises:
-        TrajmillError: the disk is full; the table is unchanged.
-        BadInputError: entries of the table's log are missing or damaged.
+    that are new in the schema. Raises TrajmillError if the disk is full, and BadInputError if the log is damaged.
     """
     store, uri = warehouse.store, warehouse.store.uri(f"tables/{table}")
 

@@ -31,12 +31,10 @@ from trajmill.warehouse.store.connection import DELTA_RETRIES, credentials_key, 
 
 _SIZES = "_log_sizes.json"
 """Delta's own tools leave files alone whose names begin with `_`."""
-_ENTRY = re.compile(r"\d{20}\.json")
+_ENTRY = re.compile(r"/\d{20}\.json$")
 
 
 class Snapshot(NamedTuple):
-    """The committed state of a table."""
-
     log_entry: str
     """Identifies the newest entry of the table's log, see `newest_log_entry`."""
     files: Sequence[str]
@@ -47,15 +45,12 @@ class Snapshot(NamedTuple):
 
 
 def log_entries(warehouse: Warehouse, table: str) -> list[StoredFile]:
-    """Return the entries of the log of a table, oldest first; empty if nothing was committed.
-
-    Raises BadInputError if an entry is missing, empty, or has another size than when it was committed.
-    """
+    """Return the entries of a table's log, oldest first. Raises BadInputError if one is missing or damaged."""
     damage = ""
     # Another process may have committed while the folder was listed, so damage is looked for twice.
     for _ in range(2):
         files = warehouse.store.files(_log(table))
-        entries = [file for file in files if _ENTRY.fullmatch(PurePosixPath(file.name).name)]
+        entries = [file for file in files if _ENTRY.search(file.name)]
         damage = _damage(warehouse, table, entries)
         if not damage:
             return entries
@@ -63,10 +58,7 @@ def log_entries(warehouse: Warehouse, table: str) -> list[StoredFile]:
 
 
 def make_log_durable(warehouse: Warehouse, table: str) -> None:
-    """Bring the entries that were added since the last call to the disk, and store the sizes of all.
-
-    Raises BadInputError as `log_entries` does.
-    """
+    """Bring new entries to the disk, and store the sizes of all. Raises BadInputError as `log_entries` does."""
     store, entries = warehouse.store, log_entries(warehouse, table)
     fresh = {PurePosixPath(entry.name).stem for entry in entries[len(_sizes(warehouse, table)) :]}
     if not fresh:
@@ -130,11 +122,8 @@ def _shared(warehouse: Warehouse, table: str, credentials: str) -> _SharedTable:
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
     """Return the Delta table at a version, or at its newest; None if nothing was committed to it.
 
-    Callers share the object of the newest version, which moves on to newer ones.
-
-    Raises:
-        BadInputError: entries of its log are missing or damaged.
-        StoreError: the store does not answer.
+    Callers share the object of the newest version, which moves on to newer ones. Raises BadInputError if entries of its
+    log are missing or damaged.
     """
     store, entries = warehouse.store, log_entries(warehouse, table)
     if not entries:
@@ -143,22 +132,20 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
     def opened() -> DeltaTable:
         return DeltaTable(store.uri(f"tables/{table}"), version=version, storage_options=DELTA_RETRIES)
 
-    def newest() -> DeltaTable:
-        shared = _shared(warehouse, table, credentials_key())
-        with shared.lock:
-            delta = shared.delta
-            # Another log, e.g. of a warehouse that was made anew at its address, or a restored entry.
-            if delta is None or tuple(entries[: len(shared.entries)]) != shared.entries:
-                delta = shared.delta = opened()
-            elif int(delta.version()) < len(entries) - 1:
-                delta.update_incremental()
-            shared.entries = tuple(entries)
-            return delta
-
     def found() -> DeltaTable:
         with store.one_line(f"tables/{table}"):
             try:
-                return newest() if version is None else opened()
+                if version is not None:
+                    return opened()
+                shared = _shared(warehouse, table, credentials_key())
+                with shared.lock:
+                    # Another log, e.g. of a warehouse that was made anew at its address, or a restored entry.
+                    if shared.delta is None or tuple(entries[: len(shared.entries)]) != shared.entries:
+                        shared.delta = opened()
+                    elif int(shared.delta.version()) < len(entries) - 1:
+                        shared.delta.update_incremental()
+                    shared.entries = tuple(entries)
+                    return shared.delta
             except DeltaError as error:
                 # Name the oldest entry that is not JSON.
                 path = store.uri(_log(table))
@@ -180,15 +167,20 @@ def logged_names(delta: DeltaTable) -> list[str]:
     return sorted(pa.table(delta.get_add_actions()).column("path").to_pylist())
 
 
-def committed_files(
+def committed_files(warehouse: Warehouse, table: str, version: int | None = None) -> list[Path]:
+    """Return the paths on this machine of the files that `committed_names` finds."""
+    return [warehouse.root / name for name in committed_names(warehouse, table, version)]
+
+
+def committed_names(
     warehouse: Warehouse,
     table: str,
     version: int | None = None,
     rounds: Collection[int] | None = None,
     run_id: str | None = None,
     where: Mapping[str, Collection[str]] | None = None,
-) -> list[Path]:
-    """Return the paths of the Parquet files of a table's version, sorted; empty if nothing was committed.
+) -> list[str]:
+    """Return the names in the store of the Parquet files of a table's version, sorted; empty without any commit.
 
     With `rounds`, `run_id` or `where` (by column, the values of the wanted rows), files without such rows are left out
     by the log's statistics; the others may still have other rows.
@@ -205,20 +197,16 @@ def committed_files(
         names = sorted(unquote(uri.rpartition("/")[2]) for uri in uris)
     else:
         names = logged_names(delta)
-    return [warehouse.table(table) / name for name in names]
+    return [f"tables/{table}/{name}" for name in names]
 
 
 def newest_log_entry(warehouse: Warehouse, table: str) -> str:
-    """Identify the newest entry of a table's log; empty without any commit, and equal as long as nothing changes.
-
-    Its size and time belong to it: a warehouse that was made anew at the same address has entries of the same names.
-    """
+    """Identify the newest entry, also by size and time: a warehouse that was made anew has the same names."""
     entries = log_entries(warehouse, table)
     return " ".join(map(str, entries[-1])) if entries else ""
 
 
 def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
-    """Return the committed state of a table."""
     # The entry is read before the table: after a commit in between it is too old, so that the reader looks again.
     entry = newest_log_entry(warehouse, table)
     delta = delta_table(warehouse, table)
@@ -232,6 +220,5 @@ def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
 
 
 def table_versions(warehouse: Warehouse) -> dict[str, int]:
-    """Return the newest version of every table to which something was committed."""
     found = {table: delta_table(warehouse, table) for table in TABLES}
     return {table: int(delta.version()) for table, delta in found.items() if delta is not None}

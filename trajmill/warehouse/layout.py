@@ -50,7 +50,6 @@ class Warehouse:
         return self.root / "tables" / name
 
     def staging(self, run_id: str) -> Path:
-        """Folder of the journals and markers of a run's stages."""
         return self.root / "staging" / checked_name(run_id)
 
     def release(self, name: str) -> Path:
@@ -64,7 +63,6 @@ class Warehouse:
         return self.root / "models" / checked_name(version)
 
     def run(self, run_id: str) -> Path:
-        """Folder of a run's statistics and report."""
         return self.root / "runs" / checked_name(run_id)
 
     @property
@@ -92,7 +90,6 @@ class StageRun:
         return f"r{self.round:04d}-{self.run_id}-{self.stage}"
 
     def staging(self, warehouse: Warehouse) -> Path:
-        """Folder for the journals and the marker of this stage."""
         suffix = f"-a{self.attempt}" if self.attempt else ""
         return warehouse.staging(self.run_id) / f"r{self.round:04d}-{self.stage}{suffix}"
 
@@ -103,10 +100,7 @@ class StageRun:
 
 
 def create_warehouse(root: Path | str) -> Warehouse:
-    """Open the warehouse at `root`; make it if there is none.
-
-    Raises BadInputError as `open_warehouse` does, or if `root` is a file or cannot be made.
-    """
+    """Open or make a warehouse. Raises BadInputError as `open_warehouse` does, or if it cannot be made."""
     warehouse = Warehouse(store_at(root))
     try:
         warehouse.root.mkdir(parents=True, exist_ok=True)
@@ -122,10 +116,7 @@ def create_warehouse(root: Path | str) -> Warehouse:
 
 
 def open_warehouse(root: Path | str) -> Warehouse:
-    """Open an existing warehouse.
-
-    Raises BadInputError if there is no warehouse at `root`, or one of a newer schema version.
-    """
+    """Open a warehouse. Raises BadInputError if there is none at `root`, or one of a newer schema version."""
     warehouse = Warehouse(store_at(root))
     if _version(warehouse) is None:
         raise BadInputError(

@@ -32,9 +32,7 @@ class RunInUpkeepError(RunInUseError):
 def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
     """Lock a run, so that no other process works on it; upkeep is waited for, with a line in the log.
 
-    Raises:
-        RunInUseError: another process works on it, or its upkeep has not ended in time.
-        LeaseLostError: this process stood still for so long that another works on it.
+    Raises RunInUseError if another process works on it, or its upkeep has not ended in time.
     """
     until = 0.0
     with ExitStack() as stack:
@@ -53,10 +51,7 @@ def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
 
 
 def sole_keeper(warehouse: Warehouse, run_id: str) -> AbstractContextManager[None]:
-    """Lock a run for a short while to delete what it does not need; a process that begins to work on it waits.
-
-    Raises RunInUseError at once if another process works on it, and LeaseLostError as `sole_worker` does.
-    """
+    """Lock a run to delete what it does not need. Raises RunInUseError at once if a process works on it."""
     return _locked(warehouse, run_id, _UPKEEP)
 
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row, table_schema
 from trajmill.schemas.tables.registry import TABLES, rows_from_arrow
-from trajmill.warehouse.delta_log import committed_files
+from trajmill.warehouse.delta_log import committed_names
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import DataFile, file_schema, rows_per_group
 from trajmill.warehouse.store.connection import damage_as_error
@@ -44,7 +44,7 @@ def read_table(
     BadInputError if a committed file or an entry of the table's log is missing or damaged.
     """
     with _source(warehouse, table, wanted) as (rows, condition):
-        return rows.to_table(columns=_names(columns), filter=condition)
+        return rows.to_table(columns=columns and list(columns), filter=condition)
 
 
 def read_batches(
@@ -55,9 +55,8 @@ def read_batches(
         # A scan of many files decodes up to two million rows while its reader is at the first ones.
         for fragment in rows.get_fragments(condition):
             for part in fragment.split_by_row_group(condition, rows.schema):
-                yield from part.to_batches(
-                    rows.schema, columns=_names(columns), filter=condition, batch_size=rows_per_group(table)
-                )
+                size, names = rows_per_group(table), columns and list(columns)
+                yield from part.to_batches(rows.schema, columns=names, filter=condition, batch_size=size)
 
 
 def read_rows(warehouse: Warehouse, record: type[R], **wanted: Unpack[WantedRows]) -> list[R]:
@@ -90,8 +89,9 @@ def _source(
     rounds, run_id, where = wanted.get("rounds"), wanted.get("run_id"), wanted.get("where") or {}
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
         system, before = warehouse.store.arrow_files()
-        committed = committed_files(warehouse, table, wanted.get("version"), rounds, run_id, where)
-        files = [before + warehouse.name(path) for path in committed if path.name not in wanted.get("without", ())]
+        committed = committed_names(warehouse, table, wanted.get("version"), rounds, run_id, where)
+        left_out = {f"tables/{table}/{name}" for name in wanted.get("without", ())}
+        files = [before + name for name in committed if name not in left_out]
         condition = ds.scalar(True)
         if rounds is not None:
             condition = condition & ds.field("round").isin(list(rounds))
@@ -106,7 +106,3 @@ def _source(
             yield ds.dataset(files, schema=schema, format="parquet", filesystem=system), condition
         else:
             yield ds.FileSystemDataset([], schema, ds.ParquetFileFormat()), condition
-
-
-def _names(columns: Sequence[str] | None) -> list[str] | None:
-    return None if columns is None else list(columns)

@@ -32,8 +32,6 @@ class ReleaseFile(Record):
 
 
 class Release(Record):
-    """The manifest of a release."""
-
     name: str
     created_at: str
     """ISO 8601."""
@@ -74,9 +72,7 @@ def write_release(
     A second call with the same files changes nothing and returns the existing release. Files of `shards` that another
     release names are not read again; the other arguments are fields of `Release`.
 
-    Raises:
-        BadInputError: there is a release of this name with other contents; releases never change.
-        TrajmillError: the disk is full.
+    Raises BadInputError if there is a release of this name with other contents, and TrajmillError if the disk is full.
     """
     folder = warehouse.release(name)
     known = named_shards(warehouse)
@@ -134,16 +130,13 @@ def run_of_release(warehouse: Warehouse, name: str) -> str:
         return read_release(warehouse, name).run_id
     except BadInputError:
         runs = [run for run in warehouse.store.folders("staging") if name.startswith(f"{run}-")]
-        if not runs or name not in release_names(warehouse):
-            raise
-        return max(runs, key=len)
+        if runs and name in release_names(warehouse):
+            return max(runs, key=len)
+        raise
 
 
 def drop_release(warehouse: Warehouse, name: str) -> None:
-    """Delete a release; `vacuum` then deletes what only it has named.
-
-    Raises BadInputError if there is no such release.
-    """
+    """Delete a release; `vacuum` then deletes what only it has named. Raises BadInputError if there is none."""
     folder = warehouse.release(name)
     if name not in release_names(warehouse):
         raise _no_release(warehouse, name)
@@ -188,16 +181,13 @@ def newest_release(warehouse: Warehouse) -> str:
 
 
 def verify_release(warehouse: Warehouse, name: str) -> Release:
-    """Check that every file of a release is what the manifest says, and return the manifest.
-
-    Raises BadInputError if there is no such release, or a file is missing or changed.
-    """
+    """Check every file of a release by its manifest. Raises BadInputError if one is missing or changed."""
     release = read_release(warehouse, name)
-    for path, file in _paths(warehouse, release):
-        where = warehouse.store.uri(warehouse.name(path))
+    for path, file in _paths(warehouse, release).items():
+        where = warehouse.store.uri(path)
         try:
             # On this machine there may be a damaged copy of a whole file.
-            whole = any(file_hash(_fetched(warehouse, path, anew)) == file.sha256 for anew in (False, True))
+            whole = any(file_hash(warehouse.store.fetch(path, anew)) == file.sha256 for anew in (False, True))
         except FileNotFoundError:
             line = f"{where}: missing, though the manifest of release {name} names it; restore it"
             raise BadInputError(line) from None
@@ -207,29 +197,23 @@ def verify_release(warehouse: Warehouse, name: str) -> Release:
 
 
 def release_folder(warehouse: Warehouse, name: str) -> Path:
-    """The folder of a release on this machine, with its files and those of its shards.
-
-    Raises BadInputError if there is no such release, or a file is missing.
-    """
+    """Bring a release with its shards to this machine. Raises BadInputError if it or a file is missing."""
     release, folder = read_release(warehouse, name), warehouse.release(name)
     if not warehouse.store.is_local:
         try:
-            for path, _ in _paths(warehouse, release):
-                _fetched(warehouse, path)
+            for path in _paths(warehouse, release):
+                warehouse.store.fetch(path)
         except FileNotFoundError as error:
             raise BadInputError(f"{error}: missing; restore it from a copy") from None
-        _fetched(warehouse, folder / MANIFEST)
+        warehouse.store.fetch(warehouse.name(folder / MANIFEST))
     return folder
 
 
-def _fetched(warehouse: Warehouse, path: Path, anew: bool = False) -> Path:
-    return warehouse.store.fetch(warehouse.name(path), anew)
-
-
-def _paths(warehouse: Warehouse, release: Release) -> list[tuple[Path, ReleaseFile]]:
-    folder = warehouse.release(release.name)
-    own = [(folder / file.path, file) for file in release.files]
-    return [*own, *((warehouse.root / file.path, file) for file in release.shards)]
+def _paths(warehouse: Warehouse, release: Release) -> dict[str, ReleaseFile]:
+    """The names in the store of a release's files and of those of its shards."""
+    folder = warehouse.name(warehouse.release(release.name))
+    own = {f"{folder}/{file.path}": file for file in release.files}
+    return own | {file.path: file for file in release.shards}
 
 
 def _no_release(warehouse: Warehouse, name: str) -> BadInputError:

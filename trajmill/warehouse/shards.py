@@ -60,17 +60,13 @@ def file_schema(table: str) -> pa.Schema:
 
 
 def rows_per_group(table: str) -> int:
-    """Most rows in a row group of the table's files."""
     return _SCREENS_PER_GROUP if table == "screens" else _ROWS_PER_GROUP
 
 
 def write_tables(
     warehouse: Warehouse, at: StageRun, rows: Mapping[str, Sequence[Row]], shard: str = ONLY_SHARD
 ) -> dict[str, list[DataFile]]:
-    """Write the rows of each table as one shard and return the files by table; a table without rows has none.
-
-    Raises TrajmillError if the disk is full.
-    """
+    """Write the rows of each table that has any as one shard. Raises TrajmillError if the disk is full."""
     return {
         table: [write_shard(warehouse, table, at, rows_to_arrow(table, records), shard)]
         for table, records in rows.items()
@@ -89,11 +85,7 @@ def write_shard(
 
     Writing the same shard again replaces it, unless it is committed: a committed file never changes and is returned.
     `data` has the table's columns in any order; batches are written one by one, in constant memory. Rows without a
-    `written_at` are given the present time.
-
-    Raises:
-        TrajmillError: the disk is full.
-        KeyError: no such table, or a column is missing.
+    `written_at` are given the present time. Raises TrajmillError if the disk is full, and KeyError without a column.
     """
     path = warehouse.table(table) / at.shard_name(shard)
     if warehouse.store.is_local and path.exists():
@@ -141,7 +133,6 @@ def replace_shard(warehouse: Warehouse, path: Path, table: str, data: Iterable[p
 
 
 def describe(path: Path) -> DataFile:
-    """Name, rows, size and statistics of a Parquet file."""
     footer = pq.read_metadata(path)
     return DataFile(path.name, footer.num_rows, path.stat().st_size, json.dumps(_statistics(footer)))
 

@@ -44,7 +44,6 @@ class SqlAnswer(NamedTuple):
 
 
 def run_sql(warehouse: Warehouse, query: str) -> pa.Table:
-    """All rows of the answer to one SELECT over the tables and views of a warehouse; see `answer_sql`."""
     return answer_sql(warehouse, query).rows
 
 

@@ -37,10 +37,7 @@ class Journal:
         self._descriptor: int | None = None
 
     def append(self, record: bytes) -> None:
-        """Add one record: one line of JSON, without the newline.
-
-        Raises TrajmillError if the disk is full; the journal is unchanged.
-        """
+        """Add one line of JSON, without the newline. Raises TrajmillError, changing nothing, if the disk is full."""
         if b"\n" in record:
             raise ValueError("a journal record is one line")
         with disk_full_as_error(self.path):
@@ -116,7 +113,6 @@ class ShardProgress:
         self._write("ab", items)
 
     def fill(self, items: int) -> None:
-        """Set the number of finished items."""
         self._write("wb", items)
 
     def counted(self, items: Iterable[T]) -> Iterator[T]:
@@ -134,14 +130,12 @@ class ShardProgress:
 
 
 def plan_items(folder: Path, total: int) -> None:
-    """Store the number of items of a stage."""
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _PLANNED).write_text(str(total))
 
 
 def progress_of(folder: Path) -> Progress:
-    """How far the stage of a staging folder has come."""
     total = None
     with suppress(OSError, ValueError):
         total = int((folder / _PLANNED).read_text())

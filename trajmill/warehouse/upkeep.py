@@ -20,7 +20,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import replace_files
-from trajmill.warehouse.delta_log import committed_files, delta_table
+from trajmill.warehouse.delta_log import committed_names, delta_table
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_keeper, sole_writer
 from trajmill.warehouse.releases import drop_release, named_shards, older_releases, read_release, release_names
@@ -43,20 +43,9 @@ _ROUND = re.compile(r"\.?r\d+-")
 
 
 class CompactedTable(NamedTuple):
-    """A table whose small files were joined."""
-
     table: str
     files_before: int
     files_after: int
-
-
-class UnusedFile(NamedTuple):
-    """A file that nothing refers to."""
-
-    name: str
-    """Relative to the warehouse."""
-    size: int
-    """Bytes."""
 
 
 class Maintained(NamedTuple):
@@ -65,7 +54,7 @@ class Maintained(NamedTuple):
     in_use: Sequence[str]
     """Runs whose old releases stay for now, because another process works on the run."""
     compacted: Sequence[CompactedTable]
-    deleted: Sequence[UnusedFile]
+    deleted: Sequence[StoredFile]
 
 
 def maintain(
@@ -115,50 +104,48 @@ def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> Co
         store.one_line(f"tables/{table}"),
         damage_as_error(store.uri(f"tables/{table}")),
     ):
-        files = committed_files(warehouse, table)
-        sizes = dict[Path, int]()
+        files = committed_names(warehouse, table)
+        sizes = dict[str, int]()
         # Small files that follow each other in the order of their names, which is that of rows.
-        neighbours: list[list[Path]] = [[]]
+        neighbours: list[list[str]] = [[]]
         room = _FULL_BYTES
-        for path in files:
-            size = store.size(warehouse.name(path))
+        for name in files:
+            size = store.size(name)
             if size is None:
-                raise FileNotFoundError(path)
-            sizes[path] = size
+                raise FileNotFoundError(store.uri(name))
+            sizes[name] = size
             if size >= _SMALL_BYTES or size > room:
                 neighbours.append([])
                 room = _FULL_BYTES
             if size < _SMALL_BYTES:
-                neighbours[-1].append(path)
+                neighbours[-1].append(name)
                 room -= size
         groups = [group for group in neighbours if len(group) > 1]
         saved = sum(len(group) - 1 for group in groups)
         if saved < fewest:
             return CompactedTable(table, len(files), len(files))
         joined = [_join(warehouse, table, group) for group in groups]
-        replaced = [path for group in groups for path in group]
-        for path in replaced:
+        replaced = [name for group in groups for name in group]
+        for name in replaced:
             # `vacuum` counts the days from now: somebody may still be reading the version before.
-            store.touch(warehouse.name(path))
-        replace_files(warehouse, table, {path.name: sizes[path] for path in replaced}, joined)
+            store.touch(name)
+        replace_files(warehouse, table, {name.rpartition("/")[2]: sizes[name] for name in replaced}, joined)
     return CompactedTable(table, len(files), len(files) - saved)
 
 
-def _join(warehouse: Warehouse, table: str, files: Sequence[Path]) -> DataFile:
+def _join(warehouse: Warehouse, table: str, files: Sequence[str]) -> DataFile:
     """Write the rows of files to a new one, whose name has their place in the order of names."""
     schema = file_schema(table).remove_metadata()
     system, before = warehouse.store.arrow_files()
-    datasets = (
-        ds.dataset([before + warehouse.name(path)], schema=schema, format="parquet", filesystem=system)
-        for path in files
-    )
+    datasets = (ds.dataset([before + name], schema=schema, format="parquet", filesystem=system) for name in files)
     rows = (pa.Table.from_batches([batch]) for dataset in datasets for batch in dataset.to_batches())
-    start = files[0].stem.partition(_JOINED)[0]
-    name = f"{start}{_JOINED}{content_id([path.name for path in files])}.parquet"
-    return replace_shard(warehouse, files[0].with_name(name), table, rows)
+    names = [name.rpartition("/")[2] for name in files]
+    start = names[0].removesuffix(".parquet").partition(_JOINED)[0]
+    path = warehouse.table(table) / f"{start}{_JOINED}{content_id(names)}.parquet"
+    return replace_shard(warehouse, path, table, rows)
 
 
-def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[UnusedFile]:
+def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[StoredFile]:
     """Delete the files that `unused_files` finds, with the folders that they leave empty, and return them.
 
     Files of a run on which another process works stay, since that process may still commit or release them; a line of
@@ -187,7 +174,7 @@ def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[
     return unused
 
 
-def unused_files(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[UnusedFile]:
+def unused_files(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[StoredFile]:
     """The files that nothing refers to: what killed processes left, and what only versions without a name consist of.
 
     A table's file stays if the newest version of its table or a version that a release names consists of it, or if its
@@ -202,7 +189,7 @@ def unused_files(warehouse: Warehouse, *, older_than_days: float, now: float) ->
     found |= {file for folder in _stages(warehouse) for file in leftovers(warehouse, folder)}
     old = {file for file in found if file.modified < now - older_than_days * _DAY}
     fresh = {file for file in old if "/" not in file.name and file.modified >= now - _READERS_SECONDS}
-    return [UnusedFile(file.name, file.size) for file in sorted(old - fresh)]
+    return sorted(old - fresh)
 
 
 def _unnamed(warehouse: Warehouse) -> Iterator[StoredFile]:
@@ -226,8 +213,8 @@ def _unnamed(warehouse: Warehouse) -> Iterator[StoredFile]:
             if re.fullmatch(r"[^/_.][^/]*\.parquet", file.name.removeprefix(top))
         }
         for version in (None, *released[table]) if unnamed else ():
-            for path in committed_files(warehouse, table, version):
-                unnamed.pop(warehouse.name(path), None)
+            for name in committed_names(warehouse, table, version):
+                unnamed.pop(name, None)
         yield from (file for file in unnamed.values() if not file.name.removeprefix(top).startswith(started))
 
 

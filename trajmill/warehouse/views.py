@@ -8,21 +8,24 @@ variable `warehouse` names, which `connect` sets, and without it in the reader's
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache
+from graphlib import TopologicalSorter
 from importlib import resources
 from itertools import takewhile
 from pathlib import Path
+from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.registry import TABLES, TableDescription, describe_table
+from trajmill.schemas.tables.registry import TABLES, arrow_schema
 from trajmill.warehouse.atomic import is_disk_full, replacing
 from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, snapshot
 from trajmill.warehouse.layout import Warehouse
@@ -36,35 +39,6 @@ OFFLINE: dict[str, str | bool | int | float | list[str]] = {
 """DuckDB settings under which it never looks for extensions on the network."""
 _FOLDER = "coalesce(getvariable('warehouse') || '/', '')"
 
-READY_MADE = (
-    "success_by_round",
-    "funnel",
-    "cost_by_stage",
-    "judge_by_round",
-    "guidance_lift",
-    "latest_judgements",
-    "disagreements",
-    "judgements_side_by_side",
-    "newest_calibrations",
-    "failures_by_class",
-    "steps_per_success",
-    "model_versions",
-    "pathways_by_program",
-    "example_lineage",
-    "duplicate_examples",
-    "success_by_app",
-    "judge_drift",
-    "cost_per_accepted",
-    "slowest_stages",
-    "landed_by_day",
-    "atomic_outcomes",
-    "metrics_by_round",
-    "error_attribution",
-    "action_match",
-    "role_calls",
-)
-"""Views in `warehouse/sql/`, each after the views that it reads."""
-
 _SCALARS = {
     pa.string(): "VARCHAR",
     pa.binary(): "BLOB",
@@ -76,8 +50,15 @@ _SCALARS = {
     WRITTEN_AT.type: "TIMESTAMP WITH TIME ZONE",
 }
 _WRITTEN_AT = "UTC time at which the row's file was written; null on rows of an earlier trajmill."
-_COLUMN = "-- column "
-_COLUMNS_OF = "-- columns of "
+_COLUMN, _COLUMNS_OF = "-- column ", "-- columns of "
+
+
+class Description(NamedTuple):
+    """The meaning of a table or a view."""
+
+    text: str
+    columns: Mapping[str, str]
+    """In the order of the table."""
 
 
 def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
@@ -90,10 +71,7 @@ def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def fresh_views(warehouse: Warehouse) -> Iterator[Warehouse]:
-    """Update the views and yield the warehouse; if its folder cannot be written to, with views in a temporary file.
-
-    Raises TrajmillError if the disk is full.
-    """
+    """Update the views, in a temporary file if the folder is read-only. Raises TrajmillError if the disk is full."""
     with tempfile.TemporaryDirectory() as spare:
         try:
             refresh_views(warehouse)
@@ -107,10 +85,7 @@ def fresh_views(warehouse: Warehouse) -> Iterator[Warehouse]:
 
 
 def refresh_views(warehouse: Warehouse) -> Path:
-    """Update the warehouse's DuckDB file to the committed rows, and return its path.
-
-    Raises TrajmillError if the disk is full, and OSError if the folder cannot be written to.
-    """
+    """Update the DuckDB file. Raises TrajmillError if the disk is full, OSError if the folder is read-only."""
     path = warehouse.database
     with replacing(path) as temporary:
         if path.exists():
@@ -132,14 +107,18 @@ def refresh_views(warehouse: Warehouse) -> Path:
 
 
 def _update(warehouse: Warehouse, path: Path) -> None:
-    ready_made = {name: view_query(name) for name in READY_MADE}
+    views = {name: view_query(name) for name in ready_made()}
     described = {table: table_description(table) for table in TABLES}
     schemas = {table: str(stored_schema(table)) for table in TABLES}
-    definitions = content_id(schemas, ready_made, described, view_query("macros"), _FOLDER)
+    definitions = content_id(schemas, views, described, view_query("macros"), _FOLDER)
     with duckdb.connect(str(path), config=OFFLINE) as connection:
         _name_folder(connection, warehouse)
         connection.execute("BEGIN")
-        known = _known(connection, definitions)
+        connection.execute("CREATE SCHEMA IF NOT EXISTS bookkeeping")
+        connection.execute("CREATE TABLE IF NOT EXISTS bookkeeping.shown (definitions VARCHAR, committed VARCHAR)")
+        shown_by = "SELECT committed FROM bookkeeping.shown WHERE definitions = ?"
+        row = connection.execute(shown_by, [definitions]).fetchone()
+        known = {table: Snapshot(*values) for table, values in json.loads(row[0]).items()} if row else {}
         committed = dict[str, Snapshot]()
         for table in TABLES:
             shown = known.get(table)
@@ -154,7 +133,7 @@ def _update(warehouse: Warehouse, path: Path) -> None:
                 comment_on(connection, table, described[table])
         if not known:
             connection.execute(view_query("macros"))
-            for name, query in ready_made.items():
+            for name, query in views.items():
                 connection.execute(f"CREATE OR REPLACE VIEW {name} AS {query}")
                 comment_on(connection, name, view_description(name))
         connection.execute(
@@ -162,14 +141,6 @@ def _update(warehouse: Warehouse, path: Path) -> None:
             [definitions, json.dumps(committed)],
         )
         connection.execute("COMMIT")
-
-
-def _known(connection: duckdb.DuckDBPyConnection, definitions: str) -> dict[str, Snapshot]:
-    """The state that the views in the file show; empty if their definitions differ."""
-    connection.execute("CREATE SCHEMA IF NOT EXISTS bookkeeping")
-    connection.execute("CREATE TABLE IF NOT EXISTS bookkeeping.shown (definitions VARCHAR, committed VARCHAR)")
-    row = connection.execute("SELECT committed FROM bookkeeping.shown WHERE definitions = ?", [definitions]).fetchone()
-    return {} if row is None else {table: Snapshot(*values) for table, values in json.loads(row[0]).items()}
 
 
 def _table_query(table: str, committed: Snapshot) -> str:
@@ -207,10 +178,21 @@ def quoted(text: str) -> str:
 
 
 @cache
-def table_description(table: str) -> TableDescription:
-    """The meaning of a table as it is stored. Raises KeyError for an unknown table."""
-    described = describe_table(table)
-    return TableDescription(described.text, {**described.columns, WRITTEN_AT.name: _WRITTEN_AT})
+def table_description(table: str) -> Description:
+    """Describe a table by the docstrings of its record. Raises KeyError for an unknown table."""
+    record = TABLES[table]
+    texts = {name: record.model_fields[name].description or "" for name in arrow_schema(table).names}
+    columns = {name: " ".join(text.split()) for name, text in texts.items()} | {WRITTEN_AT.name: _WRITTEN_AT}
+    return Description(" ".join((record.__doc__ or "").split()), columns)
+
+
+@cache
+def ready_made() -> tuple[str, ...]:
+    """The views in `warehouse/sql/`, each after the views that it reads."""
+    folder = resources.files("trajmill.warehouse").joinpath("sql")
+    names = {file.name.removesuffix(".sql") for file in folder.iterdir()} - {"macros"}
+    words = {name: set(re.findall(r"\w+", re.sub("--.*", "", view_query(name)))) for name in sorted(names)}
+    return tuple(TopologicalSorter({name: sorted(words[name] & names - {name}) for name in words}).static_order())
 
 
 @cache
@@ -219,7 +201,7 @@ def view_query(name: str) -> str:
     return resources.files("trajmill.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
-def view_description(name: str) -> TableDescription:
+def view_description(name: str) -> Description:
     """The meaning of a ready-made view, from the comment above its query.
 
     A line `-- column NAME: ...` describes a column; `-- columns of TABLE` takes those of a table.
@@ -234,10 +216,10 @@ def view_description(name: str) -> TableDescription:
             columns |= table_description(line.removeprefix(_COLUMNS_OF)).columns
         else:
             text.append(line.removeprefix("--").strip())
-    return TableDescription(" ".join(text), columns)
+    return Description(" ".join(text), columns)
 
 
-def comment_on(connection: duckdb.DuckDBPyConnection, view: str, description: TableDescription) -> None:
+def comment_on(connection: duckdb.DuckDBPyConnection, view: str, description: Description) -> None:
     comments = [f"COMMENT ON VIEW {view} IS {quoted(description.text)}"]
     for column, meaning in description.columns.items():
         comments.append(f'COMMENT ON COLUMN {view}."{column}" IS {quoted(meaning)}')

@@ -6,7 +6,7 @@ import hashlib
 from pathlib import Path
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.atomic import sync, write_text
+from trajmill.warehouse.atomic import sync, write_bytes
 from trajmill.warehouse.layout import Warehouse
 
 SUMS = "SHA256SUMS"
@@ -23,7 +23,7 @@ def seal_folder(folder: Path) -> None:
     for path in paths:
         sync(path)
     lines = (f"{file_hash(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths)
-    write_text(folder / SUMS, "".join(lines))
+    write_bytes(folder / SUMS, "".join(lines).encode())
     sync(folder)
 
 
@@ -79,8 +79,3 @@ def checked_weights(warehouse: Warehouse, folder: Path) -> None:
             return
         if anew:
             raise damage
-
-
-def stored_versions(warehouse: Warehouse) -> list[str]:
-    """The names of the stored policy versions, in alphabetical order."""
-    return warehouse.store.folders("models")

@@ -8,7 +8,7 @@ from typing import Any
 from trajmill.schemas.actions import Action, Click, Terminate, action_to_json
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin, content_id
@@ -77,7 +77,7 @@ def step(
         action=None if action is None else action_to_json(action),
         action_kind="unparsed" if action is None else action.kind,
         conclusion=f"Did {index}",
-        raw_response="no call" if reply is None else dialect_for(platform).render(reply, frame),
+        raw_response="no call" if reply is None else ANY.dialect(platform).render(reply, frame),
         target=None,
         role_outputs="{}",
         prompt=f"The user query: go\nTask progress: {index} steps" if prompt is None else prompt,

@@ -6,7 +6,7 @@ from tests.stages.derive.samples import DESKTOP, DONE, ORIGIN, PHONE, TAP, episo
 from trajmill.schemas.actions import Action, Click, Drag, OpenApp, Scroll, TypeText, Wait, action_from_json
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.query import Platform, Split
@@ -45,7 +45,7 @@ def test_a_completion_is_read_back_as_the_stored_action_in_stored_pixels(platfor
     steps = [step(i, action, (screen, "x"), platform=platform) for i, action in enumerate(actions)]
     made = end_to_end_examples(episode(steps, asked=query(platform=platform)), size_of, ORIGIN)
     frame = native_frame(PHONE if platform is Platform.PHONE else DESKTOP)
-    replies = [dialect_for(platform).parse(e.messages[-1].content, frame) for e in made.examples]
+    replies = [ANY.dialect(platform).parse(e.messages[-1].content, frame) for e in made.examples]
     assert [r.action for r in replies if isinstance(r, Reply)] == actions
     assert [action_from_json(e.action or "") for e in made.examples] == actions
 

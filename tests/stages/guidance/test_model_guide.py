@@ -15,7 +15,7 @@ from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.actions import Click, Terminate
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.geometry import Size
@@ -242,7 +242,7 @@ def policy_reply(request: ChatRequest) -> str:
     screen = next(part for part in request.messages[1].parts if isinstance(part, Observation)).screen.size
     done = "Step 1: " in words(request)
     action = Terminate(status="success") if done else Click(x=300, y=300)
-    return dialect_for(Platform.PHONE).render(Reply("The hints help.", action, "Tapped."), native_frame(Size(*screen)))
+    return ANY.dialect(Platform.PHONE).render(Reply("The hints help.", action, "Tapped."), native_frame(Size(*screen)))
 
 
 def test_model_made_guidance_reaches_the_policy_and_not_the_training_data(walk: PhoneWalk) -> None:

@@ -27,8 +27,8 @@ from trajmill.warehouse.delta_log import make_log_durable, table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.releases import write_release
+from trajmill.warehouse.screens import NewScreens, stored_screen_journal
 from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staged_screens import NewScreens, stored_screen_journal
 from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.base import LeaseLostError
 from trajmill.warehouse.store.bucket import BucketStore

@@ -21,7 +21,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.model.marking import marked_picture
-from trajmill.warehouse.atomic import write_text
+from trajmill.warehouse.atomic import write_bytes
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import WarehouseScreens
 
@@ -44,7 +44,7 @@ def write_report(warehouse: Warehouse, run_id: str, out: Path | None = None) -> 
     """
     path, page = out or warehouse.run(run_id) / "report.html", render_report(warehouse, run_id)
     try:
-        write_text(path, page)
+        write_bytes(path, page.encode())
     except OSError as error:
         raise BadInputError(
             f"{path} cannot be written ({error.strerror}); name another file: `trajmill report --out FILE`"

@@ -24,7 +24,7 @@ from trajmill.schemas.tables.query import INFEASIBLE, RECORDED, Query
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, JudgeRow, StepVerdict, TrajectoryVerdict
-from trajmill.warehouse.delta_log import committed_files, newest_log_entry
+from trajmill.warehouse.delta_log import committed_names, newest_log_entry
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_rows, read_table, table_of
 from trajmill.warehouse.shards import file_schema
@@ -216,7 +216,7 @@ def places_of(warehouse: Warehouse, start: str) -> list[TrajectoryPlace]:
     # Ids are hashes, so every file may have one. DuckDB searches hundreds of small files in a third of pyarrow's time.
     with duckdb.connect(config=OFFLINE) as connection:
         warehouse.store.register(connection)
-        files = [warehouse.store.uri(warehouse.name(path)) for path in committed_files(warehouse, "trajectories")]
+        files = [warehouse.store.uri(name) for name in committed_names(warehouse, "trajectories")]
         if not files:
             return []
         try:

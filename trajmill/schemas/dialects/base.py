@@ -85,10 +85,7 @@ class Dialect(Protocol):
 
 
 def bare_call(action: Action, dialect: Dialect, frame: CoordinateFrame) -> str:
-    """The call of an action alone, without the words before it and behind it, which would be empty.
-
-    Raises NotExpressible if the dialect cannot express the action.
-    """
+    """The call of an action without the words around it. Raises NotExpressible as `Dialect.render` does."""
     text = dialect.render(Reply("", action, ""), frame)
     if _CALL not in text:
         return text.removeprefix(_EMPTY_THOUGHT)

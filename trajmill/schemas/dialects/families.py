@@ -50,10 +50,7 @@ class Family(NamedTuple):
         return self.mobile if platform is Platform.PHONE else self.desktop
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """The coordinate frame of its texts for a screen size.
-
-        Raises ModelFailure if no image of the screen fits its pixel budget.
-        """
+        """The frame of its texts. Raises ModelFailure if no image of the screen fits its pixel budget."""
         return CoordinateFrame(self.space, screen, self.budget.fit(screen))
 
     def within(self, max_pixels: int) -> Family:

@@ -21,11 +21,10 @@ from typing import Any, ClassVar
 
 from trajmill.schemas.actions import Drag, MoveMouse, PressKeys, Scroll, Terminate, TypeText, Wait
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
-from trajmill.schemas.dialects.base import GUI_OWL_V3, Dialect
+from trajmill.schemas.dialects.base import GUI_OWL_V3
 from trajmill.schemas.dialects.published_tools import COMPUTER_USE, MOBILE_USE, published_forms
 from trajmill.schemas.dialects.tool_call import CallText, Form, ToolCallDialect, Words, mouse_click, written_extent
 from trajmill.schemas.dialects.user_text import compose
-from trajmill.schemas.tables.query import Platform
 
 _UNTAGGED = r"(?:(?!</?conclusion>).)*"
 _CONCLUSION = re.compile(rf"Conclusion:{_UNTAGGED}|<conclusion>{_UNTAGGED}</conclusion>", re.DOTALL)
@@ -164,11 +163,6 @@ class GuiOwlDesktop(_GuiOwl):
         }
     )
     _system = _system_prompt("computer", COMPUTER_USE, _DESKTOP_ACTIONS, _DESKTOP_PARAMETERS)
-
-
-def dialect_for(platform: Platform) -> Dialect:
-    """The GUI-Owl v3 dialect of a platform; browsers have the dialect of desktops."""
-    return GuiOwlMobile() if platform is Platform.PHONE else GuiOwlDesktop()
 
 
 def _tagged_text(text: str, tag: str, label: str) -> str:

@@ -79,10 +79,7 @@ class ReadAloud:
         return Reply(thought, action, _remembered(thought, call), f"it has several {DO}" if DO in call else "")
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
-        """Write a reply as the model would; the conclusion is not written, because it follows from the reply.
-
-        Raises NotExpressible if the dialect cannot express the action.
-        """
+        """Write a reply; its conclusion follows from it. Raises NotExpressible if the action is not expressible."""
         text = f"{spoken(reply.thought)} {DO} {_written(reply.action, frame)}".strip()
         if not storable(text):
             raise refusal(READ_ALOUD, reply.action)

@@ -34,6 +34,7 @@ from trajmill.schemas.dialects.base import QWEN2_5_VL, UI_TARS, ParseFailure, Re
 from trajmill.schemas.dialects.tool_call import (
     LONGEST_SECONDS,
     ArgumentsError,
+    Form,
     refusal,
     storable,
     written_position,
@@ -85,21 +86,12 @@ _WRITTEN = {"\\": "\\\\", "'": "\\'", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
 _TO_WRITTEN = str.maketrans(_WRITTEN)
 
 
-class UiTarsForm(NamedTuple):
-    """How a call stands for an action: the action's class, its arguments, and the fields that its name decides."""
-
-    name: str
-    kind: type[Any]
-    arguments: tuple[str, ...] = ()
-    fixed: Mapping[str, object] = {}
-
-
 _ANY_DEVICE = (
-    UiTarsForm("click", Click, ("start_box",), {"button": "left", "count": 1}),
-    UiTarsForm("type", TypeText, ("content",), {"clear": False}),
-    UiTarsForm("wait", Wait, (), {"seconds": _WAIT_SECONDS}),
-    UiTarsForm("finished", Answer, ("answer",)),
-    UiTarsForm("finished", Terminate, (), {"status": "success"}),
+    ("click", Form(Click, ("start_box",), {"button": "left", "count": 1})),
+    ("type", Form(TypeText, ("content",), {"clear": False})),
+    ("wait", Form(Wait, (), {"seconds": _WAIT_SECONDS})),
+    ("finished", Form(Answer, ("answer",))),
+    ("finished", Form(Terminate, (), {"status": "success"})),
 )
 
 
@@ -107,7 +99,7 @@ class _UiTars:
     name: ClassVar[str]
     actions: ClassVar[str]
     """The signature of each action, one a line."""
-    forms: ClassVar[Sequence[UiTarsForm]]
+    forms: ClassVar[Sequence[tuple[str, Form]]]
     """A call stands for the first one that its arguments fit."""
 
     def system_prompt(self, frame: CoordinateFrame) -> str:
@@ -142,23 +134,25 @@ class _UiTars:
         return f"{_THOUGHT} {thought.strip()}\n{_ACTION} {call}"
 
     def _read(self, call: UiTarsCall) -> Action:
-        for form in self.forms:
-            if form.name == call.name:
-                fields = [_read_argument(name, form, call) for name in form.arguments]
+        for name, form in self.forms:
+            if name == call.name:
+                fields = [_read_argument(argument, form, call) for argument in form.arguments]
                 if None not in fields:
-                    given = dict(form.fixed, **{name: value for each in fields if each for name, value in each.items()})
+                    given = dict(
+                        form.fixed, **{field: value for each in fields if each for field, value in each.items()}
+                    )
                     action: Action = form.kind(**given)
                     return action
         raise ArgumentsError(f"{self.name} has no action {call.name!r:.40}")
 
     def _written(self, action: Action, frame: CoordinateFrame) -> str | None:
-        for form in self.forms:
+        for call, form in self.forms:
             if type(action) is form.kind and form.fixed.items() <= vars(action).items():
                 values = [_written_argument(name, action, frame) for name in form.arguments]
                 if None not in values:
                     names = ("content" if name == "answer" else name for name in form.arguments)
                     pairs = (f"{name}={_quoted(value or '')}" for name, value in zip(names, values, strict=True))
-                    return f"{form.name}({', '.join(pairs)})"
+                    return f"{call}({', '.join(pairs)})"
         return None
 
 
@@ -178,11 +172,11 @@ wait()  # for five seconds
 finished(content='')  # the task is done; content answers a question"""
     forms = (
         *_ANY_DEVICE,
-        UiTarsForm("long_press", LongPress, ("start_box", "time")),
-        UiTarsForm("scroll", Swipe, ("start_box", "end_box")),
-        UiTarsForm("open_app", OpenApp, ("app_name",)),
-        UiTarsForm("press_home", SystemButton, (), {"button": "Home"}),
-        UiTarsForm("press_back", SystemButton, (), {"button": "Back"}),
+        ("long_press", Form(LongPress, ("start_box", "time"))),
+        ("scroll", Form(Swipe, ("start_box", "end_box"))),
+        ("open_app", Form(OpenApp, ("app_name",))),
+        ("press_home", Form(SystemButton, (), {"button": "Home"})),
+        ("press_back", Form(SystemButton, (), {"button": "Back"})),
     )
 
 
@@ -203,17 +197,17 @@ finished(content='')  # the task is done; content answers a question
 call_user()  # the task cannot be done"""
     forms = (
         *_ANY_DEVICE,
-        UiTarsForm("left_double", Click, ("start_box",), {"button": "left", "count": 2}),
-        UiTarsForm("right_single", Click, ("start_box",), {"button": "right", "count": 1}),
-        UiTarsForm("drag", Drag, ("start_box", "end_box")),
-        UiTarsForm("hotkey", PressKeys, ("key",)),
-        UiTarsForm("scroll", Scroll, ("start_box", "direction")),
-        UiTarsForm("scroll", HorizontalScroll, ("start_box", "direction")),
-        UiTarsForm("call_user", Terminate, (), {"status": "failure"}),
+        ("left_double", Form(Click, ("start_box",), {"button": "left", "count": 2})),
+        ("right_single", Form(Click, ("start_box",), {"button": "right", "count": 1})),
+        ("drag", Form(Drag, ("start_box", "end_box"))),
+        ("hotkey", Form(PressKeys, ("key",))),
+        ("scroll", Form(Scroll, ("start_box", "direction"))),
+        ("scroll", Form(HorizontalScroll, ("start_box", "direction"))),
+        ("call_user", Form(Terminate, (), {"status": "failure"})),
     )
 
 
-def _read_argument(name: str, form: UiTarsForm, call: UiTarsCall) -> Mapping[str, object] | None:
+def _read_argument(name: str, form: Form, call: UiTarsCall) -> Mapping[str, object] | None:
     """Return the fields that an argument stands for; None if it belongs to another form of the same call."""
     match name:
         case "start_box":

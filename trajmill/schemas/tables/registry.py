@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 import pyarrow as pa
 
@@ -45,28 +45,6 @@ TABLES: dict[str, type[Row]] = {
 def arrow_schema(table: str) -> pa.Schema:
     """The Arrow schema of a table. Raises KeyError for an unknown table."""
     return table_schema(TABLES[table])
-
-
-class TableDescription(NamedTuple):
-    """The meaning of a table or a view."""
-
-    text: str
-    columns: Mapping[str, str]
-    """The meaning of each column, in the order of the table."""
-
-
-def describe_table(table: str) -> TableDescription:
-    """The meaning of a table and of its columns, from the docstrings of its record.
-
-    Raises KeyError if there is no such table.
-    """
-    record = TABLES[table]
-    texts = {name: record.model_fields[name].description or "" for name in arrow_schema(table).names}
-    return TableDescription(_one_line(record.__doc__ or ""), {name: _one_line(text) for name, text in texts.items()})
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def rows_to_arrow(table: str, rows: Sequence[Row]) -> pa.Table:

@@ -38,28 +38,22 @@ class Screen(Row):
 
 
 class ObservedScreens:
-    """Reads the screens of observations in memory, e.g. those of a finished attempt."""
+    """Reads the screens of observations in memory by id, e.g. those of a finished attempt; a `ScreenReader`."""
 
     def __init__(self, observations: Mapping[str, Observation]) -> None:
-        """Read from observations by screen id."""
         self._observations = observations
 
     def image(self, screen_id: str) -> bytes:
-        """The encoded image. Raises KeyError for an unknown id."""
         return self._observations[screen_id].screen.encode()
 
     def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """The ids with their encoded images, one after the other. Raises KeyError for an unknown id."""
         return ((screen_id, self.image(screen_id)) for screen_id in screen_ids)
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        """The accessibility tree, empty where there was none. Raises KeyError for an unknown id."""
         return self._observations[screen_id].elements or ()
 
     def size(self, screen_id: str) -> Size:
-        """Width and height in pixels. Raises KeyError for an unknown id."""
         return self._observations[screen_id].screen.size
 
     def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
-        """The accessibility trees in the order of the ids, lists of `ELEMENT`. Raises KeyError for an unknown id."""
         return tree_column([self.elements(screen_id) for screen_id in screen_ids])

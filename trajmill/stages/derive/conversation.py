@@ -14,8 +14,7 @@ from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.dialects.base import Dialect, NotExpressible, Reply
 from trajmill.schemas.dialects.conversation import PastStep, conversation
-from trajmill.schemas.dialects.families import Family
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
@@ -105,7 +104,7 @@ def step_messages(episode: Episode, step: Step, size: Size, thought: str | None 
     The reply is rendered again from thought, action and conclusion, with positions in pixels of the stored screenshot;
     it must read back as the same action. A given `thought` replaces the step's own.
     """
-    dialect, frame = dialect_for(episode.query.platform), native_frame(size)
+    dialect, frame = ANY.dialect(episode.query.platform), native_frame(size)
     action = action_from_json(step.action or "")
     try:
         reply = dialect.render(Reply(step.thought if thought is None else thought, action, step.conclusion), frame)

@@ -11,7 +11,7 @@ from pydantic import StringConstraints
 
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import StageError
 from trajmill.schemas.record import Record
@@ -190,7 +190,7 @@ class Reasoning(KindDeriver[ReasoningSpec]):
     async def _leads_to_action(self, episode: Episode, step: Step, thought: str) -> bool:
         """Return whether the stored action follows from a thought and the screen, without the task and the history."""
         size = self.tools.screens.size(step.screen_before)
-        dialect, frame = dialect_for(episode.query.platform), self._model.frame(size)
+        dialect, frame = ANY.dialect(episode.query.platform), self._model.frame(size)
         filled = self._acting.fill(thought=untrusted(thought))
         system = f"{dialect.system_prompt(frame)}\n\n{filled.system}"
         user = on_lines((filled.user, picture(step.screen_before, self.tools.screens)))

@@ -15,7 +15,7 @@ from pydantic import StringConstraints
 from trajmill.schemas.actions import Wait, action_from_json, ends_episode
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import NotExpressible, bare_call
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure, StageError
 from trajmill.schemas.record import Record
@@ -73,7 +73,7 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
         return "sizes_differ" if sizes[0] != sizes[1] else None
 
     def _add_action(self, episode: Episode, step: Step, collected: Collected) -> None:
-        action, dialect = action_from_json(step.action or ""), dialect_for(episode.query.platform)
+        action, dialect = action_from_json(step.action or ""), ANY.dialect(episode.query.platform)
         frame = native_frame(self.tools.screens.size(step.screen_after))
         try:
             call = bare_call(action, dialect, frame)

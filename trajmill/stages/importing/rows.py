@@ -9,7 +9,7 @@ from itertools import pairwise
 from typing import NamedTuple, Self
 
 from trajmill.schemas.actions import action_to_json, ends_episode, pressed_point
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin, content_id
@@ -121,7 +121,7 @@ def _decisions(recording: Recording, instruction: str) -> list[Decision]:
 
     An action outside the screen becomes None: no agent can repeat it.
     """
-    dialect, past, decisions = dialect_for(recording.platform), list[str](), list[Decision]()
+    dialect, past, decisions = ANY.dialect(recording.platform), list[str](), list[Decision]()
     for step in recording.steps:
         action, screen = step.action, step.screen
         point = pressed_point(action) if action is not None else None

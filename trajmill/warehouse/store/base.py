@@ -125,10 +125,7 @@ class FileStore:
         """Store the file that lies in `local` under this name."""
 
     def fetch(self, name: str, anew: bool = False) -> Path:
-        """Return a copy of a file in `local`; `anew` replaces a copy that is there.
-
-        Raises FileNotFoundError if the store has no such file.
-        """
+        """Return a copy in `local`; `anew` replaces one that is there. Raises FileNotFoundError without a file."""
         path = self.local / name
         if not path.is_file():
             raise FileNotFoundError(path)
@@ -183,14 +180,8 @@ class FileStore:
     def hold(self, name: str, *, wait: bool, purpose: str = "") -> Iterator[None]:
         """Hold a lock, of which there is one for each name; it ends with its process.
 
-        Args:
-            name: as that of a file; the store keeps there what it needs.
-            wait: whether to wait for another holder.
-            purpose: follows the name of this process in `holder`, unless it waits; at most 40 characters of ASCII.
-
-        Raises:
-            HeldError: somebody holds it.
-            LeaseLostError: at the end, if this process stood still for so long that another has it.
+        `purpose` (at most 40 characters of ASCII) follows the name of this process in `holder`, unless it waits. Raises
+        HeldError if somebody holds it, and LeaseLostError at the end if this process stood still and lost it.
         """
         path = self.local / name
         path.parent.mkdir(parents=True, exist_ok=True)

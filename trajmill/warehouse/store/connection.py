@@ -95,11 +95,7 @@ def is_unanswered(error: Exception) -> bool:
 
 @contextmanager
 def damage_as_error(where: Path | str) -> Iterator[None]:
-    """Turn the error of pyarrow about a missing or damaged Parquet file into one line.
-
-    Raises BadInputError if a file at `where`, a path or an URL, cannot be read, and StoreError if the store does not
-    answer.
-    """
+    """Turn pyarrow's error about a Parquet file into one line, as `unreadable` does."""
     try:
         yield
     except (pa.ArrowInvalid, OSError) as error:
@@ -130,10 +126,7 @@ def client_options() -> ClientConfig:
 
 
 def check_endpoints() -> None:
-    """Check the addresses of servers in the environment, which obstore would fail on without naming them.
-
-    Raises BadInputError if one is no URL, or is `http://` where that is not allowed.
-    """
+    """Check the servers in the environment. Raises BadInputError if one is no URL, or `http://` unallowed."""
     for name in _ENDPOINTS:
         address = os.environ.get(name, "")
         if address and not address.startswith(("http://", "https://")):

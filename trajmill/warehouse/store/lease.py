@@ -35,8 +35,6 @@ _KEPT = 8
 
 
 class Generation(NamedTuple):
-    """One file of a lease."""
-
     number: int
     owner: str
     """The holder, for people; empty if it was released."""
@@ -50,8 +48,6 @@ class Generation(NamedTuple):
 
 @dataclass
 class _Lease:
-    """A lease that this process holds."""
-
     store: FileStore
     name: str
     seconds: float
@@ -85,12 +81,9 @@ class _Lease:
 
 @contextmanager
 def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS, purpose: str = "") -> Iterator[None]:
-    """Hold a lease, which others may take `seconds` after this process stopped; further arguments as of `hold`.
+    """Hold a lease, which others may take `seconds` after this process stopped; the rest is as of `FileStore.hold`.
 
-    Raises:
-        BadInputError: the store replaces files that are there, so that it cannot have leases.
-        HeldError: somebody holds it.
-        LeaseLostError: this process stopped for so long that another has taken it.
+    Raises BadInputError if the store replaces files that are there, so that it cannot have leases.
     """
     lease = _acquired(store, name, wait, seconds, f"{os.getpid()} on {socket.gethostname()}{purpose}")
     lost = LeaseLostError(
@@ -149,7 +142,6 @@ class _InterruptIfLost:
 
 
 def holder(store: FileStore, name: str) -> str | None:
-    """Return the holder of a lease; None if it is free."""
     newest = _newest(store, name)
     return None if newest is None or _is_free(store, name, newest) else newest.owner
 
@@ -247,5 +239,4 @@ def _file(name: str, number: int) -> str:
 
 
 def number_of(file: StoredFile) -> int:
-    """Return the number of the generation that a file is."""
     return int(file.name.rpartition("/")[2])

@@ -47,10 +47,7 @@ class JournalParts:
         return {path: path.stat().st_size for path in self._journals if path.exists()} if self.are_needed else {}
 
     def publish(self, sizes: Mapping[Path, int] | None = None) -> None:
-        """Store what the journals have grown to, by default now.
-
-        Raises StoreError if another process works on the shard, or the store does not answer.
-        """
+        """Store what the journals have grown to. Raises StoreError if another process works on the shard."""
         store = self._warehouse.store
         for path, size in (self.sizes() if sizes is None else sizes).items():
             start = self._stored.get(path, 0)

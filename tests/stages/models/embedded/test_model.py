@@ -13,7 +13,7 @@ from torch.nn.modules.module import register_module_forward_hook
 from tests.stages.models.toy import SIZE, ToyPhone, element, observe
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
@@ -32,7 +32,7 @@ from trajmill.stages.models.embedded.policy_network import PolicyNetwork
 
 
 def request(seed: int, *, dish: str = "Pad Thai", temperature: float = 1.0, hints: str | None = None) -> ChatRequest:
-    system = dialect_for(Platform.PHONE).system_prompt(native_frame(SIZE))
+    system = ANY.dialect(Platform.PHONE).system_prompt(native_frame(SIZE))
     user = compose(f"please order {dish} in size Large", hints, [])
     messages = (ChatMessage("system", (system,)), ChatMessage("user", (user, ToyPhone(seed).look())))
     return ChatRequest("policy", messages, temperature, seed)
@@ -97,7 +97,7 @@ def test_one_bad_request_does_not_affect_the_others(model: EmbeddedModel) -> Non
 
 
 def test_replies_are_gui_owl(model: EmbeddedModel) -> None:
-    parsed = dialect_for(Platform.PHONE).parse(model.answer([request(5)])[0].text, native_frame(SIZE))
+    parsed = ANY.dialect(Platform.PHONE).parse(model.answer([request(5)])[0].text, native_frame(SIZE))
     assert isinstance(parsed, Reply) and parsed.conclusion and "Toy" in parsed.thought
 
 
@@ -118,7 +118,7 @@ def test_the_screen_may_hold_anything(model: EmbeddedModel) -> None:
     for seed in range(6):
         messages = (ChatMessage("system", ("",)), ChatMessage("user", (compose(words, words, [words]), screen)))
         text = model.answer([ChatRequest("policy", messages, 1.0, seed)])[0].text
-        assert isinstance(dialect_for(Platform.PHONE).parse(text, frame), Reply)
+        assert isinstance(ANY.dialect(Platform.PHONE).parse(text, frame), Reply)
 
 
 def test_a_saved_policy_comes_back_the_same(network: PolicyNetwork, model: EmbeddedModel, tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_broken_folder_gives_one_error_line(harm: str, network: PolicyNetwork,
 
 def test_a_desktop_opens_icons_by_double_click(model: EmbeddedModel) -> None:
     frame = native_frame(Size(1280, 720))
-    system = dialect_for(Platform.DESKTOP).system_prompt(frame)
+    system = ANY.dialect(Platform.DESKTOP).system_prompt(frame)
     screen = observe(element("heading", "Desktop", "title"), element("icon", "Sheets", "clickable"))
     messages = (ChatMessage("system", (system,)), ChatMessage("user", (compose("open Sheets", None, []), screen)))
     text = embedded_model(untrained_network(0)).answer([ChatRequest("policy", messages)])[0].text

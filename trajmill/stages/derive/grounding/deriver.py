@@ -11,7 +11,7 @@ from pydantic import Field, StringConstraints
 from trajmill.schemas.actions import Click
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import bare_call
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Box, Size
@@ -81,7 +81,7 @@ class Grounding(KindDeriver[GroundingSpec]):
         def add(bounds: Box, shown: _Shown, variant: str, text: str, author: str) -> None:
             box = relative(bounds, shown.region)
             action = Click(x=box.center.x, y=box.center.y)
-            dialect, frame = dialect_for(episode.query.platform), native_frame(shown.size)
+            dialect, frame = ANY.dialect(episode.query.platform), native_frame(shown.size)
             question, call = f"{_ASK}{text}{IMAGE_PLACEHOLDER}", bare_call(action, dialect, frame)
             messages = dialogue(dialect.system_prompt(frame), question, call)
             collected.add(Lesson(messages, (shown.screen_id,), variant, author, action, box, (shown.source,)), step)

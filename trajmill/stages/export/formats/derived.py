@@ -7,8 +7,7 @@ from typing import Final
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import NotExpressible, Reply, bare_call
-from trajmill.schemas.dialects.families import Family
-from trajmill.schemas.dialects.gui_owl_v3 import dialect_for
+from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
@@ -57,7 +56,7 @@ def kind_example(
 
 def _with_reply(episode: Episode, example: Example) -> Episode:
     # The frame only converts positions, and the stored action has these already.
-    parsed = dialect_for(episode.query.platform).parse(example.messages[-1].content, native_frame(Size(1, 1)))
+    parsed = ANY.dialect(episode.query.platform).parse(example.messages[-1].content, native_frame(Size(1, 1)))
     if not isinstance(parsed, Reply):
         return episode
     changes = {"thought": parsed.thought, "conclusion": parsed.conclusion, "raw_response": ""}
