@@ -44,6 +44,7 @@ class SqlAnswer(NamedTuple):
 
 
 def run_sql(warehouse: Warehouse, query: str) -> pa.Table:
+    """Return all rows of the answer to one SELECT over the tables and views of a warehouse; see `answer_sql`."""
     return answer_sql(warehouse, query).rows
 
 
