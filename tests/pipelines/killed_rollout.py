@@ -33,20 +33,11 @@ CONCURRENCY = 2
 
 
 def run_rollout(root: Path, workers: int, kill_at: int, kills_worker: bool = False) -> None:
-    """Roll out and commit all attempts, but die at the `kill_at`-th episode; 0 lets the process live.
-
-    Args:
-        root: the warehouse.
-        workers: worker processes; a single one is this process.
-        kill_at: the episode.
-        kills_worker: whether the process dies that runs the episode, not this one.
-    """
     made = roll_out(root, workers, kill_at, 0 if kills_worker else os.getpid())
     commit_stage(create_warehouse(root), AT, made.files)
 
 
 def roll_out(root: Path, workers: int, kill_at: int = 0, victim: int = 0) -> WrittenFiles:
-    """Roll out all attempts without a commit; `victim` is killed, 0 for the process of the episode."""
     environment = CountingEnvironments(episodes=root.with_suffix(".episodes"), kill_at=kill_at, victim=victim)
     work = RunAttempts(
         create_warehouse(root), AT, ORIGIN, environment, ActingAgent(PressingAgents()), Limits(), CONCURRENCY
@@ -57,8 +48,6 @@ def roll_out(root: Path, workers: int, kill_at: int = 0, victim: int = 0) -> Wri
 
 
 class PressingAgents(AgentSpec):
-    """Agents that press the button, then say that it is done."""
-
     kind: str = "pressing"
 
     def open(self, model: AgentModel | None) -> AgentMaker:
@@ -66,8 +55,6 @@ class PressingAgents(AgentSpec):
 
 
 class CountingEnvironments(EnvironmentSpec):
-    """Toy environments whose episodes are noted in a file."""
-
     kind: str = "toy"
     episodes: Annotated[Path, OPERATIONAL]
     kill_at: Annotated[int, OPERATIONAL]
@@ -79,8 +66,6 @@ class CountingEnvironments(EnvironmentSpec):
 
 @dataclass
 class CountingFactory:
-    """Makes environments that note their episodes."""
-
     episodes: Path
     kill_at: int
     victim: int
@@ -100,8 +85,6 @@ class CountingFactory:
 
 @dataclass
 class CountingEnvironment(ToyEnvironment):
-    """Shows each query a screen of its own."""
-
     factory: CountingFactory | None = None
     query_id: str = ""
 

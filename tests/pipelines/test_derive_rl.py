@@ -1,8 +1,7 @@
-"""RL rows of committed attempts, shard by shard."""
-
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import gc
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -10,20 +9,26 @@ import pytest
 from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
 from tests.stages.derive.samples import COMMON, ORIGIN, PHONE, TAP, episode, failure, query, step, success
 from trajmill.pipelines.derive import DeriveRLSteps, RLRound, plan_round
+from trajmill.pipelines.export import Exporting, compared_trajectories, rl_steps
 from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds
 from trajmill.pipelines.reading.verdicts import read_rl_attempts
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.schemas.tables.screen import Screen
+from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.derive.rewards import moments
 from trajmill.stages.derive.spec import RLSpec
+from trajmill.stages.export.formats.steps import RLStepExample
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
-from trajmill.warehouse.read import read_shards
+from trajmill.warehouse.read import read_rows, read_shards
+from trajmill.warehouse.releases import Release
+from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import DataFile, write_tables
 
 pytestmark = pytest.mark.slow
@@ -80,7 +85,6 @@ def test_an_attempt_that_was_judged_a_round_later_is_compared_with_one_that_was_
 
 
 def stored(tmp_path: Path, episodes: Mapping[int, Sequence[Episode]]) -> Warehouse:
-    """A warehouse with the attempts of some rounds."""
     warehouse = create_warehouse(tmp_path / "data")
     names = [f"s{number}" for number in range(9)]
     screens = [
@@ -111,7 +115,6 @@ def commit(warehouse: Warehouse, at: StageRun, rows: Mapping[str, Sequence[Row]]
 
 
 def rows_in(warehouse: Warehouse, files: Sequence[DataFile]) -> list[RLStep]:
-    """What the shards have, in the order in which it is read once it is committed."""
     columns = arrow_schema("rl_steps").names
     tables = read_shards(warehouse, "rl_steps", files, columns)
     return [row for table in tables for row in rows_from_arrow(RLStep, table)]
@@ -125,7 +128,6 @@ def compared(attempts: Sequence[Episode]) -> RLRound:
 
 
 def in_round(one: Episode, number: int) -> Episode:
-    """The episode as if it had been made and judged in a round."""
     changed = {"round": number}
     return one.model_copy(
         update={
@@ -138,3 +140,84 @@ def in_round(one: Episode, number: int) -> Episode:
 
 def without_judgement(one: Episode) -> Episode:
     return one.model_copy(update={"judgement": None})
+
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def compared_round(tmp_path: Path) -> Warehouse:
+    warehouse = stored(tmp_path, {1: EARLIER, ROUND: ATTEMPTS})
+    origin = Origin(round=ROUND, run_id=RUN, code_version="test")
+    planned = plan_round(warehouse, compared(ATTEMPTS), RLSpec(keep_without_spread=True), seed=0).trajectories
+    at = StageRun(RUN, ROUND, "derive")
+    job = DeriveRLSteps(warehouse, at, origin, "inverse_length")
+    by_id = sorted(planned, key=lambda one: one.trajectory_id)
+    shards = [job(str(number), sorted(part, key=planned.index)) for number, part in enumerate(divide(by_id, 3))]
+    commit_stage(warehouse, at, {"rl_steps": [file for shard in shards for file in shard.files["rl_steps"]]})
+    return warehouse
+
+
+def exporting_to(warehouse: Warehouse, folder: Path) -> Exporting:
+    release = Release(
+        name="measured",
+        created_at="",
+        code_version="test",
+        run_id=RUN,
+        round=ROUND,
+        schema_version=1,
+        tables={},
+        files=(),
+        previous=None,
+    )
+    return Exporting(warehouse, release, ANY, WarehouseScreens(warehouse), folder)
+
+
+def exported(warehouse: Warehouse, folder: Path) -> Sequence[RLStepExample]:
+    exporting = exporting_to(warehouse, folder)
+    found = list(rl_steps(exporting, compared_trajectories(warehouse, exporting.release)))
+    assert list(folder.iterdir()) == []
+    return [one for one in found if isinstance(one, RLStepExample)]
+
+
+@pytest.mark.parametrize(("trajectories", "rows"), [(1000, 1000), (1, 1000), (2, 3)])
+def test_groups_stay_together_though_their_attempts_are_read_apart(
+    trajectories: int, rows: int, compared_round: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trajmill.pipelines.export.TRAJECTORIES_AT_ONCE", trajectories)
+    monkeypatch.setattr("trajmill.warehouse.read.rows_per_group", lambda table: rows)
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    made = exported(compared_round, folder)
+    stored_rows = read_rows(compared_round, RLStep)
+    assert {row.group for row in stored_rows} == {"a", "b", "c"}
+    assert any(row.replayed for row in stored_rows)
+    wanted = sorted((row.group, row.trajectory_id, row.step_index, row.rl_step_id) for row in stored_rows)
+    assert wanted != [(row.group, row.trajectory_id, row.step_index, row.rl_step_id) for row in stored_rows]
+    assert [
+        (one.comparison.group, one.lineage.trajectory_id, one.lineage.step_index, one.comparison.rl_step_id)
+        for one in made
+    ] == wanted
+
+
+def held() -> int:
+    return sum(isinstance(each, Trajectory | RLStep) for each in gc.get_objects())
+
+
+def test_what_was_read_is_gone_when_the_next_is_read_and_when_all_is_written(
+    compared_round: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exporting, episodes, counts = exporting_to(compared_round, tmp_path), Exporting.episodes, list[int]()
+
+    def counted(self: Exporting, ids: Collection[str], stored: Mapping[str, int]) -> Mapping[str, Episode]:
+        counts.append(held())
+        return episodes(self, ids, stored)
+
+    monkeypatch.setattr("trajmill.pipelines.export.TRAJECTORIES_AT_ONCE", 1)
+    monkeypatch.setattr(Exporting, "episodes", counted)
+    compared_ids, before = compared_trajectories(compared_round, exporting.release), held()
+    steps = rl_steps(exporting, compared_ids)
+    next(steps)
+    assert held() == before
+    # Only the rows of one trajectory are there when its episode is read.
+    assert len(counts) > 6 and max(counts) - before <= max(len(one.steps) for one in ATTEMPTS)

@@ -24,8 +24,6 @@ NAMES = [f"n{number:02d}" for number in range(11)]
 
 @dataclass(frozen=True)
 class WriteNames(StageWork[Sequence[str]]):
-    """Writes a failure row per name; notes its calls in a file, and breaks on the name `bad`."""
-
     message: str = ""
 
     def identity(self, names: Sequence[str]) -> object:

@@ -1,5 +1,3 @@
-"""Guidance of committed trajectories by models on a server, down to the rows that are committed."""
-
 from __future__ import annotations
 
 import json
@@ -36,8 +34,6 @@ TRAJECTORIES = 3
 
 
 class Stored(NamedTuple):
-    """A warehouse with some trajectories of one query."""
-
     warehouse: Warehouse
     episodes: tuple[Episode, ...]
 
@@ -47,8 +43,6 @@ class Stored(NamedTuple):
 
 
 class Made(NamedTuple):
-    """What the stage has committed."""
-
     guidance: list[Guidance]
     calls: list[ModelCall]
     failures: list[Failure]
@@ -56,7 +50,6 @@ class Made(NamedTuple):
 
 @pytest.fixture(scope="module")
 def walk() -> PhoneWalk:
-    """The beginning and the end of a walk: pictures take their time."""
     whole = walk_phone()
     steps = (*whole.episode.steps[:2], whole.episode.steps[-1].model_copy(update={"index": 2}))
     return PhoneWalk(whole.episode.model_copy(update={"steps": steps}), whole.observations)
@@ -101,7 +94,6 @@ def spec(server: FaultServer, name: str) -> Endpoint:
 
 
 def writes(body: dict[str, Any]) -> str:
-    """A valid answer to whichever schema is asked for."""
     if "steps" in body["response_format"]["json_schema"]["schema"]["properties"]:
         return json.dumps({"steps": ["Open it.", "Say \x00 \u2028 so."]})
     return json.dumps({"outcome": "Opened it.", "result": "as expected", "reason": ""})

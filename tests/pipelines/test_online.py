@@ -1,5 +1,3 @@
-"""Episodes that trainers have stepped become rows, each once, however their servers end."""
-
 from __future__ import annotations
 
 import asyncio

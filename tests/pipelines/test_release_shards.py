@@ -1,5 +1,3 @@
-"""Rows of a release are written once for all releases, and a release reads as one data set."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -38,15 +36,12 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
 
 
 def chosen(rows: Sequence[int], weight: float = 0.5) -> pa.Table:
-    """Some of the offered rows, weighed for a release."""
     taken = OFFERED.take(pa.array(rows, pa.int64()))
     weights = pa.array([weight + row for row in rows], pa.float64())
     return taken.set_column(taken.schema.get_field_index("loss_weight"), "loss_weight", weights)
 
 
 class Examples(StoredExamples):
-    """Rows that are in no table."""
-
     def _read(self, digests: pa.Table) -> list[pa.RecordBatch]:
         taken = STORED.take(pc.index_in(digests["example_id"], STORED["example_id"].combine_chunks()))
         batches: list[pa.RecordBatch] = taken.to_batches()
@@ -59,7 +54,6 @@ class Examples(StoredExamples):
 def made(
     warehouse: Warehouse, number: int, rows: pa.Table, before_manifest: Callable[[], object] = lambda: None
 ) -> SharedRows:
-    """Make a release of rows, with its card and its manifest."""
     name, folder = f"r{number}", warehouse.release(f"r{number}")
     shared = share_rows(warehouse, "run", number, folder, ReleaseRows(Examples(warehouse, "run", {}, rows), SUPERVISED))
     contents = CONTENTS._replace(left_out={"sft": LeftOutRows(shared.left_out, shared.left_out_rows)})

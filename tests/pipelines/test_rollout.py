@@ -1,5 +1,3 @@
-"""Attempts that are killed on the way and taken up by more or fewer workers: each is made once, its rows stand once."""
-
 from __future__ import annotations
 
 import json
@@ -33,7 +31,6 @@ def run(root: Path, workers: int, kill_at: int, kills_worker: bool = False) -> i
 
 
 def rows(root: Path) -> Mapping[str, list[str]]:
-    """All committed rows but for times, in an order of their own."""
     found = {table: read_table(open_warehouse(root), table) for table in TABLES}
     return {
         table: sorted(map(repr, data.drop_columns(TIMES.intersection(data.column_names)).to_pylist()))
@@ -42,7 +39,6 @@ def rows(root: Path) -> Mapping[str, list[str]]:
 
 
 def episodes(root: Path) -> Counter[str]:
-    """How often an episode of each query was begun."""
     return Counter(root.with_suffix(".episodes").read_text().split())
 
 

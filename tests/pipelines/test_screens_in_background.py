@@ -1,5 +1,3 @@
-"""Files of screens are written while episodes go on, and what the writing finds wrong is told."""
-
 from __future__ import annotations
 
 import time

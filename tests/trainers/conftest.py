@@ -19,8 +19,6 @@ TEMPLATES = Path("trl", "chat_templates")
 
 
 class Loaded(NamedTuple):
-    """An exported folder, and what its trainer made of it."""
-
     exported: Exported
     rows: list[LoadedRow]
     told: dict[str, Any]
@@ -31,8 +29,6 @@ Load = Callable[..., list[Loaded]]
 
 
 class TrainerProcess:
-    """A process of a trainer's Python that runs our scripts one after the other."""
-
     def __init__(self, python: Path, folder: Path) -> None:
         self._log = folder / "log.txt"
         with self._log.open("wb") as log:
@@ -47,21 +43,21 @@ class TrainerProcess:
                 text=True,
             )
 
-    def run(self, script: str, folder: Path, *arguments: object) -> None:
-        """Run a script of this package in a folder; it must not fail."""
+    def ask(self, script: str, folder: Path, **asked: object) -> Any:
+        """Return what `main` of a script of this package tells, run in a folder."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        module = f"tests.trainers.{script}"
-        print(json.dumps([module, str(folder), *map(str, arguments)]), file=self._process.stdin, flush=True)
-        assert self._process.stdout.readline() == "done\n", self._log.read_text(errors="replace")[-5000:]
+        line = [f"tests.trainers.{script}", str(folder), asked]
+        print(json.dumps(line), file=self._process.stdin, flush=True)
+        answer = json.loads(self._process.stdout.readline() or "{}")
+        assert "told" in answer, self._log.read_text(errors="replace")[-5000:]
+        return answer["told"]
 
     def close(self) -> None:
-        """End the process, which waits for the next script."""
         self._process.communicate(timeout=200)
 
 
 @pytest.fixture(scope="package")
 def trainer_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], TrainerProcess]]:
-    """The process of a trainer, which starts when it is first asked for; the test is skipped if there is no Python."""
     running: dict[str, TrainerProcess] = {}
 
     def process(trainer: str) -> TrainerProcess:
@@ -76,16 +72,11 @@ def trainer_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 
 @pytest.fixture(scope="package")
 def load(tmp_path_factory: pytest.TempPathFactory, trainer_process: Callable[[str], TrainerProcess]) -> Load:
-    """Exports walks in some formats, and has a trainer load all of them."""
-
     def load(trainer: str, *formats: str) -> list[Loaded]:
         process, templates = trainer_process(trainer), packages_of("trl") / TEMPLATES
         folder = tmp_path_factory.mktemp(trainer)
         made = exports(folder, formats, templates)
-        jobs, answers = folder / "jobs.json", folder / "answers.json"
-        jobs.write_text(json.dumps([exported.job._asdict() for exported in made]))
-        process.run(f"load_{trainer}", folder, jobs, answers)
-        told = json.loads(answers.read_text())
+        told = process.ask(f"load_{trainer}", folder, jobs=[exported.job._asdict() for exported in made])
         return [_loaded(exported, each) for exported, each in zip(made, told, strict=True)]
 
     return load
@@ -97,13 +88,11 @@ def _loaded(exported: Exported, told: list[Any] | dict[str, Any]) -> Loaded:
 
 
 def python_of(trainer: str) -> Path:
-    """The Python of a trainer's environment; the test is skipped where there is none."""
     if not (ENVIRONMENTS / trainer / "installed").exists():
         pytest.skip(f"the loader of {trainer} is not there: `make trainers-env` installs it")
     return ENVIRONMENTS / trainer / "bin" / "python"
 
 
 def packages_of(trainer: str) -> Path:
-    """The folder of a trainer's installed packages."""
     python_of(trainer)
     return next((ENVIRONMENTS / trainer).glob("lib/python*/site-packages"))

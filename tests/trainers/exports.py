@@ -29,21 +29,12 @@ _SOURCE: Final = ExportedRelease("run-r0001", "run", 1, "test", "apache-2.0")
 
 
 class Exported(NamedTuple):
-    """A folder for a trainer, and the examples that its rows are."""
-
     job: Job
     family: Family
     examples: Sequence[StepExample]
 
 
 def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[Exported]:
-    """The same walks in each format for each family.
-
-    Args:
-        folder: where all is put.
-        formats: of one trainer.
-        chat_templates: folder with the published templates.
-    """
     screens = SeenScreens()
     walked = walks(screens, each=1)
     steps = [(walk, step.index) for walk in walked for step in walk.steps[:_STEPS]]

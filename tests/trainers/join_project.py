@@ -13,7 +13,6 @@ from pathlib import Path
 
 
 def main(project: Path) -> None:
-    """Write the files into the environment's folder of packages."""
     mine = Path(sysconfig.get_path("purelib"))
     theirs = project.resolve().parent / mine.relative_to(sys.prefix)
     # The project itself is an editable installation there, which a path alone does not find.

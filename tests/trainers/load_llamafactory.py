@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 import yaml
@@ -13,7 +14,6 @@ from tests.trainers.loaded import Job, LoadedRow, grids_of, loaded_row, run
 
 
 def supervised(job: Job) -> list[LoadedRow]:
-    """The rows of `get_dataset`, with the settings that were exported beside them."""
     exported = yaml.safe_load((Path(job.folder) / "llamafactory.yaml").read_text())
     model, data, training, _, _ = get_train_args(
         exported
@@ -45,5 +45,4 @@ def supervised(job: Job) -> list[LoadedRow]:
     return told
 
 
-if __name__ == "__main__":
-    run({"llamafactory": supervised})
+main = partial(run, {"llamafactory": supervised})

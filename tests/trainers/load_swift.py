@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from tests.trainers.loaded import IGNORED, Job, grids_of, loaded_row, run
 
 
 def supervised(job: Job) -> dict[str, Any]:
-    """The rows of `load_dataset` as the template encodes them, with the scales of the loss within each reply."""
     os.environ["ROOT_IMAGE_DIR"] = job.folder
     figures = json.loads((Path(job.folder) / "export.json").read_text())
     for bound in ("min_pixels", "max_pixels"):
@@ -42,5 +42,4 @@ def _scales(encoded: dict[str, Any], end: int) -> list[float]:
     return sorted(set(reply[:-1]))
 
 
-if __name__ == "__main__":
-    run({"swift": supervised})
+main = partial(run, {"swift": supervised})

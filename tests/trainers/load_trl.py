@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any
 
 from datasets import Dataset, load_dataset
@@ -16,14 +16,11 @@ from trajmill.stages.export.rewards import ces_rewards
 
 
 class InOrder(SFTTrainer):  # type: ignore[misc]
-    """Takes the rows in their order."""
-
     def _get_train_sampler(self, *_: Any) -> Any:
         return SequentialSampler(self.train_dataset)
 
 
 def supervised(job: Job) -> list[LoadedRow]:
-    """The batches that `SFTTrainer` hands to its model, one row each."""
     processor = _processor(job.processor)
     settings = SFTConfig(
         output_dir=job.work,
@@ -45,7 +42,6 @@ def supervised(job: Job) -> list[LoadedRow]:
 
 
 def with_rewards(job: Job) -> dict[str, Any]:
-    """Prompts as `GRPOTrainer` tokenizes them, and its rewards of the replies in the walk."""
     processor = _processor(job.processor)
     rows = _rows(job)
     settings = GRPOConfig(
@@ -85,5 +81,4 @@ def _model(job: Job) -> Any:
     return AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(job.processor))  # type: ignore[no-untyped-call]
 
 
-if __name__ == "__main__":
-    run({"trl": supervised, "grpo": with_rewards})
+main = partial(run, {"trl": supervised, "grpo": with_rewards})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,6 @@ from tests.trainers.loaded import IGNORED, Job, LoadedRow, grids_of, loaded_row,
 
 
 def supervised(job: Job) -> list[LoadedRow]:
-    """The items of `MultiTurnSFTDataset`."""
     processor = _processor(job.processor)
     settings = OmegaConf.create({"max_length": job.max_length, "pad_mode": "no_padding", "truncation": "error"})
     rows = MultiTurnSFTDataset(job.shards(), processor.tokenizer, settings, processor)
@@ -31,7 +30,6 @@ def _row(processor: Any, item: dict[str, Any]) -> LoadedRow:
 
 
 def with_rewards(job: Job) -> dict[str, Any]:
-    """Prompts of `RLHFDataset` as verl's agent loop renders them, and rewards of the replies in the walk."""
     processor = _processor(job.processor)
     # No workers: a process that has used torch cannot be forked safely, and a forked one was seen to wait for ever.
     settings = OmegaConf.create(
@@ -70,5 +68,4 @@ async def _prompt(processor: Any, rows: RLHFDataset, item: dict[str, Any]) -> Lo
     return loaded_row(processor.tokenizer, ids, [IGNORED] * len(ids), told["image_grid_thw"].tolist())
 
 
-if __name__ == "__main__":
-    run({"verl-sft": supervised, "verl": with_rewards})
+main = partial(run, {"verl-sft": supervised, "verl": with_rewards})

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
-import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,8 +13,6 @@ _IMAGE: Final = "<|image_pad|>"
 
 
 class Job(NamedTuple):
-    """One exported folder that a trainer is to load."""
-
     format: str
     """As `trajmill export --format` names it."""
     folder: str
@@ -29,13 +25,10 @@ class Job(NamedTuple):
     """Of the rows, as they were in the walk: what a model that learned them says."""
 
     def shards(self) -> list[str]:
-        """Paths of the files with rows, in order."""
         return sorted(str(path) for path in (Path(self.folder) / "data").iterdir())
 
 
 class LoadedRow(NamedTuple):
-    """A row as the trainer hands it to its model."""
-
     text: str
     """All its tokens, those of each image as one."""
     learned: str
@@ -50,14 +43,6 @@ class LoadedRow(NamedTuple):
 
 
 def loaded_row(tokenizer: Any, ids: Iterable[int], labels: Iterable[int], grids: Iterable[Iterable[int]]) -> LoadedRow:
-    """Describe a row.
-
-    Args:
-        tokenizer: of transformers.
-        ids: tokens without padding.
-        labels: of the same tokens.
-        grids: patches of each image in time, height and width.
-    """
     tokens, sizes = list(ids), [list(grid) for grid in grids]
     learned = [label for label in labels if label != IGNORED]
     text = tokenizer.decode(tokens)
@@ -72,16 +57,9 @@ def loaded_row(tokenizer: Any, ids: Iterable[int], labels: Iterable[int], grids:
 
 
 def grids_of(inputs: Mapping[str, Any]) -> list[list[int]]:
-    """The patches of each image of a model's inputs, as time, height and width; none where there is no image."""
     grids = inputs.get("image_grid_thw")
     return [] if grids is None else [list(map(int, grid)) for grid in grids]
 
 
-def run(loaders: Mapping[str, Callable[[Job], Any]]) -> None:
-    """Load what the first argument's file asks for, and write what came of it into the second's.
-
-    Args:
-        loaders: gives for each format what is to be told of it, as JSON can say it.
-    """
-    jobs = [Job(**job) for job in json.loads(Path(sys.argv[1]).read_text())]
-    Path(sys.argv[2]).write_text(json.dumps([loaders[job.format](job) for job in jobs]))
+def run(loaders: Mapping[str, Callable[[Job], Any]], jobs: Sequence[dict[str, Any]]) -> list[Any]:
+    return [loaders[job["format"]](Job(**job)) for job in jobs]

@@ -19,7 +19,6 @@ from tests.trainers.loaded import Job
 
 
 def main(trainer: str, release: Path, model: Path, out: Path, answers: Path) -> None:
-    """Load the rows, write the patches of each picture, and leave a model as a trainer does."""
     figures = json.loads((release / "export.json").read_text())
     loader: Any = import_module(f"tests.trainers.load_{trainer}")
     job = Job(

@@ -14,7 +14,6 @@ _IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 
 
 def assert_conversations(exported: Exported, rows: Sequence[LoadedRow]) -> None:
-    """Every row is the whole conversation of its step as ChatML, and its reply alone is learned."""
     assert len(rows) == len(exported.examples) > 0
     for example, row in zip(exported.examples, rows, strict=True):
         assert row.text.rstrip("\n") == _chat(example.messages).rstrip("\n")
@@ -23,7 +22,6 @@ def assert_conversations(exported: Exported, rows: Sequence[LoadedRow]) -> None:
 
 
 def assert_prompts(exported: Exported, rows: Sequence[LoadedRow]) -> None:
-    """Every row is the prompt of its step as ChatML, and nothing in it is a placeholder of ours."""
     assert len(rows) == len(exported.examples) > 0
     for example, row in zip(exported.examples, rows, strict=True):
         assert row.text == f"{_chat(example.messages[:-1])}<|im_start|>assistant\n"
@@ -32,7 +30,6 @@ def assert_prompts(exported: Exported, rows: Sequence[LoadedRow]) -> None:
 
 
 def assert_images(exported: Exported, rows: Sequence[LoadedRow]) -> None:
-    """As many images as placeholders, each of as many tokens as the family's pixel budget says."""
     # Rows of action semantics show two screens.
     assert max(row.images for row in rows) == max(2, 1 + exported.family.past_screens)
     for example, row in zip(exported.examples, rows, strict=True):

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,7 +13,6 @@ import trajmill.stages.online.swift_scheduler as plugin
 
 
 async def episode(url: str, replies: list[str], query_id: str = "press") -> dict[str, Any]:
-    """The conversation, its number of pictures and what ms-swift takes for the reward."""
     scheduler = multi_turns[plugin.NAME](max_turns=3)
     config = {"base_url": url, "reset_kwargs": {"query_id": query_id, "seed": 3}}
     request = RolloutInferRequest(messages=[], data_dict={"env_config": config}, uuid="one")
@@ -31,11 +27,9 @@ async def episode(url: str, replies: list[str], query_id: str = "press") -> dict
     return {"messages": request.messages, "images": len(request.images), **result}
 
 
-async def main(url: str, press: str, done: str) -> list[Any]:
-    """An episode that succeeds, and one that reaches ms-swift's limit of turns."""
+async def _main(url: str, press: str, done: str) -> list[Any]:
     return [await episode(url, [press, done]), await episode(url, ["Hm.", press, press])]
 
 
-if __name__ == "__main__":
-    jobs = json.loads(Path(sys.argv[1]).read_text())
-    Path(sys.argv[2]).write_text(json.dumps(asyncio.run(main(**jobs))))
+def main(**asked: Any) -> Any:
+    return asyncio.run(_main(**asked))

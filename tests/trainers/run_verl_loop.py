@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import sys
-from pathlib import Path
 from typing import Any
 
 import hydra
@@ -24,8 +21,6 @@ _CONFIG = {
 
 
 class WrittenModel:
-    """Stands in for verl's client of its inference servers."""
-
     def __init__(self, tokenizer: Any, replies: list[str]) -> None:
         self._tokenizer = tokenizer
         self._replies = replies
@@ -38,10 +33,9 @@ class WrittenModel:
         return TokenOutput(token_ids=ids, log_probs=[-0.5] * len(ids))
 
 
-async def main(servers: list[str], folder: str, replies: list[str]) -> dict[str, Any]:
-    """One episode, and one of a query that is not served."""
-    processor = AutoProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
-    model = WrittenModel(processor.tokenizer, replies)
+async def _main(servers: list[str], model: str, replies: list[str]) -> dict[str, Any]:
+    processor = AutoProcessor.from_pretrained(model)  # type: ignore[no-untyped-call]
+    client = WrittenModel(processor.tokenizer, replies)
     # As a file named by `actor_rollout_ref.rollout.agent.agent_loop_config_path` says.
     target = "trajmill.stages.online.verl_agent_loop.GuiAgentLoop"
     described = OmegaConf.create({"name": NAME, "_target_": target, "servers": servers, "policy": "tiny"})
@@ -49,7 +43,7 @@ async def main(servers: list[str], folder: str, replies: list[str]) -> dict[str,
     loop = hydra.utils.instantiate(
         config={key: value for key, value in described.items() if key != "name"},
         trainer_config=DictConfigWrap(config=config),
-        server_manager=model,
+        server_manager=client,
         tokenizer=processor.tokenizer,
         processor=processor,
         hf_model_type="qwen2_5_vl",
@@ -66,11 +60,10 @@ async def main(servers: list[str], folder: str, replies: list[str]) -> dict[str,
         "masks": [turn.response_mask == [1] * len(turn.response_ids) for turn in turns],
         "texts": [processor.tokenizer.decode(turn.response_ids, skip_special_tokens=True) for turn in turns],
         "prompts": [processor.tokenizer.decode(turn.prompt_ids) for turn in turns],
-        "images": [[list(image.size) for image in asked["image_data"]] for asked in model.asked],
+        "images": [[list(image.size) for image in asked["image_data"]] for asked in client.asked],
         "unknown": unknown,
     }
 
 
-if __name__ == "__main__":
-    jobs = json.loads(Path(sys.argv[1]).read_text())
-    Path(sys.argv[2]).write_text(json.dumps(asyncio.run(main(**jobs))))
+def main(**asked: Any) -> Any:
+    return asyncio.run(_main(**asked))

@@ -1,5 +1,3 @@
-"""Each trainer sees the pictures that the targets were written for, with the bounds of the endpoint."""
-
 from __future__ import annotations
 
 import io
@@ -34,8 +32,6 @@ PUBLISHED = family_named("qwen2.5-vl")
 
 
 class SizedScreens(StoredScreens):
-    """Grey screens of the sizes of `SIZES`."""
-
     def image(self, screen_id: str) -> bytes:
         stream = io.BytesIO()
         Image.new("RGB", SIZES[screen_id], (120, 120, 120)).save(stream, "png")
@@ -50,7 +46,6 @@ class SizedScreens(StoredScreens):
 
 @pytest.fixture
 def parent(tmp_path: Path) -> ParentPolicy:
-    """A model with the published processor, served with narrower bounds."""
     template = (packages_of("trl") / TEMPLATES / "qwen2_5_vl.jinja").read_text(encoding="utf-8")
     model = build_tiny_processor(tmp_path / "model", PUBLISHED, template, ["Order it. Thought: tap. Action: click"])
     return ParentPolicy(model, family=PUBLISHED.within(MAX_PIXELS))

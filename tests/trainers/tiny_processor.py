@@ -42,14 +42,6 @@ _WORDS: Final = 2_000
 
 
 def build_tiny_processor(folder: Path, family: Family, chat_template: str, texts: Sequence[str]) -> Path:
-    """Write tokenizer, chat template, image settings and the configuration of a model of the family.
-
-    Args:
-        folder: where to; made if it is not there.
-        family: a descendant of Qwen2.5-VL or of Qwen3-VL.
-        chat_template: as published.
-        texts: whose words its tokenizer knows.
-    """
     folder.mkdir(parents=True, exist_ok=True)
     third = family.budget.factor == QWEN3_VL.factor
     tokenizer = _tokenizer(chat_template, texts)

@@ -7,9 +7,7 @@ sampled by itself; the updates are TRL's own.
 from __future__ import annotations
 
 import json
-import sys
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -23,23 +21,22 @@ from trajmill.stages.environments.openenv.trl import TrlPhone
 _UPDATES = 2
 
 
-def main(url: str, folder: str, work: Path) -> None:
-    """Train, and write what was logged."""
-    processor = AutoProcessor.from_pretrained(folder)  # type: ignore[no-untyped-call]
+def main(url: str, model: str) -> dict[str, Any]:
+    processor = AutoProcessor.from_pretrained(model)  # type: ignore[no-untyped-call]
     processor.chat_template = processor.tokenizer.chat_template = qwen3_vl_chat_template
-    model: Any = AutoModelForImageTextToText.from_pretrained(folder)
+    network: Any = AutoModelForImageTextToText.from_pretrained(model)
     # The descriptions of the tools alone are longer than its context; rotary positions go further.
-    model.config.text_config.max_position_embeddings = 8192
-    before = [parameter.detach().clone() for parameter in model.parameters()]
+    network.config.text_config.max_position_embeddings = 8192
+    before = [parameter.detach().clone() for parameter in network.parameters()]
     written = [
         _call("click", x=14, y=14) + processor.tokenizer.eos_token,
         _call("finish", status="success") + processor.tokenizer.eos_token,
         "Done." + processor.tokenizer.eos_token,
     ]
-    model.generate = partial(_generate, model.generate, processor.tokenizer, written)
+    network.generate = partial(_generate, network.generate, processor.tokenizer, written)
     visual = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
     settings = GRPOConfig(
-        output_dir=str(work),
+        output_dir="trained",
         use_cpu=True,
         bf16=False,
         per_device_train_batch_size=2,
@@ -59,16 +56,15 @@ def main(url: str, folder: str, work: Path) -> None:
         for seed, query_id in enumerate(["press", "press_again"])
     ]
     trainer = GRPOTrainer(
-        model=model,
+        model=network,
         args=settings,
         train_dataset=Dataset.from_list(rows),
         processing_class=processor,
         environment_factory=partial(TrlPhone, url, policy="tiny"),
     )
     trainer.train()
-    moved = [not torch.equal(old, new) for old, new in zip(before, model.parameters(), strict=True)]
-    told = {"steps": trainer.state.global_step, "log": trainer.state.log_history, "moved": sum(moved)}
-    (work / "told.json").write_text(json.dumps(told))
+    moved = [not torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True)]
+    return {"steps": trainer.state.global_step, "log": trainer.state.log_history, "moved": sum(moved)}
 
 
 def _call(name: str, **arguments: Any) -> str:
@@ -76,7 +72,6 @@ def _call(name: str, **arguments: Any) -> str:
 
 
 def _generate(sample: Any, tokenizer: Any, written: list[str], *args: Any, **kwargs: Any) -> torch.Tensor:
-    """Samples, and writes the next text of the first row in the place of what was sampled for it."""
     sampled = sample(*args, **kwargs)
     prompt = kwargs["input_ids"].shape[1]
     asked = tokenizer.decode(kwargs["input_ids"][0])
@@ -88,7 +83,3 @@ def _generate(sample: Any, tokenizer: Any, written: list[str], *args: Any, **kwa
         for each in [row, *sampled[1:]]
     ]
     return torch.stack(padded)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], Path(sys.argv[3]))

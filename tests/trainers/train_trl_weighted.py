@@ -5,8 +5,6 @@ The first update takes all rows, each other one a single row; plain SGD, so a pa
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -22,10 +20,9 @@ from trajmill.stages.training.trl_sft import WeightedSFTTrainer
 _TOGETHER = 2
 
 
-def main(exported: Path, model: Path, answers: Path) -> None:
-    """Train, and write losses, tokens and the largest difference of the gradient from the weighted mean."""
+def main(exported: str, model: str) -> dict[str, Any]:
     torch.set_num_threads(1)
-    rows = load_dataset("parquet", data_files=sorted(map(str, (exported / "data").iterdir())), split="train")
+    rows = load_dataset("parquet", data_files=sorted(map(str, Path(exported, "data").iterdir())), split="train")
     trainer, moved = _updated(model, rows, _TOGETHER, WeightedSFTTrainer)
     first = [at for at, copy in enumerate(rows["copy"]) if copy == 0]
     alone = [_updated(model, rows.select([at]), 1, SFTTrainer) for at in first]
@@ -34,7 +31,7 @@ def main(exported: Path, model: Path, answers: Path) -> None:
     weights = [sum(w for i, w in zip(ids, rows["loss_weight"], strict=True) if i == ids[at]) for at in first]
     counts = [weight * count for weight, count in zip(weights, tokens, strict=True)]
     apart = max(float((moved[name] - _mean([each[name] for _, each in alone], counts)).abs().max()) for name in moved)
-    told = {
+    return {
         "copies": list(rows["copy"]),
         "weights": weights,
         "loss": _loss(trainer),
@@ -43,10 +40,9 @@ def main(exported: Path, model: Path, answers: Path) -> None:
         "apart": apart,
         "largest": max(float(each.abs().max()) for each in moved.values()),
     }
-    answers.write_text(json.dumps(told))
 
 
-def _updated(model: Path, rows: Dataset, together: int, kind: type[Any]) -> tuple[Any, dict[str, Tensor]]:
+def _updated(model: str, rows: Dataset, together: int, kind: type[Any]) -> tuple[Any, dict[str, Tensor]]:
     torch.manual_seed(0)
     settings = SFTConfig(
         output_dir="out",
@@ -83,7 +79,3 @@ def _loss(trainer: Any) -> float:
 def _mean(parts: Sequence[Tensor], counts: Sequence[float]) -> Tensor:
     total: Tensor = sum((part * count for part, count in zip(parts, counts, strict=True)), torch.zeros(()))
     return total / sum(counts)
-
-
-if __name__ == "__main__":
-    main(*map(Path, sys.argv[1:]))

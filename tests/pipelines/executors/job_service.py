@@ -20,15 +20,12 @@ WORKERS = 2
 
 
 class SeveralWorkers(fn_runner.FnApiRunner):
-    """The runner that the service hands its jobs to, with two workers."""
-
     def __init__(self, **keywords: Any) -> None:
         super().__init__(**keywords)
         self._num_workers = WORKERS
 
 
 def serve(host: str) -> None:
-    """Serve jobs until the process is killed."""
     vars(fn_runner)["FnApiRunner"] = SeveralWorkers
     service = LocalJobServicer(str(Path.cwd()))
     # What it listens to, what it tells clients, and what it tells workers.

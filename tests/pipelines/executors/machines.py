@@ -31,10 +31,7 @@ _REPOSITORY = Path(__file__).parents[3]
 
 
 class Machine:
-    """One machine: a program, and the processes that it starts."""
-
     def __init__(self, disk: Path, s3_endpoint: str, program: str) -> None:
-        """Start a program on an empty disk, and wait until it serves."""
         self.disk = disk
         for name in ("home", "tmp", "work", "caches"):
             (disk / name).mkdir(parents=True)
@@ -60,28 +57,22 @@ class Machine:
 
     @property
     def session(self) -> int:
-        """What all its processes call their session."""
         return self._process.pid
 
     @property
     def is_running(self) -> bool:
-        """Whether it was not killed."""
         return self._process.poll() is None
 
     def send(self, number: signal.Signals) -> None:
-        """Send a signal to all processes of the machine."""
         os.killpg(self._process.pid, number)
 
     def cut_off(self) -> None:
-        """Let it stand still, so that nothing comes from it any more."""
         self.send(signal.SIGSTOP)
 
     def come_back(self) -> None:
-        """Let it go on with what it did."""
         self.send(signal.SIGCONT)
 
     def kill(self) -> None:
-        """End all its processes at once; killing twice is fine."""
         if self._process.poll() is None:
             self.send(signal.SIGKILL)
             self._process.wait()
@@ -91,14 +82,10 @@ class Machine:
 
 
 class Dispatcher(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
-    """Hands each request for a worker to the next pool that answers."""
-
     def __init__(self, pools: list[Machine]) -> None:
-        """Hand out to the pools that are in the list at the time."""
         self._pools, self._turn = pools, count()
 
     def StartWorker(self, request: Any, context: grpc.ServicerContext) -> Any:  # noqa: N802 (Beam's name)
-        """Start a worker at the next pool."""
         for _ in range(len(self._pools)):
             pool = self._pools[next(self._turn) % len(self._pools)]
             try:
@@ -113,7 +100,6 @@ class Dispatcher(beam_fn_api_pb2_grpc.BeamFnExternalWorkerPoolServicer):
 
 @contextmanager
 def dispatched(pools: list[Machine]) -> Iterator[str]:
-    """Serve a dispatcher of pools; gives its address."""
     server = grpc.server(ThreadPoolExecutor(4))
     beam_fn_api_pb2_grpc.add_BeamFnExternalWorkerPoolServicer_to_server(Dispatcher(pools), server)
     port = server.add_insecure_port(f"{_LOOPBACK}:0")
@@ -125,8 +111,6 @@ def dispatched(pools: list[Machine]) -> Iterator[str]:
 
 
 class Cluster:
-    """A job service and two worker pools, and the S3 server that they have in common."""
-
     def __init__(
         self,
         s3_endpoint: str,
@@ -149,7 +133,6 @@ class Cluster:
                 self.pools[place] = self._new_pool()
 
     def settings(self, restarts: int = 5, silent_seconds: float = 300.0) -> BeamSettings:
-        """What leads a pipeline here."""
         return BeamSettings(
             runner="PortableRunner", options=self.options, restarts=restarts, silent_seconds=silent_seconds
         )
@@ -157,7 +140,6 @@ class Cluster:
 
 @contextmanager
 def cluster() -> Iterator[Cluster]:
-    """Run a job service and two worker pools."""
     with TemporaryDirectory(prefix="machines-") as temporary, ExitStack() as running:
         # Sockets need a short path, so this is no folder of pytest's.
         s3_endpoint = running.enter_context(bucket_server())

@@ -1,12 +1,17 @@
-"""Beam is imported in one place, and prints nothing there."""
-
 from __future__ import annotations
 
+import pickle
+import shutil
 import subprocess
 import sys
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import pytest
+
+from trajmill.pipelines.executors.beam import packed
+from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.warehouse.layout import create_warehouse
 
 ROOT = Path(__file__).parents[3]
 
@@ -28,3 +33,60 @@ def test_a_process_that_imports_it_prints_nothing_then_logs_as_before() -> None:
     )
     process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert (process.stdout, process.stderr) == ("", "ours\n")
+
+
+class Files(Spec):
+    apps: tuple[Path, ...]
+    token: Annotated[Path, OPERATIONAL]
+    missing: Path = Path("nowhere.yaml")
+
+
+class Work(NamedTuple):
+    files: Files
+    weights: Path
+    cache: Path
+
+
+def test_files_are_fetched_where_only_the_bucket_is_common(
+    bucket_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    warehouse = create_warehouse(bucket_url)
+    weights = warehouse.model("v1")
+    weights.mkdir()
+    (weights / "weights.bin").write_bytes(b"weights")
+    warehouse.store.publish("models/v1/weights.bin")
+    user = tmp_path / "user"
+    (user / "folder" / "pictures").mkdir(parents=True)
+    (user / "app.yaml").write_text("an app")
+    (user / "folder" / "pictures" / "one.png").write_bytes(b"a picture")
+    (user / "token").write_text("secret")
+    files = Files(apps=(user / "app.yaml", user / "folder"), token=user / "token")
+
+    sent = packed(Work(files, weights, warehouse.root / "request-cache"), warehouse.store, "staging/work")
+    shutil.rmtree(warehouse.root)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    (user / "app.yaml").write_text("edited since")
+    opened = sent.open()
+
+    app, folder = opened.files.apps
+    assert (app.name, app.read_text()) == ("app.yaml", "an app")
+    assert (folder.name, (folder / "pictures" / "one.png").read_bytes()) == ("folder", b"a picture")
+    assert (opened.weights / "weights.bin").read_bytes() == b"weights"
+    assert all(path.is_relative_to(tmp_path / "elsewhere") for path in (app, folder, opened.weights, opened.cache))
+    assert opened.files.token == user / "token"
+    assert opened.files.missing == Path("nowhere.yaml")
+    assert opened.files.model_fields_set == {"apps", "token"}
+    assert not any("token" in file.name for file in warehouse.store.files(""))
+
+
+def test_a_folder_that_all_machines_see_keeps_its_paths(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "data")
+    work = Work(Files(apps=(tmp_path / "app.yaml",), token=tmp_path), warehouse.model("v1"), tmp_path)
+    assert packed(work, warehouse.store, "staging/work").open() == work
+
+
+def test_a_value_that_is_too_large_for_a_message_is_stored(tmp_path: Path) -> None:
+    warehouse, ids = create_warehouse(tmp_path / "data"), [f"{number:024d}" for number in range(10_000)]
+    small, large = (packed(value, warehouse.store, "staging/payload") for value in (ids[:1000], ids))
+    assert len(pickle.dumps(large)) < 1000 < len(pickle.dumps(small)) < 100_000
+    assert (small.open(), large.open()) == (ids[:1000], ids)

@@ -1,5 +1,3 @@
-"""Worker processes side by side: they overlap, replace one that was killed, and tell errors as they are."""
-
 from __future__ import annotations
 
 import multiprocessing
@@ -23,7 +21,6 @@ pytestmark = pytest.mark.slow
 
 
 def die_once(folder: Path, shard: str) -> None:
-    """Kill this process at the first try of shard b."""
     tries = folder / shard
     tries.write_text(f"{tries.read_text() if tries.exists() else ''}x")
     if shard == "b" and tries.read_text() == "x":
@@ -39,7 +36,6 @@ def refuse(shard: str) -> None:
 
 
 def hold(shard: str) -> None:
-    """Keep a semaphore as long as this process lives, as progress bars of libraries do."""
     vars(multiprocessing)[shard] = multiprocessing.Lock()
 
 
@@ -50,7 +46,6 @@ def test_processes_that_end_with_their_owner_leave_nothing_behind() -> None:
 
 
 def draw(shard: str) -> None:
-    """Start processes that draw, as a rollout does."""
     assert drawing_processes().submit(len, shard).result() == 1
 
 
@@ -124,3 +119,34 @@ def test_an_error_of_the_work_is_raised_as_it_is_and_ends_the_others() -> None:
     with pytest.raises(BadInputError, match=r"^a: is wrong$"):
         side_by_side(refuse, ["a"], 2)
     side_by_side(print, ["after an error there are processes again"], 2)
+
+
+pytestmark = pytest.mark.slow
+
+_OWNER = """
+import os, signal
+from concurrent.futures import ProcessPoolExecutor
+from trajmill.pipelines.executors.processes import children_context, end_with
+
+came = []
+for number in (signal.SIGINT, signal.SIGTERM):
+    signal.signal(number, lambda number, frame: came.append(number))
+with ProcessPoolExecutor(1, children_context([]), initializer=end_with, initargs=(os.getpid(),)) as pool:
+    child = pool.submit(os.getpid).result()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        os.killpg(0, number)
+    assert pool.submit(os.getpid).result() == child
+    os.kill(child, signal.SIGTERM)
+    while True:
+        try:
+            pool.submit(os.getpid).result()
+        except Exception as error:
+            print(came == [signal.SIGINT, signal.SIGTERM], type(error).__name__)
+            break
+"""
+
+
+def test_signals_for_a_whole_group_reach_the_owner_and_no_child_while_one_for_a_child_ends_it() -> None:
+    command = [sys.executable, "-c", _OWNER]
+    ended = subprocess.run(command, capture_output=True, text=True, start_new_session=True)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "True BrokenProcessPool\n", "")

@@ -1,5 +1,3 @@
-"""Jobs on other machines whose workers are killed, cut off, or fail."""
-
 from __future__ import annotations
 
 import logging
@@ -33,8 +31,6 @@ BAD_INPUT, BUG = -1, -2
 
 @dataclass(frozen=True)
 class WriteVerdicts(StageWork[Sequence[int]]):
-    """Writes a row for each number; the first worker on a shard says which machine it is, and waits for leave."""
-
     def identity(self, numbers: Sequence[int]) -> object:
         return list(numbers)
 
@@ -64,8 +60,6 @@ def s3_endpoint(machines: Cluster) -> str:
 
 @contextmanager
 def when_both_have_begun(machines: Cluster, warehouse: Warehouse, do: Callable[[Machine], None]) -> Iterator[None]:
-    """Once each shard has begun, do something to the machine of the first, and give leave to go on."""
-
     def act() -> None:
         while any(warehouse.store.get(f"begun/{numbers[0]}") is None for numbers in SHARDS):
             time.sleep(0.05)

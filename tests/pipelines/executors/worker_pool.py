@@ -8,7 +8,6 @@ from apache_beam.runners.worker.worker_pool_main import BeamFnExternalWorkerPool
 
 
 def serve() -> None:
-    """Start workers until the process is killed."""
     address, _ = BeamFnExternalWorkerPoolServicer.start()
     print(address.rpartition(":")[2], flush=True)
     threading.Event().wait()

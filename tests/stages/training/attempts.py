@@ -18,7 +18,6 @@ SIZE = Size(720, 1280)
 
 
 def screen(title: str, role: str, *texts: str, menus: Sequence[str] = ()) -> SeenScreen:
-    """A screen with a title, menus, and elements of one role."""
     rows = [(role, text) for text in texts] + [("menu", text) for text in menus]
     elements = [
         UIElement(role, text, Box(0, 100 * at, 700, 100 * at + 90), ("clickable",))
@@ -29,20 +28,16 @@ def screen(title: str, role: str, *texts: str, menus: Sequence[str] = ()) -> See
 
 @dataclass
 class Attempts:
-    """Attempts on some screens."""
-
     screens: Mapping[str, SeenScreen]
     reader: InputReader = field(default_factory=InputReader)
     turns: list[Turn] = field(default_factory=list)
 
     def read(self, screen_id: str, instruction: str, conclusions: Sequence[str]) -> PolicyInput:
-        """A request on a phone."""
         seen = self.screens[screen_id]
         user = UserText(instruction, (), tuple(conclusions))
         return self.reader.read(user, screen_id, seen.size, seen.elements, phone=True)
 
     def add(self, instruction: str, *presses: tuple[str, str]) -> None:
-        """An attempt that presses one text on each of some screens; an empty text reports success."""
         conclusions: list[str] = []
         for index, (screen_id, text) in enumerate(presses):
             asked = self.read(screen_id, instruction, conclusions)
@@ -55,7 +50,6 @@ class Attempts:
             conclusions.append(reply.conclusion)
 
     def steps(self) -> list[LessonStep]:
-        """The steps of all attempts so far."""
         steps = lesson_steps(self.turns, self.screens, self.reader)
         assert len(steps) == len(self.turns)
         return steps

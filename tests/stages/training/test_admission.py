@@ -1,5 +1,3 @@
-"""No version with missing, broken or strange weights is admitted."""
-
 from __future__ import annotations
 
 import json

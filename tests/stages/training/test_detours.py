@@ -1,5 +1,3 @@
-"""Lessons in looking elsewhere: what is behind a wrong entry is left, and the right entry is opened after it."""
-
 from __future__ import annotations
 
 import pytest
@@ -40,7 +38,6 @@ def kind(lesson: Detour) -> str:
 
 
 def on_screen(title: str) -> list[Detour]:
-    """The detours of all attempts whose lesson is on the screen with a title."""
     made = attempts()
     words = made.reader.lexicon.ids_of(title)
     found = detours(made.steps(), SCREENS, made.reader, 1.0, seed=0)

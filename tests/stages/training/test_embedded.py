@@ -50,8 +50,6 @@ RECIPE = EmbeddedSftSpec(min_updates=60, max_updates=60, batch=32, learning_rate
 
 @dataclass
 class ToyEpisode:
-    """What is learned from one episode on the toy phone."""
-
     turns: list[Turn] = field(default_factory=list)
     screens: dict[str, SeenScreen] = field(default_factory=dict)
     won: bool = False
@@ -100,11 +98,7 @@ def guided_successes() -> list[ToyEpisode]:
 def test_it_learns_a_task_from_guided_successes(guided_successes: list[ToyEpisode]) -> None:
     network = untrained_network(0, SMALL)
     before = sum(episode.won for episode in play(network, range(100, 130), temperature=0.0))
-    told: list[tuple[int, int]] = []
-    report = train_network(
-        network, collected(guided_successes), RECIPE, seed=1, progress=lambda *count: told.append(count)
-    )
-    assert told == [(done, 60) for done in range(61)]
+    report = train_network(network, collected(guided_successes), RECIPE, seed=1)
     after = sum(episode.won for episode in play(network, range(100, 130), temperature=0.0))
     assert report.skipped == 0 and report.updates == 60
     assert before <= 15 and after >= 26
@@ -145,108 +139,93 @@ def test_padding_changes_no_score(guided_successes: list[ToyEpisode]) -> None:
             assert torch.allclose(alone, whole[row, : len(alone)], atol=1e-9)
 
 
-def write_release(folder: Path, episodes: list[ToyEpisode], *, blocks: bool) -> None:
-    turns = [turn for episode in episodes for turn in episode.turns]
-
-    def content(text: str) -> object:
+def write_release(folder: Path, episodes: list[ToyEpisode], *, blocks: bool = True) -> None:
+    def message(role: str, text: str) -> object:
         parts = [{"type": "text", "text": text}, {"type": "image", "text": ""}]
-        return parts if blocks else text + "<image>"
+        return {"role": role, "content": parts if blocks else text + "<image>"}
 
-    rows = [
+    turns = [turn for episode in episodes for turn in episode.turns]
+    places = [
+        {"screen_ids": [t.screen_id], "trajectory_id": t.trajectory_id, "step_index": t.step_index} for t in turns
+    ]
+    asked = [[("system", t.system), ("user", t.user)] for t in turns]
+    supervised = [
         {
-            "prompt": [{"role": "system", "content": content(t.system)}, {"role": "user", "content": content(t.user)}],
-            "completion": [{"role": "assistant", "content": content(t.reply)}],
-            "screen_ids": [t.screen_id],
-            "trajectory_id": t.trajectory_id,
-            "step_index": t.step_index,
+            **place,
+            "prompt": [message(*said) for said in prompt],
+            "completion": [message("assistant", turn.reply)],
             "loss_weight": 1.0,
         }
-        for t in turns
+        for place, prompt, turn in zip(places, asked, turns, strict=True)
     ]
-    (folder / "trl").mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows), folder / "trl/sft.parquet")
     rl = [
         {
-            "prompt": [{"role": "system", "content": t.system}, {"role": "user", "content": t.user + "<image>"}],
-            "response": t.reply,
-            "screen_ids": [t.screen_id],
-            "trajectory_id": t.trajectory_id,
-            "step_index": t.step_index,
+            **place,
+            "prompt": [{"role": role, "content": text} for role, text in prompt],
+            "response": turn.reply,
             "advantage": 2.0,
             "step_weight": 0.25,
         }
-        for t in turns
+        for place, prompt, turn in zip(places, asked, turns, strict=True)
     ]
-    (folder / "verl").mkdir()
-    pq.write_table(pa.Table.from_pylist(rl), folder / "verl/rl.parquet")
     seen = {name: screen for episode in episodes for name, screen in episode.screens.items()}
-    table = pa.table(
+    elements = [[element._asdict() for element in screen.elements] for screen in seen.values()]
+    screens = pa.table(
         {
             "screen_id": list(seen),
             "width": [screen.size.width for screen in seen.values()],
             "height": [screen.size.height for screen in seen.values()],
-            "elements": pa.array(
-                [[element._asdict() for element in screen.elements] for screen in seen.values()], pa.list_(ELEMENT)
-            ),
+            "elements": pa.array(elements, pa.list_(ELEMENT)),
         }
     )
-    pq.write_table(table, folder / "screens.parquet")
+    files = {"trl/sft": pa.Table.from_pylist(supervised), "verl/rl": pa.Table.from_pylist(rl), "screens": screens}
+    for name, table in files.items():
+        (folder / f"{name}.parquet").parent.mkdir(parents=True, exist_ok=True)
+        pq.write_table(table, folder / f"{name}.parquet")
 
 
-@pytest.mark.parametrize("blocks", [True, False])
-def test_a_policy_is_trained_from_the_files_of_a_release(
-    blocks: bool, guided_successes: list[ToyEpisode], tmp_path: Path
-) -> None:
-    write_release(tmp_path / "release", guided_successes, blocks=blocks)
-    screens = seen_screens(tmp_path / "release")
-    in_memory, found = collected(guided_successes), lessons(sft_turns(tmp_path / "release"), screens)
-    assert torch.equal(found.labels, in_memory.labels)
-    assert torch.equal(found.situations.texts, in_memory.situations.texts)
-    weighted = lessons(rl_turns(tmp_path / "release"), screens)
-    assert torch.equal(weighted.weights, torch.full((len(found),), 0.5))
+def test_a_policy_is_trained_from_the_files_of_a_release(guided_successes: list[ToyEpisode], tmp_path: Path) -> None:
+    in_memory, release = collected(guided_successes), tmp_path / "release"
+    for blocks in (False, True):
+        write_release(release, guided_successes, blocks=blocks)
+        found = lessons(sft_turns(release), seen_screens(release))
+        assert torch.equal(found.labels, in_memory.labels)
+        assert torch.equal(found.situations.texts, in_memory.situations.texts)
+    weighted = lessons(rl_turns(release), seen_screens(release))
+    assert torch.equal(weighted.weights, torch.full((len(in_memory),), 0.5))
     save_network(untrained_network(0, SMALL), tmp_path / "parent")
+    recipe = RECIPE.model_copy(update={"min_updates": 4, "max_updates": 4})
     seen: list[tuple[int, int]] = []
     report = train_policy(
-        ParentPolicy(tmp_path / "parent"),
-        tmp_path / "release",
-        RECIPE,
-        1,
-        tmp_path / "new",
-        lambda done, all_: seen.append((done, all_)),
+        ParentPolicy(tmp_path / "parent"), release, recipe, 1, tmp_path / "new", lambda *count: seen.append(count)
     )
-    assert seen == [(done, report.updates) for done in range(report.updates + 1)]
+    assert seen == [(done, 4) for done in range(5)]
     trained = untrained_network(0, SMALL)
-    train_network(trained, in_memory, RECIPE, 1)
+    train_network(trained, in_memory, recipe, 1)
     assert network_version(load_network(tmp_path / "new")) == network_version(trained)
     made = json.loads((tmp_path / "new" / "made_from.json").read_text())
     assert made["kind"] == "embedded-sft" and made["seed"] == 1
     assert json.loads((tmp_path / "new" / "metrics.json").read_text())["loss"] == report.loss
 
 
-def test_a_missing_release_gives_one_error_line(tmp_path: Path) -> None:
-    save_network(untrained_network(0, SMALL), tmp_path / "parent")
-    with pytest.raises(BadInputError, match="a file of the release cannot be read"):
-        train_policy(ParentPolicy(tmp_path / "parent"), tmp_path / "nowhere", RECIPE, 0, tmp_path / "new")
-
-
-def test_a_loss_that_is_no_number_gives_no_policy(guided_successes: list[ToyEpisode], tmp_path: Path) -> None:
-    write_release(tmp_path / "release", guided_successes[:3], blocks=True)
+def test_what_cannot_be_trained_or_was_spoilt_gives_no_policy(
+    guided_successes: list[ToyEpisode], tmp_path: Path
+) -> None:
+    write_release(tmp_path / "release", guided_successes[:3])
     network = untrained_network(0, SMALL)
-    network.score.weight.data.fill_(float("nan"))
     save_network(network, tmp_path / "parent")
-    recipe = EmbeddedRlSpec(max_updates=2)
-    with pytest.raises(TrainingFailedError, match="the loss is nan: lower"):
-        recipe.train(ParentPolicy(tmp_path / "parent"), tmp_path / "release", 0, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
-
-
-def test_weights_that_are_no_numbers_are_not_admitted(guided_successes: list[ToyEpisode], tmp_path: Path) -> None:
-    write_release(tmp_path / "release", guided_successes[:3], blocks=True)
-    save_network(untrained_network(0, SMALL), tmp_path / "parent")
-    recipe = RECIPE.model_copy(update={"min_updates": 1, "max_updates": 1, "weight_decay": 1e300})
-    recipe.train(ParentPolicy(tmp_path / "parent"), tmp_path / "release", 0, tmp_path / "new")
+    parent = ParentPolicy(tmp_path / "parent")
+    with pytest.raises(BadInputError, match="a file of the release cannot be read"):
+        RECIPE.train(parent, tmp_path / "nowhere", 0, tmp_path / "new")
+    spoilt = RECIPE.model_copy(update={"min_updates": 1, "max_updates": 1, "weight_decay": 1e300})
+    spoilt.train(parent, tmp_path / "release", 0, tmp_path / "spoilt")
     with pytest.raises(BadInputError, match="has values that are NaN or infinite"):
-        admit(tmp_path / "new", tmp_path / "parent")
+        admit(tmp_path / "spoilt", tmp_path / "parent")
+    network.score.weight.data.fill_(float("nan"))
+    save_network(network, tmp_path / "nan")
+    with pytest.raises(TrainingFailedError, match="the loss is nan: lower"):
+        EmbeddedRlSpec(max_updates=2).train(ParentPolicy(tmp_path / "nan"), tmp_path / "release", 0, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
 
 
 def test_rows_that_cannot_be_learned_from_are_counted(guided_successes: list[ToyEpisode]) -> None:

@@ -1,5 +1,3 @@
-"""The embedded policy learns to work in apps that no lesson opens."""
-
 from __future__ import annotations
 
 from itertools import product
@@ -94,7 +92,6 @@ def test_a_strange_app_has_random_words_and_nothing_is_recalled_of_it() -> None:
 
 
 def probability(network: PolicyNetwork, app: str, instruction: str) -> float:
-    """The probability that the policy opens an app."""
     made = Attempts(SCREENS)
     asked = made.read("launcher", instruction, [])
     words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))
@@ -130,7 +127,6 @@ def test_leaving_an_app_is_not_learned_while_it_looks_unknown() -> None:
 
 
 def home_weight(network: PolicyNetwork) -> float:
-    """How likely the policy leaves the clock for a wish of mail."""
     made = Attempts(SCREENS)
     asked = made.read("Clock", "write a letter", ['Tapped "Clock" on "Home screen".'])
     words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))

@@ -24,7 +24,6 @@ PAST: Final = [["<tool_call>one</tool_call>", "Opened the wallet."]]
 
 
 def write_pool(release: Path) -> Path:
-    """For each of two steps a row of the Coordinator, of the State Tracker and of a Planner (app `wallet`)."""
     rows = []
     for number in range(len(RIGHT)):
         rows.append(_row(number, "coordinator", 1))

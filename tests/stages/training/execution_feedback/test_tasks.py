@@ -1,5 +1,3 @@
-"""The rows of derived kinds become the tasks of execution feedback."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -32,7 +30,6 @@ FAMILY = family_named("qwen2.5-vl")
 
 
 def written(folder: Path) -> list[Path]:
-    """The rows of CES of a success of two taps and an end, of which the second tap is on a nameless element."""
     wallet = step(0, TAP).model_copy(update={"target": TargetElement(role="button", text="Wallet", bounds=BOX)})
     done = episode([wallet, step(1, TAP), step(2, DONE)])
     rows = derived(CesDataSpec(), done).examples

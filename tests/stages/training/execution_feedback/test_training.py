@@ -1,5 +1,3 @@
-"""A tiny Qwen2.5-VL is trained for a few updates by the actions of an Executor behind a real server."""
-
 from __future__ import annotations
 
 import json
@@ -40,7 +38,6 @@ RECIPES: list[FeedbackRecipe] = [
 
 
 def _answer(body: dict[str, Any]) -> str:
-    """The frozen models: what they do depends on each letter that they are told."""
     told = json.dumps([block["text"] for block in body["messages"][-1]["content"] if block["type"] == "text"])
     number = sum(map(ord, told))
     if "### Current state" in told:

@@ -20,7 +20,6 @@ REPLIES: Final = ("click the switch", "done", "type: a long word, and another on
 
 
 def picture(number: int, width: int = 84, height: int = 112) -> bytes:
-    """A picture of random blocks, another for each number."""
     draw = random.Random(number)
     small = Image.new("RGB", (width // 14, height // 14))
     small.putdata([tuple(draw.randrange(256) for _ in range(3)) for _ in range(small.width * small.height)])
@@ -30,7 +29,6 @@ def picture(number: int, width: int = 84, height: int = 112) -> bytes:
 
 
 def write_supervised(release: Path, weights: tuple[float, ...], text: str = "Press the switch.") -> Path:
-    """Writes the supervised file, one row for each weight; every third row has no picture, every fourth has two."""
     rows = []
     for number, weight in enumerate(weights):
         shown = _shown(number)
@@ -51,7 +49,6 @@ def write_supervised(release: Path, weights: tuple[float, ...], text: str = "Pre
 
 
 def write_rl(release: Path, rows: list[dict[str, Any]]) -> Path:
-    """Writes the RL file; keys that a row lacks have their defaults."""
     made = []
     for number, row in enumerate(rows):
         shown = _shown(number)

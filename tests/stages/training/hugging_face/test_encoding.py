@@ -1,5 +1,3 @@
-"""Batches of replies: what the model computes in one is what it computes row by row."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -63,7 +61,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return list(supervised_rows(supervised_files(release), release / "cache"))
 
 
-@pytest.mark.slow
 def test_a_batch_is_its_rows(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
     collate = collator(model)
     together = batch_of(collate, rows)
@@ -74,7 +71,6 @@ def test_a_batch_is_its_rows(model: LoadedParts, rows: list[dict[str, Any]]) -> 
         assert not found[number, : found.shape[1] - len(alone)].any()
 
 
-@pytest.mark.slow
 def test_padding_on_the_right_gives_the_same(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
     batch = batch_of(collator(model), rows)
     right = {name: value.clone() for name, value in batch.inputs.items()}
@@ -141,16 +137,12 @@ def test_rows_that_weigh_nothing_are_not_learned(tmp_path: Path) -> None:
     assert rows["loss_weight"] == [1.0, 0.5]
 
 
-def test_a_release_without_accepted_rows_gives_one_error_line(tmp_path: Path) -> None:
-    write_supervised(tmp_path, (0.0, 0.0))
+def test_a_release_that_gives_nothing_to_learn_from_gives_one_error_line(tmp_path: Path) -> None:
+    file = write_supervised(tmp_path, (0.0, 0.0))
     with pytest.raises(BadInputError, match="no accepted row that weighs anything"):
         supervised_rows(supervised_files(tmp_path), tmp_path / "cache")
     with pytest.raises(BadInputError, match="has no RL rows: nothing to compare"):
         rl_files(tmp_path)
-
-
-def test_a_file_that_is_none_of_ours_gives_one_error_line(tmp_path: Path) -> None:
-    (tmp_path / "trl").mkdir()
-    (tmp_path / "trl" / "sft.parquet").write_bytes(b"not a file")
+    file.write_bytes(b"not a file")
     with pytest.raises(BadInputError, match="is not a file of a release"):
         supervised_rows(supervised_files(tmp_path), tmp_path / "cache")

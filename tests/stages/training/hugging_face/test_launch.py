@@ -1,5 +1,3 @@
-"""A training runs in a process of its own."""
-
 from __future__ import annotations
 
 import importlib.util

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import pytest
 import torch
 from torch import Tensor
 
 from trajmill.stages.training.hugging_face.encoding import (
+    ReplyBatch,
     clipped_sum,
     clipped_tokens,
     divergence_sum,
     supervised_sum,
     token_log_probs,
 )
+from trajmill.stages.training.hugging_face.run import WholeUpdateLoss
 
 CLIP = 0.2
 LENGTHS = (3, 1, 5, 2)
@@ -47,7 +50,6 @@ def replies(seed: int = 0) -> Replies:
 
 
 def written_out(made: Replies, term: Callable[[int, float, float], float]) -> float:
-    """The sum of a term over all tokens; it takes the row, the log-probability now, and the old one."""
     total = 0.0
     for row, length in enumerate(LENGTHS):
         for place in range(max(LENGTHS) - length, max(LENGTHS)):
@@ -152,3 +154,19 @@ def test_padding_that_would_overflow_does_not() -> None:
     loss = clipped_sum(now, old, mask, torch.ones(1), torch.ones(1), CLIP)
     loss.backward()  # type: ignore[no-untyped-call]
     assert loss.item() == -1.0 and now.grad is not None and now.grad.isfinite().all()
+
+
+def test_an_update_without_a_token_to_learn_is_divided_by_no_zero() -> None:
+    class Batches:
+        accelerator = SimpleNamespace(gather=lambda value: value)
+
+        def get_batch_samples(self, batches: Any, count: int, device: torch.device) -> tuple[list[Any], None]:
+            return list(batches), None
+
+    class Tokens(WholeUpdateLoss, Batches):  # type: ignore[misc]
+        def divisor(self, batch: ReplyBatch) -> Tensor:
+            return batch.mask.sum()
+
+    for tokens, divisor in (([3.0, 4.0], 7.0), ([0.0, 0.0], 1.0)):
+        batches = [dict.fromkeys(ReplyBatch._fields) | {"mask": torch.tensor([each])} for each in tokens]
+        assert Tokens().get_batch_samples(iter(batches), 2, torch.device("cpu"))[1] == divisor

@@ -1,5 +1,3 @@
-"""Both recipes train a tiny Qwen2.5-VL in this process."""
-
 from __future__ import annotations
 
 import json
@@ -7,6 +5,8 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -16,6 +16,8 @@ from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, write_rl, write_supervised
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
+from trajmill.stages.derive.kind_spec import KindSpec
+from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.models.embedded.model import save_network, untrained_network
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.hugging_face.encoding import (
@@ -31,17 +33,14 @@ from trajmill.stages.training.hugging_face.encoding import (
 from trajmill.stages.training.hugging_face.launch import TrainingJob, train_in_this_process
 from trajmill.stages.training.hugging_face.run import load_trained
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe, TrlSftSpec, TrpoSpec
-from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
+from trajmill.stages.training.spec import RECIPES, ParentPolicy, Progress, RecipeSpec, TrainingReport
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("accelerate", reason="the extra `train` is not installed")
+for package in ("accelerate", "trl", "peft"):
+    pytest.importorskip(package, reason="the extra `train` is not installed")
 WEIGHTS = (1.0, 0.3, 2.0, 0.5, 1.0, 8.0)
 SFT = TrlSftSpec(batch=2, learning_rate=1e-3)
 TRPO = TrpoSpec(batch=2, learning_rate=1e-3, old_log_probs="recomputed", divergence=0.1)
-RECIPES = [
-    pytest.param(SFT, id="trl-sft"),
-    pytest.param(TRPO, id="trpo"),
-]
 
 
 @pytest.fixture(scope="module")
@@ -65,9 +64,6 @@ def trained(
     progress: Progress | None = None,
     seed: int = 1,
 ) -> TrainingReport:
-    needed = ("peft", *recipe.needs) if recipe.lora_rank or parent.adapter else recipe.needs
-    for package in needed:
-        pytest.importorskip(package, reason="the extra `train` is not installed")
     return train_in_this_process(TrainingJob(recipe, parent, release, seed, folder), progress=progress)
 
 
@@ -82,7 +78,6 @@ def history(folder: Path) -> list[dict[str, float]]:
 
 @torch.no_grad()
 def log_probs(parent: ParentPolicy, release: Path, cache: Path, supervised: bool) -> list[Tensor]:
-    """The log-probability of each row's reply under the parent, in double precision."""
     model = load_trained(SFT, parent, 0)
     network = model.network.double().eval()
     read = supervised_reply if supervised else rl_reply
@@ -135,14 +130,10 @@ def test_the_trajectory_loss_is_equation_3_over_the_whole_update(parent: ParentP
     assert 0 < history(tmp_path / "new")[0]["clipped"] < 1
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", RECIPES)
-def test_an_update_is_the_same_in_one_batch_and_in_four(
-    recipe: HuggingFaceRecipe, parent: ParentPolicy, release: Path, tmp_path: Path
-) -> None:
+def test_an_update_is_the_same_in_one_batch_and_in_four(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
     found = {}
     for at_once in (1, 4):
-        cut = recipe.model_copy(update={"batch": 4, "rows_at_once": at_once, "epochs": 2.0})
+        cut = SFT.model_copy(update={"batch": 4, "rows_at_once": at_once, "epochs": 2.0})
         trained(cut, parent, release, tmp_path / str(at_once))
         found[at_once] = weights(tmp_path / str(at_once))
     before = weights(parent.folder)
@@ -151,31 +142,28 @@ def test_an_update_is_the_same_in_one_batch_and_in_four(
         assert (one - found[4][name]).abs().max() <= 1e-2 * moved + 1e-6, name
 
 
-@pytest.mark.slow
+def stop(done: int, _: int) -> None:
+    if done == 2:
+        raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize(
-    "recipe",
-    [*RECIPES, pytest.param(TRPO.model_copy(update={"lora_rank": 4}), id="trpo-lora")],
+    "recipe", [SFT, TRPO, TRPO.model_copy(update={"lora_rank": 4})], ids=["trl-sft", "trpo", "trpo-lora"]
 )
 def test_a_training_that_was_stopped_goes_on_bit_for_bit(
     recipe: HuggingFaceRecipe, parent: ParentPolicy, release: Path, tmp_path: Path
 ) -> None:
-    recipe = recipe.model_copy(update={"epochs": 2.0, "checkpoint_updates": 2})
+    recipe = recipe.model_copy(update={"checkpoint_updates": 1})
     whole = trained(recipe, parent, release, tmp_path / "whole")
-
-    def stop(done: int, _: int) -> None:
-        if done == 5:
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
         trained(recipe, parent, release, tmp_path / "stopped", stop)
-    assert (tmp_path / "stopped" / "checkpoints" / "checkpoint-4").is_dir()
     # What a `kill -9` leaves while a checkpoint is written.
-    broken = tmp_path / "stopped" / "checkpoints" / "checkpoint-6"
+    broken = tmp_path / "stopped" / "checkpoints" / "checkpoint-9"
     broken.mkdir()
     (broken / "trainer_state.json").write_text('{"cut')
-    done = []
+    done: list[int] = []
     again = trained(recipe, parent, release, tmp_path / "stopped", lambda update, _: done.append(update))
-    assert done == [4, 5, 6] and again == whole
+    assert done == [1, 2, 3] and again == whole
     expected, found = weights(tmp_path / "whole"), weights(tmp_path / "stopped")
     assert expected.keys() == found.keys()
     assert all(torch.equal(expected[name], found[name]) for name in expected)
@@ -186,10 +174,6 @@ def test_a_training_that_was_stopped_goes_on_bit_for_bit(
 def test_the_checkpoint_of_another_training_is_not_continued(
     parent: ParentPolicy, release: Path, tmp_path: Path
 ) -> None:
-    def stop(done: int, _: int) -> None:
-        if done == 2:
-            raise KeyboardInterrupt
-
     recipe = TRPO.model_copy(update={"checkpoint_updates": 1})
     with pytest.raises(KeyboardInterrupt):
         trained(recipe, parent, release, tmp_path, stop, seed=1)
@@ -252,25 +236,50 @@ def test_memory_that_runs_out_gives_one_error_line(
         trained(TRPO, parent, release, tmp_path)
 
 
-def test_missing_log_probabilities_give_one_error_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
-    recipe = TRPO.model_copy(update={"old_log_probs": "stored"})
-    with pytest.raises(BadInputError, match=r"6 of 6 RL rows have no log probabilities .*rl.tokens = true"):
-        trained(recipe, parent, release, tmp_path)
-
-
-def test_a_model_of_another_family_gives_one_error_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
-    other = parent._replace(family=family_named("gui-owl-1.5"))
-    with pytest.raises(BadInputError, match="name the model's own family"):
-        trained(TRPO, other, release, tmp_path / "new")
+def test_what_cannot_be_trained_gives_one_error_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
     save_network(untrained_network(0), tmp_path / "embedded")
-    with pytest.raises(BadInputError, match="holds no model in Hugging Face's layout"):
-        trained(TRPO, ParentPolicy(tmp_path / "embedded"), release, tmp_path / "new")
     broken = shutil.copytree(parent.folder, tmp_path / "broken")
     (broken / "model.safetensors").write_bytes(b"cut")
-    with pytest.raises(BadInputError, match="transformers cannot load this model"):
-        trained(TRPO, ParentPolicy(broken, family=FAMILY), release, tmp_path / "new")
+    stored, odd = (
+        TRPO.model_copy(update=each) for each in ({"old_log_probs": "stored"}, {"batch": 3, "rows_at_once": 2})
+    )
+    for recipe, policy, said in (
+        (stored, parent, r"6 of 6 RL rows have no log probabilities .*rl.tokens = true"),
+        (odd, parent, "train.batch is 3, no multiple of rows_at_once times processes, 2"),
+        (TRPO, parent._replace(family=family_named("gui-owl-1.5")), "name the model's own family"),
+        (TRPO, ParentPolicy(tmp_path / "embedded"), "holds no model in Hugging Face's layout"),
+        (TRPO, ParentPolicy(broken, family=FAMILY), "transformers cannot load this model"),
+    ):
+        with pytest.raises(BadInputError, match=said):
+            trained(recipe, policy, release, tmp_path / "new")
 
 
-def test_rows_that_do_not_divide_give_one_error_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"train.batch is 3, no multiple of rows_at_once times processes, 2"):
-        trained(TRPO.model_copy(update={"batch": 3, "rows_at_once": 2}), parent, release, tmp_path)
+def preset(kind: str, **settings: float) -> TrlSftSpec:
+    return RECIPES.default_spec(kind, TrlSftSpec, settings)
+
+
+def test_rft_has_the_settings_of_the_paper_and_a_tiny_model_learns_by_them(
+    parent: ParentPolicy, release: Path, tmp_path: Path
+) -> None:
+    """NaturalGAIA, appendix F."""
+    recipe = preset("rft")
+    assert (recipe.lora_rank, recipe.lora_alpha, recipe.learning_rate) == (8, 32, 1e-4)
+    assert (recipe.batch, recipe.epochs, recipe.freeze_vision) == (128, 1.0, True)
+    report = trained(preset("rft", batch=2, max_updates=2), parent, release, tmp_path)
+    assert (report.updates, report.rows, len(history(tmp_path))) == (2, 6, 2)
+
+
+@pytest.mark.parametrize("kind", ["rft", "coda-generalist", "role-rejection", "ces-stage1", "coda-specialist"])
+def test_a_recipe_trains_on_a_kind_that_can_be_derived_without_a_model(kind: str) -> None:
+    settings = {"executor": "gui-r1"} if kind in ("ces-stage1", "coda-specialist") else {}
+    assert DERIVE_KINDS.default_spec(RECIPES.default_spec(kind, RecipeSpec, settings).learns_kind, KindSpec).needs == ()
+
+
+def test_an_iteration_of_online_rejection_sampling_learns_from_its_own_round(tmp_path: Path) -> None:
+    file = write_supervised(tmp_path, (1.0, 0.5, 2.0, 1.0))
+    rows = pq.read_table(file)
+    in_rounds = rows.drop_columns(["round"]) if "round" in rows.column_names else rows
+    pq.write_table(in_rounds.append_column("round", pa.array([1, 2, 2, 1])), file)
+    assert len(supervised_rows([file], tmp_path / "all")) == 4
+    assert supervised_rows([file], tmp_path / "new", only_newest_round=True)["loss_weight"] == [0.5, 2.0]
+    assert preset("online-rejection").only_newest_round and preset("role-rejection").only_newest_round

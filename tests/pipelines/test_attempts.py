@@ -1,8 +1,7 @@
-"""Model text of any kind ends in committed rows: lone surrogates, NUL, whatever a server may answer."""
-
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +11,17 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
-from trajmill.pipelines.rollout import Journaled, attempt_record
+from trajmill.pipelines.models import ActingAgent, Endpoint
+from trajmill.pipelines.rollout import AttemptQueue, Journaled, attempt_key, attempt_record
 from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
 from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
+from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
+from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.commit import commit_stage
@@ -40,8 +42,6 @@ ACTIONS: tuple[Callable[[str], Action | None], ...] = (
 
 @dataclass(frozen=True)
 class Babbler:
-    """Says the same text everywhere."""
-
     text: str
     action: Action | None
     name: str = "babbler"
@@ -67,7 +67,6 @@ def roll(text: str, action: Action | None) -> FinishedAttempt:
 
 
 def journalled(rollout: FinishedAttempt) -> Mapping[str, Sequence[Row]]:
-    """The rows as they come out of a journal."""
     return Journaled([AttemptRows.model_validate_json(attempt_record(rollout))]).rows()
 
 
@@ -88,3 +87,34 @@ def test_text_with_quotes_and_control_characters_is_committed_and_read_by_sql(tm
         warehouse, "SELECT s.raw_response, c.response FROM steps s JOIN model_calls c USING (trajectory_id)"
     )
     assert {tuple(row.values()) for row in found.to_pylist()} == {(said, said)}
+
+
+ATTEMPTS = [Attempt(toy_query(f"q{number:02d}"), Purpose.TRAIN, number % 2, number) for number in range(40)]
+
+
+def test_several_workers_take_each_attempt_once_and_all_get_some(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "root")
+    workers = [AttemptQueue(warehouse, "staging/queue", ATTEMPTS, in_range=3) for _ in range(2)]
+    taken: list[list[Attempt]] = [[], []]
+
+    async def take_all() -> None:
+        async def one(number: int) -> None:
+            while (attempt := await workers[number].take()) is not None:
+                taken[number].append(attempt)
+                await asyncio.sleep(0)
+
+        # Two slots of each worker.
+        await asyncio.gather(*(one(number) for number in (0, 1, 0, 1)))
+
+    asyncio.run(take_all())
+    assert Counter(map(attempt_key, taken[0] + taken[1])) == Counter(map(attempt_key, ATTEMPTS))
+    assert all(taken)
+
+
+def identity(weights: str) -> object:
+    return ActingAgent(EndToEndSpec(), Endpoint(EmbeddedSpec(model=Path(weights)))).identity()
+
+
+def test_what_an_agent_does_is_the_same_wherever_its_weights_lie() -> None:
+    assert identity("/here/models/v1") == identity("/elsewhere/models/v1")
+    assert identity("/here/models/v1") != identity("/here/models/v2")

@@ -1,0 +1,125 @@
+"""Trainers read what we export for them, pay what we say, and learn online at an environment server."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.stages.derive.samples import DONE, TAP, episode, step
+from tests.stages.export.formats.folders import read, write
+from tests.stages.export.reward_table import rewarded_replies
+from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
+from tests.stages.online import toy_server
+from tests.trainers.conftest import TEMPLATES, Load, TrainerProcess, packages_of
+from tests.trainers.rows import assert_conversations, assert_prompts
+from tests.trainers.tiny_processor import build_tiny_processor
+from trajmill.schemas.dialects.families import family_named
+from trajmill.schemas.tables.trajectory import StopReason
+from trajmill.stages.export.formats.base import TrainerSettings, format_spec
+
+pytestmark = pytest.mark.trainers
+Processes = Callable[[str], TrainerProcess]
+
+
+@pytest.mark.parametrize(
+    ("trainer", "formats"),
+    [("trl", ("trl", "grpo")), ("swift", ("swift",)), ("verl", ("verl-sft", "verl")), ("llamafactory", None)],
+)
+def test_a_trainer_learns_replies_or_rewards_them(trainer: str, formats: tuple[str, ...] | None, load: Load) -> None:
+    for loaded in load(trainer, *(formats or [trainer])):
+        if "rewards" not in loaded.told:
+            assert_conversations(loaded.exported, loaded.rows)
+        else:
+            assert_prompts(loaded.exported, loaded.rows)
+            assert loaded.told["rewards"] == pytest.approx([1.0] * len(loaded.rows))
+        if trainer == "swift":
+            weights = [example.loss_weight for example in loaded.exported.examples]
+            assert loaded.told["scales"] == [[weight] for weight in weights]
+            assert {0.25, 1.0, 2.0} == set(weights)
+        assert loaded.told.get("indices", list(range(len(loaded.rows)))) == list(range(len(loaded.rows)))
+
+
+@pytest.mark.parametrize("trainer", ["trl", "verl"])
+def test_a_trainer_pays_what_the_page_says(trainer: str, trainer_process: Processes, tmp_path: Path) -> None:
+    table = rewarded_replies()
+    format_spec("verl").write_settings(tmp_path, TrainerSettings(family_named("gui-owl-1.5"), 8192, 1))
+    paid = trainer_process(trainer).ask(
+        "rewards",
+        tmp_path,
+        trainer=trainer,
+        rows=[(row.target, row.reply) for row in table],
+        model=str(build_tiny_vlm(tmp_path / "tiny")),
+        reward_file=str(tmp_path / "reward.py"),
+    )
+    assert [tuple(round(paid[rule][at], 2) for rule in ("ces", "coda", "action")) for at in range(len(table))] == [
+        row.rewards for row in table
+    ]
+
+
+@pytest.mark.slow
+def test_a_row_counts_what_it_weighs_in_loss_and_gradient(trainer_process: Processes, tmp_path: Path) -> None:
+    process, family = trainer_process("trl"), "qwen2.5-vl"
+    walk = episode([step(0, TAP), step(1, TAP), step(2, DONE)])
+    exported = write("trl", family, tmp_path / "out", [walk], {0: 2.6, 1: 0.15}).folder
+    texts = [text for row in read(exported) for text in (row.reply or "", *(said for _, said in row.messages))]
+    template = (packages_of("trl") / TEMPLATES / "qwen2_5_vl.jinja").read_text(encoding="utf-8")
+    model = build_tiny_processor(tmp_path / "model", family_named(family).within(64 * 28 * 28), template, texts)
+    told = process.ask("train_trl_weighted", tmp_path, exported=str(exported), model=str(model))
+    assert told["copies"] == [0, 1, 2, 0, 0]
+    assert told["weights"] == pytest.approx([2.6, 0.15, 1.0])
+    assert told["loss"] == pytest.approx(told["wanted"], rel=1e-5) != pytest.approx(told["unweighted"], rel=1e-5)
+    assert told["apart"] < 1e-3 * told["largest"]
+
+
+@pytest.mark.slow
+def test_trls_grpo_learns_from_episodes_that_are_recorded_here(trainer_process: Processes, tmp_path: Path) -> None:
+    model = build_tiny_vlm(tmp_path / "tiny")
+    with toy_server.toy_server() as server:
+        told = trainer_process("trl").ask("train_trl_online", tmp_path, url=server.url, model=str(model))
+    assert told["steps"] == 2
+    assert told["moved"] > 0
+    assert [entry["rewards/TrlPhone/mean"] for entry in told["log"] if "reward" in entry] == [0.5, 0.5]
+    trajectories = [made.episode.trajectory for made in server.recorded]
+    stops = sorted(each.stop_reason for each in trajectories)
+    assert stops == [StopReason.AGENT_DONE] * 2 + [StopReason.STEP_LIMIT] * 2
+    assert {each.model_version for each in trajectories} == {"tiny"}
+    assert sorted(each.reward or 0.0 for each in trajectories) == [0.0, 0.0, 1.0, 1.0]
+
+
+@pytest.mark.slow
+def test_in_swift_each_turn_has_its_screen_and_the_last_one_the_reward(
+    trainer_process: Processes, tmp_path: Path
+) -> None:
+    with toy_server.toy_server() as server:
+        asked = {"url": server.url, "press": toy_server.PRESS, "done": toy_server.DONE}
+        solved, limited = trainer_process("swift").ask("run_swift_scheduler", tmp_path, **asked)
+    assert [message["role"] for message in solved["messages"]] == ["system", "user", "assistant", "user", "assistant"]
+    assert "Press Go" in solved["messages"][1]["content"]
+    assert [message["content"].count("<image>") for message in solved["messages"]] == [0, 1, 0, 1, 0]
+    assert (solved["done"], solved["images"], solved["rollout_infos"]["total_reward"]) == (True, 2, 1.0)
+    assert limited["messages"][3]["content"].startswith("no action: ")
+    assert (limited["done"], limited["images"], limited["rollout_infos"]["total_reward"]) == (True, 3, 0.0)
+    stops = [made.episode.trajectory.stop_reason for made in server.recorded]
+    assert stops == [StopReason.AGENT_DONE, StopReason.STEP_LIMIT]
+
+
+@pytest.mark.slow
+def test_in_verl_a_turn_is_a_row_and_the_last_one_has_the_reward(trainer_process: Processes, tmp_path: Path) -> None:
+    model, replies = build_tiny_vlm(tmp_path / "tiny"), [toy_server.PRESS, toy_server.DONE]
+    with toy_server.toy_server() as server:
+        asked = {"servers": [server.url], "model": str(model), "replies": replies}
+        told = trainer_process("verl").ask("run_verl_loop", tmp_path, **asked)
+    assert (told["rewards"], told["info"]) == ([None, 1.0], {"steps": 2})
+    assert told["texts"] == replies
+    assert told["masks"] == [True, True]
+    assert {"prompts", "responses", "rollout_log_probs"} <= set(told["rows"][0])
+    assert "rm_scores" in told["rows"][1]
+    assert told["images"] == [[[20, 20]]] * 2
+    assert all("Press Go" in prompt and "<|image_pad|>" in prompt for prompt in told["prompts"])
+    assert told["unknown"] == []
+    trajectory = server.recorded[0].episode.trajectory
+    assert (trajectory.reward, trajectory.seed, trajectory.model_version) == (1.0, 3, "tiny")
+    assert trajectory.output_tokens > 0
+    assert server.recorded[0].episode.steps[0].reply_logprobs
