@@ -31,7 +31,8 @@ from tests.vllm.valid_votes import ValidVotesModel
 from trajmill.flows.serving.model_server import ModelServer, ask_server, served
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.critics.base import Vote
-from trajmill.stages.critics.model.channels import ModelMultimodalChannel
+from trajmill.stages.critics.model.channels import ModelChannel
+from trajmill.stages.critics.spec import critic_prompts
 from trajmill.stages.models.base import ChatRequest, Completion, ContextBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel, request_body
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
@@ -96,7 +97,7 @@ async def verdict(address: str, walk: PhoneWalk, votes: int, way: Way) -> Cost:
     """What one verdict takes on a server with empty caches."""
     spec = OpenAiSpec(urls=(address,), model=MODEL, family="qwen2.5-vl", max_pixels=MAX_PIXELS, attempts=1)
     model = MeteredModel(spec)
-    critic = ModelMultimodalChannel(model, sampling=Sampling(1.0, 0.6), budget=BUDGET)
+    critic = ModelChannel(model, critic_prompts().multimodal, Sampling(1.0, 0.6), BUDGET)
     case = (walk.episode, walk.screens(), notes_on(walk.episode))
     forget_prefixes(address)
     before, start = computed_tokens(address), time.perf_counter()

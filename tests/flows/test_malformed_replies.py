@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.agents.served_roles import ACTS, answering, rolled_out
-from tests.stages.agents.test_served_roles import AGENTS
+from tests.stages.agents.test_served_roles import ACTS, FIRST, ROLES, answering, rolled_out
 from tests.stages.models.fault_server import running_server
 from tests.warehouse.samples import commit_rows, round_summary, stage_run
 from trajmill.flows.configuration.config import Config
@@ -27,11 +26,11 @@ def test_malformed_replies_are_counted_by_role(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path)
     context, rows = RoundContext(config, warehouse, 1), []
     with running_server(writes=answering(BAD)) as server:
-        for spec in AGENTS.values():
-            episode = rolled_out(spec, server).episode
+        for role in FIRST:
+            episode = rolled_out(ROLES[role][0], server)
             rows += [episode.trajectory, *episode.steps, *episode.calls]
     with running_server(writes=lambda body: ACTS if len(server.received) % 2 else "no call") as server:
-        episode = rolled_out(AGENTS["coda"].model_copy(update={"planner": "off"}), server, seed=1).episode
+        episode = rolled_out(ROLES["planner"][0].model_copy(update={"planner": "off"}), server, seed=1)
         rows += [episode.trajectory, *episode.steps, *episode.calls]
     run = {"run_id": context.run_id}
     commit_rows(warehouse, stage_run("rollout", 1, context.run_id), *(row.model_copy(update=run) for row in rows))

@@ -36,7 +36,7 @@ from trajmill.schemas.record import Record
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.models.structured import ask
+from trajmill.stages.models.prompts import ask
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 

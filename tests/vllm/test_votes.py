@@ -17,7 +17,8 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.judge import Judge, judge_episodes
-from trajmill.stages.critics.model.channels import ModelMultimodalChannel
+from trajmill.stages.critics.model.channels import ModelChannel
+from trajmill.stages.critics.spec import critic_prompts
 from trajmill.stages.models.base import ContextBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
@@ -43,7 +44,7 @@ def judged(server: TinyServer, walk: PhoneWalk, several: bool) -> list[ModelCall
 
     async def run() -> None:
         model = AccountedModel(ValidVotesModel(OpenAiModel(spec)), ORIGIN, calls.append)
-        critic = ModelMultimodalChannel(model, sampling=Sampling(1.0, 0.6), budget=BUDGET)
+        critic = ModelChannel(model, critic_prompts().multimodal, Sampling(1.0, 0.6), BUDGET)
         judge = Judge(AnnotatedStepCritic(), (channel_of(HeldPass((critic,), VOTES, 2)),), Ask.ALL)
         try:
             result = await judge_episodes([walk.episode], judge, walk.screens(), ORIGIN)

@@ -27,13 +27,13 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Calibration, Channel
-from trajmill.stages.critics.base import Vote
-from trajmill.stages.critics.calibration.agreement import PASSED, agreement
-from trajmill.stages.critics.calibration.ingredients import (
+from trajmill.stages.critics.base import PASSED, Vote
+from trajmill.stages.critics.calibration.agreement import (
     COST_COLUMNS,
     CallCost,
     IngredientTally,
     LabelledVotes,
+    agreement,
     tally,
 )
 from trajmill.stages.critics.calibration.labelled.trajectories import judge_labelled, read_labels

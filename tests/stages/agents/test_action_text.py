@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 from tests.stages.agents.errand import redeem_query, user_text
-from tests.stages.agents.served_roles import GOOD
+from tests.stages.agents.test_served_roles import ROLES
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.actions import Action, Click, Drag, Swipe
 from trajmill.schemas.coordinates import CoordinateFrame
@@ -52,7 +52,7 @@ def seen(name: str) -> Observation:
 
 def given_to(role: str, family: Family, action: Action, platform: Platform = Platform.PHONE) -> str:
     """The action in what a role is asked after a step."""
-    model = FamilyModel(lambda _: GOOD[role], family=family)
+    model = FamilyModel(lambda _: ROLES[role][2], family=family)
     unused = ScriptedModel(lambda _: "")
     query = redeem_query().model_copy(update={"platform": platform})
     agent = SPECS[role].open(AgentModel(unused, ANY, 0.0, roles={role: model}, families={role: family}))(query)

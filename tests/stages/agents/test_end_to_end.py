@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import pickle
 from dataclasses import replace
 
@@ -37,14 +36,10 @@ def view(guidance: str | None = None, *history: Decision) -> EpisodeView:
     return EpisodeView("order Pad Thai", guidance, ToyPhone(0).look(), history, 7)
 
 
-def act(agent: EndToEndAgent, episode: EpisodeView) -> Decision:
-    return asyncio.run(agent.act(episode))
-
-
-def test_the_request_holds_instruction_history_guidance_and_screen() -> None:
+async def test_the_request_holds_instruction_history_guidance_and_screen() -> None:
     model = Scripted(f"Thought: here.\n{CLICK}\nConclusion: Tapped.")
     past = Decision("", None, "Opened Toy.")
-    decision = act(EndToEndAgent(model, Platform.PHONE), view("1. Tap it.", past))
+    decision = await EndToEndAgent(model, Platform.PHONE).act(view("1. Tap it.", past))
     system, user = model.asked[0].messages
     assert "mobile_use" in str(system.parts[0]) and "Guidance:\n1. Tap it." in str(user.parts[0])
     assert "Step 1: Opened Toy." in str(user.parts[0])
@@ -54,47 +49,41 @@ def test_the_request_holds_instruction_history_guidance_and_screen() -> None:
     assert decision.calls[0].completion is not None and decision.calls[0].request is model.asked[0]
 
 
-def test_positions_are_read_in_the_models_space() -> None:
+async def test_positions_are_read_in_the_models_space_and_text_around_the_action_is_kept() -> None:
     agent = EndToEndAgent(Scripted(CLICK, space=CoordinateSpace.PER_MILLE), Platform.PHONE)
-    assert act(agent, view()).action == Click(x=360, y=640)
-
-
-def test_text_around_the_action_is_kept() -> None:
-    decision = act(EndToEndAgent(Scripted("I would rather not \ud800"), Platform.PHONE), view())
-    assert decision.action is None and decision.conclusion == NO_ACTION
+    assert (await agent.act(view())).action == Click(x=360, y=640)
+    decision = await EndToEndAgent(Scripted("I would rather not \ud800"), Platform.PHONE).act(view())
+    assert (decision.action, decision.conclusion) == (None, NO_ACTION)
     assert decision.raw_response == "I would rather not ?"
 
 
-def test_each_step_of_an_episode_has_its_own_seed() -> None:
+async def test_each_step_of_an_episode_has_its_own_seed() -> None:
     model = Scripted(CLICK)
     agent = EndToEndAgent(model, Platform.PHONE)
     for history in ((), (), (Decision("", None, ""),)):
-        act(agent, view(None, *history))
+        await agent.act(view(None, *history))
     first, again, later = (request.seed for request in model.asked)
     assert first == again != later
 
 
-def test_a_served_family_is_asked_and_read_in_its_own_dialect() -> None:
+async def test_a_served_family_is_asked_and_read_in_its_own_dialect() -> None:
     said = (
         'Action: Tap it.\n<tool_call>\n{"name": "mobile_use", "arguments": '
         '{"action": "click", "coordinate": [500, 500]}}\n</tool_call>'
     )
     model = Scripted(said, space=CoordinateSpace.PER_MILLE)
     agent = EndToEndAgent(model, Platform.PHONE, family=FAMILIES["gui-owl-1.5"])
-    first = act(agent, view())
+    first = await agent.act(view())
     assert (first.action, first.conclusion) == (Click(x=360, y=640), "Tap it.")
     later = replace(view(None, first), past_observations=(view().observation,))
-    second = act(agent, later)
+    second = await agent.act(later)
     system, shown, reply, now = model.asked[1].messages
     assert "1000x1000" in str(system.parts[0]) and "Response format" in str(system.parts[0])
     assert shown.parts == (second.prompt, later.past_observations[0]) and second.prompt.endswith("actions:\nNone")
     assert (reply.role, reply.parts) == ("assistant", (said,)) and now.parts == (later.observation,)
-
-
-def test_a_reply_in_another_dialect_is_no_action() -> None:
-    model = Scripted(f"Thought: here.\n{CLICK}\nConclusion: Tapped.")
-    decision = act(EndToEndAgent(model, Platform.PHONE, family=FAMILIES["gui-owl-1.5"]), view())
-    assert decision.action is None and decision.conclusion == NO_ACTION
+    other = Scripted(f"Thought: here.\n{CLICK}\nConclusion: Tapped.")
+    decision = await EndToEndAgent(other, Platform.PHONE, family=FAMILIES["gui-owl-1.5"]).act(view())
+    assert (decision.action, decision.conclusion) == (None, NO_ACTION), "a reply in another dialect is no action"
 
 
 def row(
@@ -125,11 +114,8 @@ SCREEN = (
 )
 def test_rows_are_read_as_far_as_the_action_needs_them(action: Action, thought: str) -> None:
     assert rows_before(action, SCREEN) == thought
-
-
-def test_before_scrolling_all_rows_are_read_for_what_lies_below() -> None:
-    swipe = Swipe(x=350, y=900, x2=350, y2=300)
-    assert rows_before(swipe, SCREEN[:2], "Lemon") == "find Lemon <r0> Banana"
+    if isinstance(action, Swipe):
+        assert rows_before(action, SCREEN[:2], "Lemon") == "find Lemon <r0> Banana", "for what lies below"
 
 
 def spec_of(kind: str) -> AgentSpec:
@@ -146,13 +132,10 @@ def test_each_kind_is_sent_to_workers_and_names_itself(kind: str) -> None:
     assert agent.name == kind
 
 
-def test_the_explorer_always_explores() -> None:
+def test_the_explorer_always_explores_and_an_agent_that_asks_a_model_needs_one() -> None:
     agent = spec_of("explorer").open(AgentModel(Scripted(CLICK), ANY, 0.0))(toy_query())
     assert isinstance(agent, EndToEndAgent)
     assert (agent.temperature, agent.role, agent.model_version) == (1.0, "explorer", "scripted-1")
-
-
-def test_an_agent_that_asks_a_model_needs_one() -> None:
     with pytest.raises(ValueError, match="asks a model"):
         spec_of("end_to_end").open(None)
 

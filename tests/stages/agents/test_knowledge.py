@@ -1,9 +1,8 @@
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
 
 import pytest
 
@@ -16,17 +15,17 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.wrapped import WrappedModel, embedding_model
 
 
-def test_the_passages_that_share_words_with_the_task_come_best_first(tmp_path: Path) -> None:
+async def test_the_passages_that_share_words_with_the_task_come_best_first(tmp_path: Path) -> None:
     (tmp_path / "wallet.md").write_text("In Wallet, codes are redeemed under Redeem a code.")
     (tmp_path / "deeper").mkdir()
     (tmp_path / "deeper" / "mail.txt").write_text("Mail keeps letters. A code may stand in one.")
     (tmp_path / "picture.png").write_bytes(b"\xff")
     (tmp_path / "music.md").write_text("Tunes plays songs.")
     index = KeywordIndex(read_passages(tmp_path))
-    found = asyncio.run(index.retrieve("redeem a code in Wallet", 5))
+    found = await index.retrieve("redeem a code in Wallet", 5)
     assert found[0].startswith("In Wallet") and found[1].startswith("Mail keeps") and len(found) == 2
-    assert asyncio.run(index.retrieve("redeem a code in Wallet", 1)) == found[:1]
-    assert asyncio.run(index.retrieve("the of", 5)) == ()
+    assert await index.retrieve("redeem a code in Wallet", 1) == found[:1]
+    assert await index.retrieve("the of", 5) == ()
 
 
 def test_a_long_document_is_divided_at_its_paragraphs() -> None:
@@ -44,7 +43,6 @@ def test_a_folder_without_documents_is_bad_input(tmp_path: Path) -> None:
 
 TOPICS = ("voucher", "song", "letter")
 PASSAGES = ["A voucher is entered in Wallet.", "Tunes plays each song.", "Mail keeps a letter."]
-Found = TypeVar("Found")
 
 
 def by_topic(text: str) -> list[float]:
@@ -59,50 +57,41 @@ def server() -> Iterator[FaultServer]:
         yield running
 
 
-def with_index(server: FaultServer, use: Callable[[MeaningIndex], Awaitable[Found]]) -> Found:
-    async def used() -> Found:
-        model = OpenAiModel(
-            OpenAiSpec(model="tiny", urls=(server.url,), attempts=2, first_wait_seconds=0.01), server.key
-        )
-        try:
-            return await use(MeaningIndex(PASSAGES, embedding_model(WrappedModel(model, "renamed"))))
-        finally:
-            await model.close()
-
-    return asyncio.run(used())
+@asynccontextmanager
+async def index_of(server: FaultServer) -> AsyncIterator[MeaningIndex]:
+    spec = OpenAiSpec(model="tiny", urls=(server.url,), attempts=2, first_wait_seconds=0.01)
+    model = OpenAiModel(spec, server.key)
+    try:
+        yield MeaningIndex(PASSAGES, embedding_model(WrappedModel(model, "renamed")))
+    finally:
+        await model.close()
 
 
-def test_the_nearest_passages_come_first_though_they_share_no_word(server: FaultServer) -> None:
+async def test_the_nearest_passages_come_first_though_they_share_no_word(server: FaultServer) -> None:
     server.key = "secret"
-
-    async def search(index: MeaningIndex) -> list[tuple[str, ...]]:
-        return [await index.retrieve("use my coupon", 1), await index.retrieve("read the letter", 2)]
-
-    coupon, letter = with_index(server, search)
-    assert coupon == (PASSAGES[0],)
-    assert letter == (PASSAGES[2], PASSAGES[0])
+    async with index_of(server) as index:
+        assert await index.retrieve("use my coupon", 1) == (PASSAGES[0],)
+        assert await index.retrieve("read the letter", 2) == (PASSAGES[2], PASSAGES[0])
     # The passages are embedded once.
     assert [each.body["input"] for each in server.received] == [PASSAGES, ["use my coupon"], ["read the letter"]]
 
 
-def test_a_failed_request_is_sent_again(server: FaultServer) -> None:
+async def test_a_failed_request_is_sent_again_and_what_is_no_list_of_like_vectors_is_a_failure(
+    server: FaultServer,
+) -> None:
     server.script.append(FaultReply(Fault.UNAVAILABLE))
-    assert with_index(server, lambda index: index.retrieve("a song", 1)) == (PASSAGES[1],)
-
-
-def test_an_answer_that_is_no_list_of_vectors_is_a_failure(server: FaultServer) -> None:
+    async with index_of(server) as index:
+        assert await index.retrieve("a song", 1) == (PASSAGES[1],)
     server.script.extend([FaultReply(Fault.WRONG_SCHEMA)] * 2)
-    with pytest.raises(ModelFailure, match="not the protocol's"):
-        with_index(server, lambda index: index.retrieve("a song", 1))
-    server.embeds = lambda text: [1.0] * len(text)
-    with pytest.raises(ModelFailure, match="equally long vectors"):
-        with_index(server, lambda index: index.retrieve("a song", 1))
-
-
-def test_vectors_of_another_length_than_those_of_the_passages_are_a_failure(server: FaultServer) -> None:
-    server.embeds = lambda text: [1.0] * (3 if text in PASSAGES else 4)
-    with pytest.raises(ModelFailure, match="4 numbers after some of 3"):
-        with_index(server, lambda index: index.retrieve("a song", 1))
+    for embeds, told in (
+        (by_topic, "not the protocol's"),
+        (lambda text: [1.0] * len(text), "equally long vectors"),
+        (lambda text: [1.0] * (3 if text in PASSAGES else 4), "4 numbers after some of 3"),
+    ):
+        server.embeds = embeds
+        async with index_of(server) as index:
+            with pytest.raises(ModelFailure, match=told):
+                await index.retrieve("a song", 1)
 
 
 def test_a_model_that_embeds_nothing_is_bad_input() -> None:

@@ -12,7 +12,7 @@ from trajmill.schemas.errors import StageError
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, vote_of
-from trajmill.stages.critics.voting import FULL, ChannelCritics, ChannelRule, PassRule
+from trajmill.stages.critics.voting import FULL, ChannelCritics, ChannelRule, Noise, PassRule
 
 Answer = bool | StageError
 
@@ -51,8 +51,8 @@ class HeldPass(NamedTuple):
     resolution: str = FULL
 
 
-def channel_of(*passes: HeldPass, tries: int = 1) -> ChannelCritics:
+def channel_of(*passes: HeldPass, tries: int = 1, noise: Noise | None = None) -> ChannelCritics:
     """A channel that asks these passes in their order, the cheapest first."""
     rules = tuple(PassRule(one.votes, one.quorum, one.resolution, len(one.critics)) for one in passes)
-    channel = passes[0].critics[0].channel
-    return ChannelCritics(ChannelRule(channel, rules), tuple(one.critics for one in passes), tries)
+    rule = ChannelRule(passes[0].critics[0].channel, rules)
+    return ChannelCritics(rule, tuple(one.critics for one in passes), tries, noise)

@@ -1,7 +1,8 @@
-"""A small food app of hand-made accessibility trees, and episodes in it; the simulator is not used."""
+"""A small food app of hand-made accessibility trees, and judged episodes in it; the simulator is not used."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -13,7 +14,9 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform, Query, Slot, Source
 from trajmill.schemas.tables.trajectory import Step, StopReason, TargetElement
-from trajmill.stages.critics.trees.caption import element_at
+from trajmill.stages.critics.app_graph.channels import annotated_judge
+from trajmill.stages.critics.judge import Judge, judge_episode
+from trajmill.stages.critics.trees.replay import element_at
 from trajmill.stages.environments.tasks import own_query
 
 ORIGIN = samples.ORIGIN
@@ -194,3 +197,19 @@ def right_walk(trees: Trees) -> Walk:
         .write("ring twice", checkout("ring twice", focused=True))
         .tap("Place order", placed("1 x Margherita", "Size: Large", "Note: ring twice"))
     )
+
+
+def judged(episode: Episode, trees: Trees, judge: Judge | None = None) -> Episode:
+    """The episode with the verdicts of a judge, by default the annotated one."""
+    return asyncio.run(judge_episode(episode, judge or annotated_judge(), trees, ORIGIN))
+
+
+def is_correct(episode: Episode, trees: Trees) -> bool:
+    """The decision, on which both channels must agree."""
+    found = judged(episode, trees)
+    assert found.judgement is not None and found.judgement.agreed
+    return found.judgement.correct
+
+
+def labels(episode: Episode) -> list[str]:
+    return [verdict.label.value for verdict in episode.step_verdicts]

@@ -1,9 +1,10 @@
-"""Walks on the simulated phone with their screens, pixels and trees, for critics that ask a model."""
+"""Walks on the simulated devices with their screens, pixels and trees, for critics that ask a model."""
 
 from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import cache
 
 from tests.stages.critics.little_app import ORIGIN
 from trajmill.schemas.episode import Episode
@@ -15,7 +16,7 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import World, shared_world
+from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import generate_queries
 from trajmill.stages.rollout.base import Attempt, Limits
@@ -56,9 +57,29 @@ class PhoneWalk:
         return StoredScreens(dict(self.observations), has_trees, broken)
 
 
+async def queries_of(train: int, seed: int = 5) -> tuple[Query, ...]:
+    sizes = dict.fromkeys(("heldout_slots", "heldout_phrasings", "heldout_apps", "validation"), 0)
+    settings = GraphQueriesSpec(train=train, heldout_app_names=(), **sizes)
+    return (await generate_queries(shared_world(()), settings, seed, ORIGIN)).queries
+
+
+async def walk_of(query: Query, seed: int = 0) -> PhoneWalk:
+    environment = SimulatedEnvironment(shared_world(()), query.platform)
+    attempt = Attempt(query, Purpose.REFERENCE, 0, seed)
+    rollout = await run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN)
+    return PhoneWalk(rollout.episode, dict(rollout.screens))
+
+
+@cache
 def walk_phone(train: int = 8, seed: int = 5) -> PhoneWalk:
     """The longest of some reference walks on the phone."""
-    return asyncio.run(_longest(shared_world(()), train, seed))
+
+    async def longest() -> PhoneWalk:
+        queries = await queries_of(train, seed)
+        walks = [await walk_of(query) for query in queries if query.platform is Platform.PHONE]
+        return max(walks, key=lambda walk: len(walk.episode.steps))
+
+    return asyncio.run(longest())
 
 
 def notes_on(episode: Episode) -> list[StepResult]:
@@ -68,23 +89,5 @@ def notes_on(episode: Episode) -> list[StepResult]:
 
 def repeated(episode: Episode, times: int) -> Episode:
     """One long episode of the steps of a walk, repeated."""
-    steps = [step for _ in range(times) for step in episode.steps]
-    return episode.model_copy(
-        update={"steps": tuple(step.model_copy(update={"index": at}) for at, step in enumerate(steps))}
-    )
-
-
-async def _longest(world: World, train: int, seed: int) -> PhoneWalk:
-    settings = GraphQueriesSpec(
-        train=train, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
-    )
-    made = await generate_queries(world, settings, seed, ORIGIN)
-    walks = [await _walk(query, world) for query in made.queries if query.platform is Platform.PHONE]
-    return max(walks, key=lambda walk: len(walk.episode.steps))
-
-
-async def _walk(query: Query, world: World) -> PhoneWalk:
-    environment = SimulatedEnvironment(world, query.platform)
-    attempt = Attempt(query, Purpose.REFERENCE, 0, 0)
-    rollout = await run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN)
-    return PhoneWalk(rollout.episode, dict(rollout.screens))
+    steps = enumerate(episode.steps * times)
+    return episode.model_copy(update={"steps": tuple(step.model_copy(update={"index": at}) for at, step in steps)})

@@ -1,25 +1,14 @@
-"""Votes are combined to a decision, and a critic that fails gives none."""
+"""Votes are combined to a decision, a critic that fails gives none, and decisions are compared with the check."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pytest
 
 from tests.stages.critics.channels import Scripted
-from tests.stages.critics.little_app import (
-    ORIGIN,
-    Trees,
-    Walk,
-    checkout,
-    dish,
-    launcher,
-    menu,
-    placed,
-    right_walk,
-)
+from tests.stages.critics.little_app import ORIGIN, Trees, Walk, launcher, right_walk
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import UIElement
@@ -28,8 +17,7 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge
 from trajmill.stages.critics.base import TrajectoryCritic
-from trajmill.stages.critics.calibration.agreement import agreement, calibrate
-from trajmill.stages.critics.construction import NoisyChannel, ProgrammaticChannel
+from trajmill.stages.critics.calibration.agreement import Precision, agreement, calibrate, precise_enough
 from trajmill.stages.critics.judge import (
     TRIED_AT_MOST,
     Judge,
@@ -40,21 +28,23 @@ from trajmill.stages.critics.judge import (
     to_judge_again,
 )
 from trajmill.stages.critics.trees.replay import SeenScreens
-from trajmill.stages.critics.voting import single_vote
+from trajmill.stages.critics.voting import Noise, ProgrammaticChannel, VotingCase, single_vote
 
 
-def run(episodes: Sequence[Episode], trees: Trees, *channels: Scripted) -> Judged:
-    judge = Judge(AnnotatedStepCritic(), tuple(map(single_vote, channels))) if channels else annotated_judge()
-    return asyncio.run(judge_episodes(episodes, judge, trees, ORIGIN))
+async def run(episodes: Sequence[Episode], trees: Trees, *critics: TrajectoryCritic) -> Judged:
+    judge = Judge(AnnotatedStepCritic(), tuple(map(single_vote, critics))) if critics else annotated_judge()
+    return await judge_episodes(episodes, judge, trees, ORIGIN)
+
+
+def quality(tp: int, fp: int, tn: int = 9, fn: int = 9) -> JudgeQuality:
+    return JudgeQuality(level="text", true_positive=tp, false_positive=fp, true_negative=tn, false_negative=fn)
 
 
 @pytest.mark.parametrize(("text", "multimodal"), [(True, True), (True, False), (False, True), (False, False)])
-def test_correct_only_if_both_say_so(text: bool, multimodal: bool) -> None:
+async def test_correct_only_if_both_say_so(text: bool, multimodal: bool) -> None:
     trees = Trees()
-    judged = run(
-        [right_walk(trees).end()], trees, Scripted([text], Channel.TEXT), Scripted([multimodal], Channel.MULTIMODAL)
-    )
-    (episode,) = judged.episodes
+    channels = Scripted([text], Channel.TEXT), Scripted([multimodal], Channel.MULTIMODAL)
+    (episode,) = (await run([right_walk(trees).end()], trees, *channels)).episodes
     assert episode.judgement is not None
     assert episode.judgement.correct == (text and multimodal)
     assert episode.judgement.agreed == (text == multimodal)
@@ -62,97 +52,88 @@ def test_correct_only_if_both_say_so(text: bool, multimodal: bool) -> None:
     assert episode.judgement.made_by == "state-step-critic-2+scripted+scripted"
 
 
-def test_a_missing_screen_leaves_only_its_own_episode_unjudged() -> None:
+async def test_a_missing_screen_leaves_only_its_own_episode_unjudged() -> None:
     trees = Trees()
     good, bad = right_walk(trees).end(), Walk(launcher(), trees).end()
     lost = bad.steps[0].model_copy(update={"screen_before": "gone", "screen_after": "gone"})
-    judged = run([bad.model_copy(update={"steps": (lost,)}), good], trees)
+    judged = await run([bad.model_copy(update={"steps": (lost,)}), good], trees)
     assert judged.episodes[0].judgement is None
     assert judged.episodes[1].judgement is not None and judged.episodes[1].judgement.correct
     assert [failure.failure_class for failure in judged.failures] == [FailureClass.JUDGE]
 
 
-def test_what_did_not_finish_is_not_judged_and_no_failure() -> None:
+async def test_what_did_not_finish_is_not_judged_and_an_episode_without_steps_is_incorrect() -> None:
     trees = Trees()
-    void = right_walk(trees).end()
-    void = void.model_copy(update={"trajectory": void.trajectory.model_copy(update={"status": "failed"})})
-    judged = run([void], trees)
-    assert judged.episodes == [void] and judged.failures == []
+    walk = right_walk(trees).end()
+    void = walk.model_copy(update={"trajectory": walk.trajectory.model_copy(update={"status": "failed"})})
+    judged = await run([void, walk.model_copy(update={"steps": ()})], trees)
+    assert judged.episodes[0] == void and judged.failures == []
+    assert judged.episodes[1].judgement is not None and not judged.episodes[1].judgement.correct
 
 
-def test_an_episode_without_steps_is_incorrect() -> None:
+async def test_noise_flips_votes_at_its_rates_and_is_repeatable() -> None:
+    trees, noise = Trees(), Noise(0.3, 0.1, 1)
+    cases = [VotingCase(right_walk(trees).end(seed=seed), trees, []) for seed in range(400)]
+
+    async def flips(correct: bool, noise: Noise = noise, channel: Channel = Channel.TEXT) -> list[bool]:
+        critic = Scripted([correct], channel)
+        return [noise.on(await critic.judge(*case), case, 0).correct is not correct for case in cases]
+
+    missed = await flips(True)
+    assert missed == await flips(True) != await flips(True, channel=Channel.MULTIMODAL)
+    assert 20 < sum(missed) < 60 and 88 < sum(await flips(False)) < 152
+    assert not any(await flips(True, Noise(0.0, 0.0, 1)))
+
+
+async def test_counts_against_the_programmatic_check() -> None:
     trees = Trees()
-    empty = right_walk(trees).end().model_copy(update={"steps": ()})
-    (episode,) = run([empty], trees).episodes
-    assert episode.judgement is not None and not episode.judgement.correct
-
-
-@pytest.mark.slow
-def test_noise_flips_votes_at_its_rates_and_is_repeatable() -> None:
-    trees = Trees()
-    right = [right_walk(trees).end(seed=seed) for seed in range(400)]
-    wrong = [Walk(launcher(), trees).end(seed=seed) for seed in range(400)]
-
-    def votes(noisy: NoisyChannel, episodes: list[Episode]) -> list[bool]:
-        async def judge_all() -> list[bool]:
-            return [(await noisy.judge(episode, SeenScreens(trees), [])).correct for episode in episodes]
-
-        return asyncio.run(judge_all())
-
-    def share(noisy: NoisyChannel, episodes: list[Episode]) -> float:
-        correct = votes(noisy, episodes)
-        assert correct == votes(noisy, episodes)
-        return sum(correct) / len(correct)
-
-    text = NoisyChannel(Scripted([True], Channel.TEXT), 0.3, 0.1, seed=1)
-    assert 0.85 < share(text, right) < 0.95
-    assert 0.22 < share(NoisyChannel(Scripted([False], Channel.TEXT), 0.3, 0.1, seed=1), wrong) < 0.38
-    assert share(NoisyChannel(Scripted([True], Channel.TEXT), 0.0, 0.0, seed=1), right) == 1.0
-    other = NoisyChannel(Scripted([True], Channel.MULTIMODAL), 0.3, 0.1, seed=1)
-    assert votes(text, right) != votes(other, right)
-
-
-def test_counts_against_the_programmatic_check() -> None:
-    trees = Trees()
-    one = run([right_walk(trees).end(reward=1.0), Walk(launcher(), trees).end(reward=0.0)], trees).episodes
-    two = run([right_walk(trees).end(reward=0.0), Walk(launcher(), trees).end(reward=1.0)], trees).episodes
-    unknown = run([right_walk(trees).end(reward=None)], trees).episodes
-    found = {quality.level: quality for quality in calibrate([*one, *two, *unknown], trees)}
-    assert set(found) == {"trajectory", "text", "multimodal"}
-    for quality in found.values():
-        counts = (quality.true_positive, quality.false_positive, quality.true_negative, quality.false_negative)
-        assert counts == (1, 1, 1, 1)
+    walks = [right_walk(trees).end(reward=reward) for reward in (1.0, 0.0, None)]
+    walks += [Walk(launcher(), trees).end(reward=reward) for reward in (0.0, 1.0)]
+    counts = calibrate((await run(walks, trees)).episodes, trees)
+    expected = quality(1, 1, 1, 1)
+    assert set(counts) == {
+        expected.model_copy(update={"level": level}) for level in ("trajectory", "text", "multimodal")
+    }
 
 
 @pytest.mark.parametrize("others", [(), (GraphChannel(Channel.TEXT, {}),)])
-def test_a_judge_that_asks_the_programmatic_check_is_not_measured_by_it(
-    others: tuple[GraphChannel, ...],
-) -> None:
+async def test_a_judge_that_asks_the_programmatic_check_is_not_measured_by_it(others: tuple[GraphChannel, ...]) -> None:
     trees = Trees()
-    critics: list[TrajectoryCritic] = [*others, ProgrammaticChannel()]
-    judge = Judge(AnnotatedStepCritic(), tuple(map(single_vote, critics)))
     walks = [right_walk(trees).end(reward=1.0), right_walk(trees).end(reward=0.0)]
-    episodes = asyncio.run(judge_episodes(walks, judge, trees, ORIGIN)).episodes
+    episodes = (await run(walks, trees, *others, ProgrammaticChannel())).episodes
     assert all(episode.judgement is not None for episode in episodes)
-    found = {
-        quality.level: sum(quality.model_dump(exclude={"level"}).values()) for quality in calibrate(episodes, trees)
-    }
+    found = {each.level: sum(each.model_dump(exclude={"level"}).values()) for each in calibrate(episodes, trees)}
     assert found == {"trajectory": 0, **dict.fromkeys((critic.channel.value for critic in others), 2)}
 
 
 def test_rates_of_an_agreement() -> None:
-    found = agreement(JudgeQuality(level="text", true_positive=8, false_positive=2, true_negative=85, false_negative=5))
+    found = agreement(quality(8, 2, 85, 5))
     assert found.precision.value == pytest.approx(0.8)
     assert found.recall.value == pytest.approx(8 / 13)
     assert found.f1 == pytest.approx(2 * 0.8 * (8 / 13) / (0.8 + 8 / 13))
     assert found.kappa == pytest.approx((0.93 - (0.1 * 0.13 + 0.9 * 0.87)) / (1 - (0.1 * 0.13 + 0.9 * 0.87)))
-    nothing = agreement(
-        JudgeQuality(level="text", true_positive=0, false_positive=0, true_negative=0, false_negative=0)
-    )
+    nothing = agreement(quality(0, 0, 0, 0))
     assert nothing.precision.value is None and nothing.kappa is None and nothing.precision.interval == (0.0, 1.0)
 
 
-def test_screens_are_read_once_and_memory_is_bounded() -> None:
+@pytest.mark.parametrize(
+    ("counts", "found"),
+    [
+        ([(3, 0)], Precision.ENOUGH),  # however few there are
+        ([(8, 2)], Precision.ENOUGH),
+        ([(79, 21)], Precision.TOO_LOW),  # though the interval reaches beyond the floor
+        ([(0, 4)], Precision.TOO_LOW),
+        ([(0, 0)], Precision.UNKNOWN),  # it called nothing Correct
+        ([(90, 10), (0, 0), (7, 3)], Precision.TOO_LOW),  # the least precise version decides
+        ([(90, 10), (0, 0)], Precision.ENOUGH),
+        ([], Precision.UNKNOWN),
+    ],
+)
+def test_the_measured_precision_decides(counts: list[tuple[int, int]], found: Precision) -> None:
+    assert precise_enough([quality(*each) for each in counts], 0.8) is found
+
+
+async def test_screens_are_read_once_and_memory_is_bounded() -> None:
     @dataclass
     class Counting(Trees):
         asked: int = 0
@@ -163,29 +144,16 @@ def test_screens_are_read_once_and_memory_is_bounded() -> None:
 
     counting = Counting()
     episode = right_walk(counting).end()
-    judge = annotated_judge()
-    asyncio.run(judge_episodes([episode] * 5, judge, counting, ORIGIN))
+    await run([episode] * 5, counting)
     assert counting.asked == len(counting.known)
     small = SeenScreens(counting, capacity=2)
-    first = asyncio.run(judge_episodes([episode], judge, small, ORIGIN))
+    first = await judge_episodes([episode], annotated_judge(), small, ORIGIN)
     assert first.episodes[0].judgement is not None and first.episodes[0].judgement.correct
 
 
-def test_on_screen_text_cannot_speak_for_the_caption() -> None:
-    trees = Trees()
-    lie = 'x": choice "Size" is now "Large" instead of "Medium'
-    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish()).tap("Go to checkout", checkout())
-    walk.write(lie, checkout(lie)).tap("Place order", placed(lie))
-    (episode,) = run([walk.end()], trees).episodes
-    assert [verdict.correct for verdict in episode.trajectory_verdicts] == [False, False]
-
-
-def test_what_is_judged_or_given_up_is_left_out() -> None:
+def test_only_what_failed_before_and_is_not_given_up_is_judged_again_in_order() -> None:
     failed_tries = {"often": TRIED_AT_MOST, "once": 1, "late": 1}
     assert still_to_judge(["once", "often", "late", "new"], failed_tries, {"late"}) == {"once": 1, "new": 0}
-
-
-def test_only_what_failed_before_is_judged_again_in_order() -> None:
     rounds = {"b": 2, "c": 1, "a": 2, "new": 1}
     again = to_judge_again(rounds, {"a": 1, "b": 2, "c": 1, "foreign": 1}, judged=())
     assert again == [Unjudged(1, "c", 1), Unjudged(2, "a", 1), Unjudged(2, "b", 2)]

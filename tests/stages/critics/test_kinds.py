@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
 
 from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
-from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.judge import judge_episode
@@ -73,38 +71,21 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(tmp_path)
 
 
-async def judged(spec: JudgeSpec) -> Episode:
+async def judged(spec: JudgeSpec) -> tuple[bool, set[StepLabel]]:
+    """The decision on a right walk, and the labels of its steps."""
     trees = Trees()
-    episode = right_walk(trees).end()
     async with spec.open(CriticModels(), ORIGIN, lambda call: None) as judge:
-        return await judge_episode(episode, judge, trees, ORIGIN)
-
-
-def is_correct(spec: JudgeSpec) -> bool:
-    judgement = asyncio.run(judged(spec)).judgement
-    assert judgement is not None
-    return judgement.correct
-
-
-def step_labels(spec: JudgeSpec) -> set[StepLabel]:
-    return {verdict.label for verdict in asyncio.run(judged(spec)).step_verdicts}
+        found = await judge_episode(right_walk(trees).end(), judge, trees, ORIGIN)
+    assert found.judgement is not None
+    return found.judgement.correct, {verdict.label for verdict in found.step_verdicts}
 
 
 @pytest.mark.usefixtures("other_package")
-def test_a_critic_of_another_package_votes_in_its_channel() -> None:
-    assert is_correct(JudgeSpec())
-    assert not is_correct(JudgeSpec(text_critic="strict"))
-
-
-@pytest.mark.usefixtures("other_package")
-def test_a_step_critic_of_another_package_judges_the_steps() -> None:
-    assert StepLabel.HARMFUL not in step_labels(JudgeSpec())
-    assert step_labels(JudgeSpec(step_critic="strict_steps")) == {StepLabel.HARMFUL}
-
-
-@pytest.mark.usefixtures("other_package")
-def test_a_critic_of_another_package_has_settings_of_its_own() -> None:
-    assert is_correct(JudgeSpec(text_critic="strict", critics={"strict": {"merciful": True}}))
+async def test_critics_of_another_package_judge_with_settings_of_their_own() -> None:
+    assert await judged(JudgeSpec()) == (True, {StepLabel.GOOD})
+    assert not (await judged(JudgeSpec(text_critic="strict")))[0]
+    assert (await judged(JudgeSpec(step_critic="strict_steps")))[1] == {StepLabel.HARMFUL}
+    assert (await judged(JudgeSpec(text_critic="strict", critics={"strict": {"merciful": True}})))[0]
     with pytest.raises(ValidationError, match="strict: mercy: "):
         JudgeSpec(critics={"strict": {"mercy": 1}})
 

@@ -10,41 +10,35 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.voting import ChannelRule, PassRule, Rule, read_rule
 
 TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL
+HALF = PassRule(resolution="0.5")
 
-RULES = {
-    "consensus(text,multimodal)": Rule((ChannelRule(TEXT), ChannelRule(MULTIMODAL))),
-    "consensus(programmatic)": Rule((ChannelRule(Channel.PROGRAMMATIC),)),
-    "consensus(text:2of3,multimodal:0.5>full:2of3)": Rule(
+
+@pytest.mark.parametrize(
+    ("text", "rules"),
+    [
+        ("text,multimodal", [ChannelRule(TEXT), ChannelRule(MULTIMODAL)]),
+        ("programmatic", [ChannelRule(Channel.PROGRAMMATIC)]),
         (
-            ChannelRule(TEXT, (PassRule(3, 2),)),
-            ChannelRule(MULTIMODAL, (PassRule(resolution="0.5"), PassRule(3, 2))),
-        )
-    ),
-    "consensus(text:1of2,multimodal:0.25:4of4/2models>0.5>full:2of2/2models)": Rule(
+            "text:2of3,multimodal:0.5>full:2of3",
+            [ChannelRule(TEXT, (PassRule(3, 2),)), ChannelRule(MULTIMODAL, (HALF, PassRule(3, 2)))],
+        ),
         (
-            ChannelRule(TEXT, (PassRule(2, 1),)),
-            ChannelRule(
-                MULTIMODAL,
-                (PassRule(4, 4, "0.25", 2), PassRule(resolution="0.5"), PassRule(2, 2, models=2)),
-            ),
-        )
-    ),
-    "consensus(multimodal:0.5)": Rule((ChannelRule(MULTIMODAL, (PassRule(resolution="0.5"),)),)),
-}
+            "multimodal:0.25:4of4/2models>0.5>full:2of2/2models",
+            [ChannelRule(MULTIMODAL, (PassRule(4, 4, "0.25", 2), HALF, PassRule(2, 2, models=2)))],
+        ),
+        ("multimodal:0.5", [ChannelRule(MULTIMODAL, (HALF,))]),
+    ],
+)
+def test_a_rule_reads_as_it_is_written(text: str, rules: list[ChannelRule]) -> None:
+    rule = Rule(tuple(rules))
+    assert str(rule) == f"consensus({text})" and read_rule(str(rule)) == rule
 
 
-@pytest.mark.parametrize("text", RULES)
-def test_a_rule_reads_as_it_is_written(text: str) -> None:
-    assert str(RULES[text]) == text
-    assert read_rule(text) == RULES[text]
+resolutions = st.sampled_from(["full", "0.5", "0.25"])
 
 
 @given(
-    st.lists(
-        st.tuples(st.integers(1, 9), st.integers(1, 9), st.sampled_from(["full", "0.5", "0.25"]), st.integers(1, 9)),
-        min_size=1,
-        max_size=4,
-    )
+    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), resolutions, st.integers(1, 9)), min_size=1, max_size=4)
 )
 def test_every_rule_can_be_read_back(drawn: list[tuple[int, int, str, int]]) -> None:
     made = tuple(PassRule(max(a, b), min(a, b), where, min(models, max(a, b))) for a, b, where, models in drawn)
@@ -73,8 +67,7 @@ def test_an_outcome_is_final_exactly_when_no_missing_vote_could_change_it(votes:
     if outcome is None:
         needed = rule.needed(correct, incorrect)
         assert 1 <= needed <= left
-        sooner = [rule.outcome(correct + yes, incorrect + needed - 1 - yes) for yes in range(needed)]
-        assert set(sooner) == {None}
+        assert {rule.outcome(correct + yes, incorrect + needed - 1 - yes) for yes in range(needed)} == {None}
         assert rule.outcome(correct + needed, incorrect) is True or rule.outcome(correct, incorrect + needed) is False
 
 
@@ -82,7 +75,5 @@ def test_stored_votes_are_counted_by_their_numbers() -> None:
     rule = ChannelRule(MULTIMODAL, (PassRule(3, 2, "0.5"), PassRule(2, 2)))
     assert rule.first_votes == (0, 3)
     assert rule.outcome([(0, True), (1, False), (2, True), (3, True), (4, True)]) is True
-    assert rule.outcome([(0, False), (2, False)]) is False
-    assert rule.outcome([(0, True), (1, True), (3, True)]) is None
-    assert rule.outcome([(0, True), (1, True), (4, False)]) is False
-    assert rule.outcome([]) is None
+    assert rule.outcome([(0, False), (2, False)]) is rule.outcome([(0, True), (1, True), (4, False)]) is False
+    assert rule.outcome([(0, True), (1, True), (3, True)]) is rule.outcome([]) is None

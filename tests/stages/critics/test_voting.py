@@ -14,26 +14,20 @@ from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.tables.verdict import Channel
+from trajmill.schemas.tables.verdict import Channel, Judgement
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.base import Ask, StepResult, Vote, VoteFailure, vote_of
-from trajmill.stages.critics.construction import NoisyChannel
 from trajmill.stages.critics.judge import Judge, Judged, judge_each, judge_episodes
-from trajmill.stages.critics.voting import ChannelCritics
+from trajmill.stages.critics.voting import ChannelCritics, Noise
 
 YES, NO = True, False
 GARBAGE, SILENCE = JudgeFailure("garbage"), ModelFailure("no answer")
+TREES = Trees()
+WALK = right_walk(TREES).end()
 
 
-def said(correct: bool, redundant: tuple[int, ...], first_error: int | None) -> Vote:
-    return Vote(Channel.TEXT, "full", "opinion", correct, "", redundant, first_error)
-
-
-def judged(ask: Ask, *channels: ChannelCritics) -> Judged:
-    trees = Trees()
-    return asyncio.run(
-        judge_episodes([right_walk(trees).end()], Judge(AnnotatedStepCritic(), channels, ask), trees, ORIGIN)
-    )
+async def judged(ask: Ask, *channels: ChannelCritics) -> Judged:
+    return await judge_episodes([WALK], Judge(AnnotatedStepCritic(), channels, ask), TREES, ORIGIN)
 
 
 def outcome(result: Judged) -> bool | FailureClass:
@@ -45,13 +39,19 @@ def outcome(result: Judged) -> bool | FailureClass:
     return episode.judgement.correct
 
 
+def judgement(result: Judged) -> Judgement:
+    (episode,) = result.episodes
+    assert episode.judgement is not None
+    return episode.judgement
+
+
 def votes_of(result: Judged) -> list[tuple[int, str, str, bool]]:
     return [(v.vote, v.resolution, v.made_by, v.correct) for v in result.episodes[0].trajectory_verdicts]
 
 
-def test_votes_that_are_needed_anyway_are_asked_for_at_the_same_time() -> None:
+async def test_votes_that_are_needed_anyway_are_asked_for_at_the_same_time() -> None:
     critic = Scripted([YES, NO, YES, YES, NO])
-    assert outcome(judged(Ask.NEEDED, channel_of(HeldPass((critic,), 5, 3)))) is True
+    assert outcome(await judged(Ask.NEEDED, channel_of(HeldPass((critic,), 5, 3)))) is True
     assert critic.draws == [0, 1, 2, 3]
     assert critic.together == [1, 2, 3, 1]
 
@@ -67,61 +67,50 @@ def test_votes_that_are_needed_anyway_are_asked_for_at_the_same_time() -> None:
         ([SILENCE, YES, GARBAGE, SILENCE, NO, GARBAGE], FailureClass.JUDGE, [0, 1, 3, 2, 5]),
     ],
 )
-def test_a_failed_vote_is_asked_again_and_never_counts(
+async def test_a_failed_vote_is_asked_again_and_never_counts(
     answers: list[Answer], expected: bool | FailureClass, draws: list[int]
 ) -> None:
     critic = Scripted(answers)
-    result = judged(Ask.NEEDED, channel_of(HeldPass((critic,), 3, 2), tries=2))
+    result = await judged(Ask.NEEDED, channel_of(HeldPass((critic,), 3, 2), tries=2))
     assert outcome(result) == expected
     assert critic.draws == draws
     if not isinstance(expected, bool):
         assert result.failures[0].message.startswith("text: 1 Correct, ")
 
 
-def test_a_cascade_checks_again_only_accepted_episodes() -> None:
-    def channel(first: bool) -> tuple[Scripted, Scripted, ChannelCritics]:
+async def test_a_cascade_checks_again_only_accepted_episodes() -> None:
+    def channel(first: bool) -> tuple[Scripted, ChannelCritics]:
         low = Scripted([first], Channel.MULTIMODAL, "0.5", "small")
         full = Scripted([YES, NO, YES], Channel.MULTIMODAL, "full", "big")
-        return low, full, channel_of(HeldPass((low,), resolution="0.5"), HeldPass((full,), 3, 2))
+        return full, channel_of(HeldPass((low,), resolution="0.5"), HeldPass((full,), 3, 2))
 
-    _, full, only = channel(YES)
-    result = judged(Ask.NEEDED, only)
+    result = await judged(Ask.NEEDED, channel(YES)[1])
     assert outcome(result) is True
-    assert votes_of(result) == [
-        (0, "0.5", "small", YES),
-        (1, "full", "big", YES),
-        (2, "full", "big", NO),
-        (3, "full", "big", YES),
-    ]
-    assert result.episodes[0].judgement is not None
-    assert result.episodes[0].judgement.rule == "consensus(multimodal:0.5>full:2of3)"
-    assert result.episodes[0].judgement.made_by.endswith("+small+big")
+    big = [(number, "full", "big", vote) for number, vote in ((1, YES), (2, NO), (3, YES))]
+    assert votes_of(result) == [(0, "0.5", "small", YES), *big]
+    assert judgement(result).rule == "consensus(multimodal:0.5>full:2of3)"
+    assert judgement(result).made_by.endswith("+small+big")
     for ask, asked in ((Ask.NEEDED, 0), (Ask.CHANNELS, 0), (Ask.ALL, 3)):
-        _, full, only = channel(NO)
-        result = judged(ask, only)
+        full, only = channel(NO)
+        result = await judged(ask, only)
         assert outcome(result) is False and len(full.draws) == asked
         assert len(votes_of(result)) == 1 + asked
 
 
-def test_the_models_of_an_ensemble_take_turns_and_keep_their_votes() -> None:
+async def test_the_models_of_an_ensemble_take_turns_and_keep_their_votes() -> None:
     one, two = Scripted([YES] * 8, version="one"), Scripted([YES, GARBAGE, YES, YES, YES, NO], version="two")
-    result = judged(Ask.ALL, channel_of(HeldPass((one, two), 4, 3), tries=2))
+    result = await judged(Ask.ALL, channel_of(HeldPass((one, two), 4, 3), tries=2))
     assert outcome(result) is True
-    assert votes_of(result) == [
-        (0, "full", "one", YES),
-        (1, "full", "two", NO),
-        (2, "full", "one", YES),
-        (3, "full", "two", YES),
-    ]
+    cast = [("one", YES), ("two", NO), ("one", YES), ("two", YES)]
+    assert votes_of(result) == [(number, "full", *vote) for number, vote in enumerate(cast)]
     assert (one.draws, sorted(two.draws)) == ([0, 2], [1, 3, 5])
-    assert result.episodes[0].judgement is not None
-    assert result.episodes[0].judgement.rule == "consensus(text:3of4/2models)"
+    assert judgement(result).rule == "consensus(text:3of4/2models)"
 
 
 @pytest.mark.parametrize(("ask", "asked"), [(Ask.NEEDED, False), (Ask.CHANNELS, True), (Ask.ALL, True)])
-def test_a_channel_that_says_incorrect_decides(ask: Ask, asked: bool) -> None:
+async def test_a_channel_that_says_incorrect_decides(ask: Ask, asked: bool) -> None:
     first, second = Scripted([NO]), Scripted([YES], Channel.MULTIMODAL)
-    result = judged(ask, channel_of(HeldPass((first,))), channel_of(HeldPass((second,))))
+    result = await judged(ask, channel_of(HeldPass((first,))), channel_of(HeldPass((second,))))
     assert outcome(result) is False
     assert (second.draws == [0]) is asked
     assert len(votes_of(result)) == 1 + asked
@@ -129,36 +118,30 @@ def test_a_channel_that_says_incorrect_decides(ask: Ask, asked: bool) -> None:
 
 @pytest.mark.parametrize("ask", list(Ask))
 @pytest.mark.parametrize("failing_first", [True, False])
-def test_a_failed_channel_leaves_the_decision_to_a_no_and_never_to_a_yes(ask: Ask, failing_first: bool) -> None:
+async def test_a_failed_channel_leaves_the_decision_to_a_no_and_never_to_a_yes(ask: Ask, failing_first: bool) -> None:
     for answer, expected in ((NO, False), (YES, FailureClass.JUDGE)):
         failing, other = Scripted([GARBAGE]), Scripted([answer], Channel.MULTIMODAL)
         channels = [channel_of(HeldPass((failing,))), channel_of(HeldPass((other,)))]
-        result = judged(ask, *(channels if failing_first else channels[::-1]))
+        result = await judged(ask, *(channels if failing_first else channels[::-1]))
         assert outcome(result) == expected
         if expected is False:
             assert [channel for _, _, channel, _ in votes_of(result)] == ["scripted"]
 
 
-def test_the_signals_of_several_votes_are_weighed() -> None:
-    @dataclass(frozen=True)
-    class Opinion:
-        votes: tuple[Vote, ...]
-        channel: Channel = Channel.TEXT
-        resolution: str = "full"
-        version: str = "opinion"
+async def test_the_signals_of_several_votes_are_weighed() -> None:
+    class Signals(Scripted):
+        votes = ((NO, (1, 4), 5), (NO, (1,), 3), (YES, (2,), None), (NO, (), 0))
 
         async def judge(
             self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0
         ) -> Vote:
-            return self.votes[draw]
+            correct, redundant, first_error = self.votes[draw]
+            return vote_of(self, correct, "", redundant, first_error)
 
-    critic = Opinion((said(NO, (1, 4), 5), said(NO, (1,), 3), said(YES, (2,), None), said(NO, (), 0)))
-    (episode,) = judged(Ask.ALL, channel_of(HeldPass((critic,), 4, 2))).episodes
-    assert episode.judgement is not None and not episode.judgement.correct and not episode.judgement.agreed
-    assert episode.judgement.redundant_steps == (1,)
-    assert episode.judgement.first_error_step == 3
-    one = judged(Ask.ALL, channel_of(HeldPass((Opinion((said(YES, (3,), None),)),)))).episodes[0]
-    assert one.judgement is not None and one.judgement.redundant_steps == (3,) and one.judgement.agreed
+    made = judgement(await judged(Ask.ALL, channel_of(HeldPass((Signals(()),), 4, 2))))
+    assert (made.correct, made.agreed, made.redundant_steps, made.first_error_step) == (False, False, (1,), 3)
+    one = judgement(await judged(Ask.ALL, channel_of(HeldPass((Scripted([YES]),)))))
+    assert (one.agreed, one.redundant_steps) == (True, (0,))
 
 
 @dataclass
@@ -182,58 +165,47 @@ class Gate:
         return vote_of(self, episode.trajectory.seed % 3 == 0, "")
 
 
-def seeded(episode: Episode, seed: int) -> Episode:
-    return episode.model_copy(update={"trajectory": episode.trajectory.model_copy(update={"seed": seed})})
+def seeded(seed: int) -> Episode:
+    return WALK.model_copy(update={"trajectory": WALK.trajectory.model_copy(update={"seed": seed})})
 
 
-def test_many_are_under_way_at_once_in_order_and_with_few_in_memory() -> None:
-    trees, gate, concurrency = Trees(), Gate(), 8
-    base = right_walk(trees).end()
-    read: list[int] = []
+async def test_many_are_under_way_at_once_in_order_and_with_few_in_memory() -> None:
+    gate, concurrency, count = Gate(), 8, 100
+    read, found = list[int](), list[tuple[int, bool]]()
 
-    def episodes(count: int) -> Iterator[Episode]:
+    def episodes() -> Iterator[Episode]:
         for number in range(count):
             read.append(number)
-            yield seeded(base, number)
+            yield seeded(number)
 
-    async def run() -> list[tuple[int, bool]]:
-        judge = Judge(AnnotatedStepCritic(), (channel_of(HeldPass((gate,))),))
-        found: list[tuple[int, bool]] = []
-        asyncio.get_running_loop().call_later(0.05, gate.open.set)
-        async for one in judge_each(episodes(300), judge, trees, ORIGIN, concurrency):
-            if not found:
-                assert 16 < len(read) <= 4 * concurrency, "others go on behind a slow one, within the window"
-            assert one.episode.judgement is not None
-            found.append((one.episode.trajectory.seed, one.episode.judgement.correct))
-            assert len(read) - len(found) <= 4 * concurrency
-        return found
-
-    found = asyncio.run(run())
-    assert found == [(seed, seed % 3 == 0) for seed in range(300)]
+    judge = Judge(AnnotatedStepCritic(), (channel_of(HeldPass((gate,))),))
+    asyncio.get_running_loop().call_later(0.05, gate.open.set)
+    async for one in judge_each(episodes(), judge, TREES, ORIGIN, concurrency):
+        if not found:
+            assert 16 < len(read) <= 4 * concurrency, "others go on behind a slow one, within the window"
+        assert one.episode.judgement is not None
+        found.append((one.episode.trajectory.seed, one.episode.judgement.correct))
+        assert len(read) - len(found) <= 4 * concurrency
+    assert found == [(seed, seed % 3 == 0) for seed in range(count)]
     assert gate.most == concurrency
 
 
-def test_an_error_that_is_no_failure_ends_the_judging_and_leaves_nothing_running() -> None:
-    trees, gate = Trees(), Gate()
-    base = right_walk(trees).end()
+async def test_an_error_that_is_no_failure_ends_the_judging_and_leaves_nothing_running() -> None:
+    gate = Gate()
 
-    class Broken:
-        channel, resolution, version = Channel.MULTIMODAL, "full", "broken"
-
+    class Broken(Scripted):
         async def judge(
             self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0
         ) -> Vote:
             await asyncio.sleep(0)
             raise RuntimeError("a bug")
 
-    async def run() -> None:
-        judge = Judge(AnnotatedStepCritic(), (channel_of(HeldPass((Broken(),))), channel_of(HeldPass((gate,)))))
-        with pytest.raises(RuntimeError, match="a bug"):
-            await judge_episodes([seeded(base, 0)] * 5, judge, trees, ORIGIN, concurrency=4)
-        assert gate.most > 0
-        assert asyncio.all_tasks() == {asyncio.current_task()}
-
-    asyncio.run(run())
+    broken = channel_of(HeldPass((Broken((), Channel.MULTIMODAL),)))
+    judge = Judge(AnnotatedStepCritic(), (broken, channel_of(HeldPass((gate,)))))
+    with pytest.raises(RuntimeError, match="a bug"):
+        await judge_episodes([seeded(0)] * 5, judge, TREES, ORIGIN, concurrency=4)
+    assert gate.most > 0
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 @dataclass
@@ -249,15 +221,13 @@ class Together(Scripted):
         self.requests.append(list(draws))
         if SILENCE in [self.answers[draw] for draw in draws]:
             raise SILENCE
-        return [await self._vote(episode, screens, steps, draw) for draw in draws]
-
-    async def _vote(
-        self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int
-    ) -> Vote | VoteFailure:
-        try:
-            return await super().judge(episode, screens, steps, draw)
-        except (JudgeFailure, ModelFailure) as failure:
-            return failure
+        votes: list[Vote | VoteFailure] = []
+        for draw in draws:
+            try:
+                votes.append(await super().judge(episode, screens, steps, draw))
+            except (JudgeFailure, ModelFailure) as failure:
+                votes.append(failure)
+        return votes
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         self.requests.append([draw])
@@ -265,20 +235,15 @@ class Together(Scripted):
 
 
 @pytest.mark.parametrize("quorum", [1, 2, 3, 4])
-@pytest.mark.parametrize("letters", list(product([YES, NO], repeat=4)))
-def test_votes_of_one_request_decide_as_single_ones_do_in_no_more_requests(
-    letters: tuple[bool, ...], quorum: int
-) -> None:
-    for ask in Ask:
+async def test_votes_of_one_request_decide_as_single_ones_do_in_no_more_requests(quorum: int) -> None:
+    for letters, ask in product(product([YES, NO], repeat=4), Ask):
         single, together = Scripted(letters), Together(letters)
-        expected = outcome(judged(ask, channel_of(HeldPass((single,), 4, quorum))))
+        expected = outcome(await judged(ask, channel_of(HeldPass((single,), 4, quorum))))
         decided = (n for n in range(1, 5) if sum(letters[:n]) >= quorum or n - sum(letters[:n]) > 4 - quorum)
         assert len(single.draws) == (4 if ask is Ask.ALL else next(decided)), "it stops where it is decided"
-        result = judged(ask, channel_of(HeldPass((together,), 4, quorum)))
+        result = await judged(ask, channel_of(HeldPass((together,), 4, quorum)))
         assert outcome(result) is expected is (sum(letters) >= quorum)
-        assert result.episodes[0].judgement is not None
-        rule = result.episodes[0].judgement.rule
-        assert rule == f"consensus(text:{quorum}of4)"
+        assert judgement(result).rule == f"consensus(text:{quorum}of4)"
         assert len(together.requests) <= len(single.draws)
         assert together.requests[0] == list(range(4 if ask is Ask.ALL else quorum))
         drawn = [draw for draws in together.requests for draw in draws]
@@ -295,24 +260,26 @@ def test_votes_of_one_request_decide_as_single_ones_do_in_no_more_requests(
         ([YES, SILENCE, NO, YES, YES, YES], [[0, 1, 2], [3, 4, 5]], True),
     ],
 )
-def test_of_several_votes_those_that_are_missing_are_asked_for_again(
+async def test_of_several_votes_those_that_are_missing_are_asked_for_again(
     answers: list[Answer], requests: list[list[int]], expected: bool | FailureClass
 ) -> None:
     critic = Together(answers)
-    assert outcome(judged(Ask.ALL, channel_of(HeldPass((critic,), 3, 2), tries=2))) == expected
+    assert outcome(await judged(Ask.ALL, channel_of(HeldPass((critic,), 3, 2), tries=2))) == expected
     assert critic.requests == requests
 
 
 @pytest.mark.parametrize(("first", "asked"), [(YES, [[1, 3]]), (NO, [])])
-def test_a_model_whose_votes_may_not_be_needed_waits(first: bool, asked: list[list[int]]) -> None:
+async def test_a_model_whose_votes_may_not_be_needed_waits(first: bool, asked: list[list[int]]) -> None:
     one, two = Together([first] * 4, version="one"), Together([YES] * 4, version="two")
-    assert outcome(judged(Ask.NEEDED, channel_of(HeldPass((one, two), 4, 4)))) is first
+    assert outcome(await judged(Ask.NEEDED, channel_of(HeldPass((one, two), 4, 4)))) is first
     assert (one.requests, two.requests) == ([[0, 2]], asked)
 
 
-def test_errors_on_purpose_are_the_same_in_one_request() -> None:
-    letters = [YES, NO] * 20
-    noisy = [NoisyChannel(critic, 0.4, 0.4, 1) for critic in (Scripted(letters), Together(letters))]
-    single, together = (votes_of(judged(Ask.ALL, channel_of(HeldPass((one,), 40, 20)))) for one in noisy)
-    assert single == together and [correct for *_, correct in single] != letters
-    assert isinstance(noisy[1].inner, Together) and len(noisy[1].inner.requests) == 1
+async def test_errors_on_purpose_are_the_same_in_one_request() -> None:
+    letters, noise = [YES, NO] * 20, Noise(0.4, 0.4, 1)
+    single, together = Scripted(letters), Together(letters)
+    one, other = [
+        await judged(Ask.ALL, channel_of(HeldPass((critic,), 40, 20), noise=noise)) for critic in (single, together)
+    ]
+    assert votes_of(one) == votes_of(other) and [correct for *_, correct in votes_of(one)] != letters
+    assert len(together.requests) == 1 and judgement(one).made_by.endswith("+scripted~fp0.4/fn0.4/1")

@@ -21,7 +21,6 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, NamedTuple
 
-import pytest
 from aiohttp import web
 from PIL import Image
 
@@ -108,7 +107,7 @@ class FaultServer:
     """What a running server does next, and what it has seen."""
 
     script: deque[FaultReply]
-    """Answers to the next chat requests; after them all goes well."""
+    """Answers to the next requests; after them all goes well."""
     models: tuple[str, ...] = ("tiny",)
     key: str = ""
     """API key that it asks for; empty for none."""
@@ -137,19 +136,11 @@ class FaultServer:
 
 @contextmanager
 def running_server(
-    script: Iterable[FaultReply | Fault] = (),
-    *,
-    port: int = 0,
-    models: tuple[str, ...] = ("tiny",),
-    key: str = "",
-    capacity: int | None = None,
-    seconds: float = 0.0,
-    writes: Callable[[dict[str, Any]], str] = lambda body: "fine",
+    script: Iterable[FaultReply | Fault] = (), *, port: int = 0, **options: Any
 ) -> Iterator[FaultServer]:
-    """A server for as long as the block runs; port 0 takes a free one."""
+    """A server for as long as the block runs; port 0 takes a free one, `options` are fields of `FaultServer`."""
     replies = deque(FaultReply(reply) if isinstance(reply, Fault) else reply for reply in script)
-    server = FaultServer(replies, models, key, capacity, seconds, writes)
-    loop = asyncio.new_event_loop()
+    server, loop = FaultServer(replies, **options), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, name="fault server")
     thread.start()
     try:
@@ -162,13 +153,6 @@ def running_server(
         loop.call_soon_threadsafe(loop.stop)
         thread.join(200)
         loop.close()
-
-
-@pytest.fixture
-def fault_server() -> Iterator[FaultServer]:
-    """A server whose script a test fills."""
-    with running_server() as server:
-        yield server
 
 
 async def _start(server: FaultServer, port: int) -> web.AppRunner:
@@ -190,9 +174,14 @@ async def _models(server: FaultServer, request: web.Request) -> web.Response:
     return web.json_response({"object": "list", "data": [{"id": name, "object": "model"} for name in server.models]})
 
 
-async def _embeddings(server: FaultServer, request: web.Request) -> web.StreamResponse:
-    body = json.loads(await request.read())
+async def _received(server: FaultServer, request: web.Request) -> dict[str, Any]:
+    body: dict[str, Any] = json.loads(await request.read())
     server.received.append(Received(body, request.headers.get("Authorization"), asyncio.get_running_loop().time()))
+    return body
+
+
+async def _embeddings(server: FaultServer, request: web.Request) -> web.StreamResponse:
+    body = await _received(server, request)
     if (refusal := _refused(server, request)) is not None:
         return refusal
     reply = server.script.popleft() if server.script else FaultReply()
@@ -204,8 +193,7 @@ async def _embeddings(server: FaultServer, request: web.Request) -> web.StreamRe
 
 
 async def _chat(server: FaultServer, request: web.Request) -> web.StreamResponse:
-    body = json.loads(await request.read())
-    server.received.append(Received(body, request.headers.get("Authorization"), asyncio.get_running_loop().time()))
+    body = await _received(server, request)
     server.in_flight += 1
     server.most_in_flight = max(server.most_in_flight, server.in_flight)
     try:
@@ -251,17 +239,11 @@ def chat_completion(texts: list[str], body: dict[str, Any]) -> dict[str, Any]:
 
 
 def _logprobs(text: str, most: int) -> dict[str, Any]:
-    return {
-        "content": [
-            {
-                "token": word,
-                "logprob": -0.5,
-                "bytes": None,
-                "top_logprobs": [{"token": f"{word}{rank}", "logprob": -0.5 - rank} for rank in range(most)],
-            }
-            for word in text.split()
-        ]
-    }
+    def token(word: str) -> dict[str, Any]:
+        best = [{"token": f"{word}{rank}", "logprob": -0.5 - rank} for rank in range(most)]
+        return {"token": word, "logprob": -0.5, "bytes": None, "top_logprobs": best}
+
+    return {"content": [token(word) for word in text.split()]}
 
 
 Answering = Callable[[FaultServer, web.Request, dict[str, Any], FaultReply], Awaitable[web.StreamResponse]]
@@ -279,18 +261,14 @@ async def _fine(server: FaultServer, request: web.Request, body: dict[str, Any],
 
 
 def _status(status: int, message: str) -> Answering:
-    async def answer(
-        server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply
-    ) -> web.Response:
+    async def answer(server: FaultServer, request: web.Request, body: object, reply: FaultReply) -> web.Response:
         return _error(status, message, reply.retry_after)
 
     return answer
 
 
 def _text(make: Callable[[dict[str, Any]], str]) -> Answering:
-    async def answer(
-        server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply
-    ) -> web.Response:
+    async def answer(server: FaultServer, request: web.Request, body: dict[str, Any], _: FaultReply) -> web.Response:
         return web.Response(text=make(body), content_type="application/json")
 
     return answer
@@ -305,33 +283,34 @@ def _choice(**changed: Any) -> Answering:
     return _text(make)
 
 
-async def _hang(server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply) -> web.Response:
+async def _hang(server: FaultServer, request: web.Request, body: object, reply: FaultReply) -> web.Response:
     await asyncio.Event().wait()
     raise AssertionError("nobody sets the event")
 
 
-async def _cut(server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply) -> web.Response:
+async def _cut(server: FaultServer, request: web.Request, body: object, reply: FaultReply) -> web.Response:
     assert request.transport is not None
     request.transport.abort()
     return web.Response()
 
 
-async def _cut_within(
-    server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply
-) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "application/json", "Content-Length": "5000"})
+async def _begun(request: web.Request, **headers: str) -> web.StreamResponse:
+    response = web.StreamResponse(headers={"Content-Type": "application/json", **headers})
     await response.prepare(request)
-    await response.write(json.dumps(chat_completion(["fine"], body)).encode()[:60])
-    assert request.transport is not None
-    request.transport.abort()
     return response
 
 
-async def _slow(
+async def _cut_within(
     server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply
 ) -> web.StreamResponse:
-    response = web.StreamResponse(headers={"Content-Type": "application/json"})
-    await response.prepare(request)
+    response = await _begun(request, **{"Content-Length": "5000"})
+    await response.write(json.dumps(chat_completion(["fine"], body)).encode()[:60])
+    await _cut(server, request, body, reply)
+    return response
+
+
+async def _slow(server: FaultServer, request: web.Request, body: object, reply: FaultReply) -> web.StreamResponse:
+    response = await _begun(request)
     while True:
         await response.write(b" ")
         await asyncio.sleep(0.02)

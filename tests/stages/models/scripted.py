@@ -41,6 +41,12 @@ class ScriptedModel:
         self.closed += 1
 
 
+def replies(*texts: str | Completion | ModelFailure) -> ScriptedModel:
+    """A model that gives one answer after the other, and the last one for ever."""
+    rest = list(texts)
+    return ScriptedModel(lambda _: rest.pop(0) if len(rest) > 1 else rest[0])
+
+
 @dataclass
 class SeveralModel(ScriptedModel):
     """Gives several samples in one request, each by a function of the request as it would be made for it alone."""

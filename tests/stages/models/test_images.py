@@ -1,4 +1,4 @@
-"""Pictures are sent at exactly the size that the models' own processor would choose."""
+"""Pictures are sent at exactly the size that the models' own processor would choose, and decoded once while in use."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import random
 import pytest
 from PIL import Image, ImageDraw
 
+from tests.stages.models.pictures import plain
 from trajmill.schemas.coordinates import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.models.images import sent_image, sent_size
+from trajmill.stages.models.local.chat import RecentPictures, rgb_pictures
 
 _BUDGETS = (QWEN2_5_VL, GUI_OWL, QWEN3_VL, PixelBudget(factor=28, min_pixels=100 * 28 * 28, max_pixels=600 * 28 * 28))
+SIZE = Size(56, 84)
 
 
 def picture(size: Size, image_format: str = "PNG", mode: str = "RGB") -> bytes:
@@ -32,34 +35,26 @@ def handle(encoded: bytes, size: Size, screen_id: str = "shot") -> ScreenHandle:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("budget", _BUDGETS)
-def test_the_fitted_size_is_the_one_of_the_models_processor(budget: PixelBudget) -> None:
+def test_the_fitted_size_is_the_one_of_the_models_processor_and_fits_again(budget: PixelBudget) -> None:
     from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import smart_resize
 
     draw = random.Random(7)
-    for _ in range(3_000):
-        size = Size(draw.randint(20, 4_500), draw.randint(23, 4_500))
-        if max(size) > 200 * min(size):
-            continue
+    for _ in range(2_000):
+        size = Size(draw.randint(23, 4_500), draw.randint(23, 4_500))
         high, wide = smart_resize(
             size.height, size.width, factor=budget.factor, min_pixels=budget.min_pixels, max_pixels=budget.max_pixels
         )
-        assert budget.fit(size) == Size(wide, high)
-
-
-@pytest.mark.parametrize("budget", _BUDGETS)
-def test_a_server_that_resizes_again_changes_nothing(budget: PixelBudget) -> None:
-    draw = random.Random(11)
-    for _ in range(500):
-        fitted = budget.fit(Size(draw.randint(100, 3_000), draw.randint(100, 3_000)))
-        assert budget.fit(fitted) == fitted
+        fitted = budget.fit(size)
+        assert fitted == Size(wide, high)
+        if max(size) < 20 * min(size):
+            assert budget.fit(fitted) == fitted, "a server that resizes again changes nothing"
 
 
 def test_a_picture_at_the_right_size_is_passed_on_untouched() -> None:
-    size = Size(56, 84)
     for image_format, media_type in (("PNG", "image/png"), ("JPEG", "image/jpeg")):
-        encoded = picture(size, image_format)
-        sent = sent_image(handle(encoded, size), QWEN2_5_VL)
-        assert sent == (encoded, media_type, size)
+        encoded = picture(SIZE, image_format)
+        sent = sent_image(handle(encoded, SIZE), QWEN2_5_VL)
+        assert sent == (encoded, media_type, SIZE)
         assert sent.data_url == f"data:{media_type};base64," + base64.b64encode(encoded).decode()
 
 
@@ -72,28 +67,53 @@ def test_another_picture_is_resized(mode: str) -> None:
         assert (image.size, image.mode, image.format) == ((320, 224), "RGB", "PNG")
 
 
-def test_the_scale_comes_before_the_budget() -> None:
+def test_the_scale_comes_before_the_budget_and_the_promised_size_holds() -> None:
     size = Size(1000, 600)
     assert sent_size(size, QWEN2_5_VL, 0.5) == QWEN2_5_VL.fit(Size(500, 300))
     sent = sent_image(handle(picture(size), size), ANY_SIZE, 0.5)
-    with Image.open(io.BytesIO(sent.data)) as image:
-        assert sent.size == image.size == (500, 300)
+    stored_larger = sent_image(handle(picture(Size(600, 1200)), Size(300, 600)), QWEN2_5_VL)
+    for each, expected in ((sent, Size(500, 300)), (stored_larger, QWEN2_5_VL.fit(Size(300, 600)))):
+        with Image.open(io.BytesIO(each.data)) as image:
+            assert each.size == image.size == expected
 
 
-def test_the_size_promised_holds_even_where_the_stored_pixels_are_of_another() -> None:
-    sent = sent_image(handle(picture(Size(600, 1200)), Size(300, 600)), QWEN2_5_VL)
-    with Image.open(io.BytesIO(sent.data)) as image:
-        assert image.size == QWEN2_5_VL.fit(Size(300, 600))
-
-
-@pytest.mark.parametrize("declared", [Size(56, 84), Size(300, 300)])
+@pytest.mark.parametrize("declared", [SIZE, Size(300, 300)])
 def test_bytes_that_do_not_decode_name_the_screen_in_one_line(declared: Size) -> None:
-    whole = picture(Size(56, 84))
+    whole = picture(SIZE)
     for broken in (b"", b"no picture", whole[: len(whole) // 2], b"\x89PNG\r\n\x1a\n" + b"\0" * 40):
         with pytest.raises(ModelFailure, match=r"^screen s-7: the image does not decode [^\n]*$"):
             sent_image(handle(broken, declared, "s-7"), QWEN2_5_VL)
-
-
-def test_a_picture_too_elongated_names_the_screen() -> None:
     with pytest.raises(ModelFailure, match=r"^screen s-8: .*too elongated"):
         sent_image(handle(b"", Size(3, 900), "s-8"), QWEN2_5_VL)
+
+
+class Screens:
+    """Makes screens of one colour and counts how often each is encoded."""
+
+    def __init__(self) -> None:
+        self.encoded: list[int] = []
+
+    def screen(self, grey: int) -> ScreenHandle:
+        def encode() -> bytes:
+            self.encoded.append(grey)
+            return plain((grey, grey, grey), SIZE).encode()
+
+        return ScreenHandle(f"grey {grey}", SIZE, encode)
+
+
+def test_a_screen_is_decoded_once_for_each_scale() -> None:
+    made, recent = Screens(), RecentPictures(QWEN2_5_VL)
+    first = recent.read([made.screen(1), made.screen(2)], 1.0)
+    assert recent.read([made.screen(2), made.screen(1)], 1.0) == first[::-1] and made.encoded == [1, 2]
+    fresh = rgb_pictures([made.screen(1), made.screen(2)], QWEN2_5_VL, 1.0)
+    assert [each.tobytes() for each in first] == [each.tobytes() for each in fresh]
+    recent.read([made.screen(1)], 2.0)
+    assert made.encoded == [1, 2, 1, 2, 1]
+
+
+def test_what_was_read_longest_ago_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trajmill.stages.models.local.chat.MOST_PIXELS", 2 * SIZE.width * SIZE.height)
+    made, recent = Screens(), RecentPictures(ANY_SIZE)
+    for grey in (1, 2, 1, 3, 1, 2):
+        recent.read([made.screen(grey)], 1.0)
+    assert made.encoded == [1, 2, 3, 2]

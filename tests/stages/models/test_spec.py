@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import pickle
 from pathlib import Path
 
@@ -8,10 +7,10 @@ import pytest
 from pydantic import ValidationError
 
 from tests.stages.models.fault_server import running_server
+from tests.stages.models.scripted import request
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.spec import Spec
-from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.local.folder import VllmSpec
 from trajmill.stages.models.openai_api.spec import ModelServerSpec, OpenAiSpec
 from trajmill.stages.models.spec import MODELS, ModelSpec
@@ -27,14 +26,9 @@ def test_each_kind_is_sent_to_workers(kind: str) -> None:
 
 
 def test_how_a_model_is_reached_is_no_part_of_its_identity() -> None:
-    other = OpenAiSpec(
-        model="m",
-        urls=("http://two/v1",),
-        api_key_variable="KEY",
-        attempts=1,
-        cache=False,
-        serve=ModelServerSpec(python=Path("python")),
-    )
+    serve = ModelServerSpec(python=Path("python"), port=8001)
+    other = OpenAiSpec(model="m", urls=("http://two/v1",), api_key_variable="KEY", attempts=1, cache=False, serve=serve)
+    assert other.addresses == ("http://two/v1", "http://127.0.0.1:8001/v1")
     assert other.identity() == SERVED.identity()
     assert SERVED.model_copy(update={"family": "gui-owl"}).identity() != SERVED.identity()
 
@@ -45,11 +39,6 @@ def test_a_model_in_a_folder_is_known_by_what_is_in_it(tmp_path: Path) -> None:
         (tmp_path / name / "model.safetensors").write_bytes(weights)
     one, same, other = (VllmSpec(model=tmp_path / name).identity() for name in "abc")
     assert one == same != other
-
-
-def test_its_own_server_is_one_of_the_addresses() -> None:
-    spec = SERVED.model_copy(update={"serve": ModelServerSpec(python=Path("python"), port=8001)})
-    assert spec.addresses == ("http://one/v1", "http://127.0.0.1:8001/v1")
 
 
 def test_a_key_that_is_not_set_and_a_missing_address_give_one_error_line() -> None:
@@ -71,15 +60,10 @@ def test_pictures_are_bounded_by_the_spec() -> None:
 
 
 @pytest.mark.parametrize(("cache", "calls"), [(True, 1), (False, 2)])
-def test_answers_are_kept_unless_the_spec_says_no(tmp_path: Path, cache: bool, calls: int) -> None:
-    async def ask_twice(spec: ModelSpec) -> None:
-        model = spec.open({}, tmp_path / "cache")
-        try:
-            for _ in range(2):
-                await model.complete(ChatRequest("critic.text", (ChatMessage("user", ("Hello",)),)))
-        finally:
-            await model.close()
-
+async def test_answers_are_kept_unless_the_spec_says_no(tmp_path: Path, cache: bool, calls: int) -> None:
     with running_server() as server:
-        asyncio.run(ask_twice(OpenAiSpec(model="tiny", urls=(server.url,), cache=cache)))
+        model = OpenAiSpec(model="tiny", urls=(server.url,), cache=cache).open({}, tmp_path / "cache")
+        for _ in range(2):
+            await model.complete(request())
+        await model.close()
         assert len(server.received) == calls

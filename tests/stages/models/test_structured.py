@@ -1,19 +1,20 @@
+"""Records in the replies of models: found, checked, and asked for again."""
+
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.stages.models.scripted import ScriptedModel, request
+from tests.stages.models.scripted import ScriptedModel, replies, request
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Record
-from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.structured import AnswerFailure, ask, ask_several, parse_answer
+from trajmill.stages.models.base import Completion
+from trajmill.stages.models.prompts import AnswerFailure, ask, ask_several, parse_answer
 
 
 class Verdict(Record):
@@ -24,11 +25,6 @@ class Verdict(Record):
 
 GOOD = '{"correct": true, "reason": "it is", "steps": [1, 2]}'
 VERDICT = Verdict(correct=True, reason="it is", steps=(1, 2))
-
-
-def replies(*texts: str | Completion | ModelFailure) -> ScriptedModel:
-    rest: Iterator[str | Completion | ModelFailure] = iter(texts)
-    return ScriptedModel(lambda _: next(rest))
 
 
 @pytest.mark.parametrize(
@@ -44,7 +40,7 @@ def replies(*texts: str | Completion | ModelFailure) -> ScriptedModel:
     ],
 )
 def test_an_answer_is_found_inside_other_text(text: str) -> None:
-    assert asyncio.run(ask(replies(text), request(), Verdict)) == VERDICT
+    assert parse_answer(text, Verdict) == VERDICT
 
 
 @pytest.mark.parametrize(
@@ -67,20 +63,17 @@ def test_any_other_reply_is_an_invalid_answer(text: str, told: str) -> None:
         parse_answer(text, Verdict)
 
 
-def test_a_line_break_within_a_string_is_what_models_write() -> None:
+def test_texts_of_an_answer_can_be_stored_and_may_have_line_breaks() -> None:
+    assert parse_answer('{"correct": true, "reason": "a\\u0000b\\ud800c"}', Verdict).reason == "a\ufffdb\ufffdc"
     assert parse_answer(GOOD.replace("it is", "it\nis"), Verdict).reason == "it\nis"
 
 
-def test_the_schema_goes_with_the_request() -> None:
-    model = replies(GOOD)
-    asyncio.run(ask(model, request(), Verdict))
-    assert json.loads(model.asked[0].answer_schema) == Verdict.model_json_schema()
-
-
-def test_a_refused_reply_is_shown_with_its_error_and_asked_for_again_with_another_seed() -> None:
-    model = replies("no idea", '{"correct": true}', GOOD)
-    assert asyncio.run(ask(model, request(seed=5), Verdict)) == VERDICT
+async def test_a_refused_reply_is_shown_with_its_error_and_asked_for_again_with_another_seed() -> None:
+    model, other = (replies("no idea", '{"correct": true}', GOOD) for _ in range(2))
+    assert await ask(model, request(seed=5), Verdict) == await ask(other, request(seed=5), Verdict) == VERDICT
+    assert model.asked == other.asked, "equal questions are asked again equally"
     first, second, third = model.asked
+    assert json.loads(first.answer_schema) == Verdict.model_json_schema()
     assert len({each.seed for each in model.asked}) == 3
     assert [message.role for message in third.messages] == ["user", "assistant", "user"]
     assert third.messages[0] == first.messages[0] == second.messages[0]
@@ -88,36 +81,18 @@ def test_a_refused_reply_is_shown_with_its_error_and_asked_for_again_with_anothe
     assert "reason: Field required" in str(third.messages[2].parts[0])
 
 
-def test_equal_questions_are_asked_again_equally() -> None:
-    one, other = replies("a", GOOD), replies("a", GOOD)
-    asyncio.run(ask(one, request(), Verdict))
-    asyncio.run(ask(other, request(), Verdict))
-    assert one.asked == other.asked
-
-
-def test_after_the_last_try_it_is_a_failure_of_one_line() -> None:
-    cut = Completion('{"correct":\ntrue, "rea', 7, 16, "length")
-    model = replies("a", "b", cut)
+async def test_after_the_last_try_it_is_a_failure_of_one_line_and_a_silent_model_is_asked_once() -> None:
+    model = replies("a", "b", Completion('{"correct":\ntrue, "rea', 7, 16, "length"))
     with pytest.raises(AnswerFailure) as failure:
-        asyncio.run(ask(model, request(), Verdict))
+        await ask(model, request(), Verdict)
     assert failure.value.failure_class is FailureClass.MODEL
-    assert "\n" not in str(failure.value)
-    assert "critic.text: no valid answer in 3 tries" in str(failure.value)
-    assert "cut off after 16 tokens" in str(failure.value)
-    assert len(model.asked) == 3
-
-
-def test_a_model_that_does_not_answer_is_not_asked_again() -> None:
-    model = replies(ModelFailure("no route"))
-    with pytest.raises(ModelFailure, match="no route") as failure:
-        asyncio.run(ask(model, request(), Verdict))
-    assert not isinstance(failure.value, AnswerFailure)
-    assert len(model.asked) == 1
-
-
-def test_texts_of_an_answer_can_be_stored() -> None:
-    answer = parse_answer('{"correct": true, "reason": "a\\u0000b\\ud800c"}', Verdict)
-    assert answer.reason == "a�b�c"
+    told = str(failure.value)
+    assert "\n" not in told and "cut off after 16 tokens" in told
+    assert "critic.text: no valid answer in 3 tries" in told and len(model.asked) == 3
+    silent = replies(ModelFailure("no route"))
+    with pytest.raises(ModelFailure, match="no route") as failed:
+        await ask(silent, request(), Verdict)
+    assert not isinstance(failed.value, AnswerFailure) and len(silent.asked) == 1
 
 
 hostile = st.one_of(
@@ -132,11 +107,9 @@ hostile = st.one_of(
 
 @given(hostile, st.sampled_from(["stop", "length"]))
 def test_no_text_raises_anything_but_an_answer_failure(text: str, finish: str) -> None:
-    def say(asked: ChatRequest) -> Completion:
-        return Completion(text, 1, 1, finish)
-
+    model = ScriptedModel(lambda _: Completion(text, 1, 1, finish))
     try:
-        assert isinstance(asyncio.run(ask(ScriptedModel(say), request(), Verdict, tries=2)), Verdict)
+        assert isinstance(asyncio.run(ask(model, request(), Verdict, tries=2)), Verdict)
     except AnswerFailure as failure:
         assert "\n" not in str(failure)
         str(failure).encode()
@@ -144,13 +117,7 @@ def test_no_text_raises_anything_but_an_answer_failure(text: str, finish: str) -
 
 @pytest.mark.parametrize(
     "text",
-    [
-        '{"a":' * 200_000,
-        '{"a' * 200_000,
-        "{}" * 200_000,
-        '{"steps":' + "[" * 200_000,
-        '{"steps": [' + "9" * 5000 + "]}",
-    ],
+    ['{"a":' * 200_000, '{"a' * 200_000, "{}" * 200_000, '{"steps":' + "[" * 200_000, f'{{"steps": [{"9" * 5000}]}}'],
     ids=["nested", "unterminated", "many", "deep", "long number"],
 )
 def test_a_large_malformed_reply_is_refused(text: str) -> None:
@@ -158,46 +125,42 @@ def test_a_large_malformed_reply_is_refused(text: str) -> None:
         parse_answer(text, Verdict)
 
 
-def several(
+async def several(
     samples: int, *texts: str | Completion | ModelFailure
 ) -> tuple[ScriptedModel, list[Verdict | ModelFailure]]:
     model = replies(*texts)
     asked = replace(request(), n=samples, seed=40, draws=tuple(range(10, 10 + samples)))
-    return model, asyncio.run(ask_several(model, asked, Verdict))
+    return model, await ask_several(model, asked, Verdict)
 
 
 def answers(first: str, *others: str) -> Completion:
     return Completion(first, 7, 3 * (1 + len(others)), "length", others)
 
 
-def test_several_records_are_one_request() -> None:
+async def test_several_records_are_one_request_and_an_invalid_sample_alone_is_asked_for_again() -> None:
     other = VERDICT.model_copy(update={"correct": False})
-    model, found = several(3, answers(GOOD, GOOD.replace("true", "false"), GOOD))
+    model, found = await several(3, answers(GOOD, GOOD.replace("true", "false"), GOOD))
     assert found == [VERDICT, other, VERDICT]
     (asked,) = model.asked
     assert (asked.n, asked.seed, asked.draws) == (3, 40, (10, 11, 12))
-
-
-def test_an_invalid_sample_alone_is_asked_for_again() -> None:
-    model, found = several(3, answers(GOOD, "perhaps", GOOD), GOOD)
+    model, found = await several(3, answers(GOOD, "perhaps", GOOD), GOOD)
     assert found == [VERDICT] * 3
     _, again = model.asked
-    assert (again.n, again.draws) == (1, (11,))
-    assert again.seed not in (40, 41, 42)
-    assert [message.parts for message in again.messages][1] == ("perhaps",)
+    assert (again.n, again.draws) == (1, (11,)) and again.seed not in (40, 41, 42)
+    assert again.messages[1].parts == ("perhaps",)
     assert "cut off" not in str(again.messages), "which of the samples was cut is not told"
 
 
-def test_a_server_that_gives_fewer_samples_is_asked_for_the_others() -> None:
-    model, found = several(3, answers(GOOD), GOOD, GOOD)
+async def test_a_server_that_gives_fewer_samples_is_asked_for_the_others() -> None:
+    model, found = await several(3, answers(GOOD), GOOD, GOOD)
     assert found == [VERDICT] * 3
     assert [(asked.n, asked.seed, asked.draws) for asked in model.asked[1:]] == [(1, 41, (11,)), (1, 42, (12,))]
     assert all(len(asked.messages) == 1 for asked in model.asked)
 
 
-def test_what_fails_for_one_sample_is_told_of_it_alone() -> None:
-    _, found = several(3, answers("no", GOOD, "neither"), ModelFailure("gone"), "no", "no")
+async def test_what_fails_for_one_sample_is_told_of_it_alone() -> None:
+    _, found = await several(3, answers("no", GOOD, "neither"), ModelFailure("gone"), "no", "no")
     assert found[1] == VERDICT
     assert str(found[0]) == "gone" and isinstance(found[2], AnswerFailure)
     with pytest.raises(ModelFailure, match="gone"):
-        several(2, ModelFailure("gone"))
+        await several(2, ModelFailure("gone"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -49,11 +48,11 @@ def test_every_word_and_every_mark_is_one_token(folder: Path) -> None:
     assert tokenizer("Papaya")["input_ids"] == [tokenizer.unk_token_id]
 
 
-def test_it_is_asked_in_a_hundred_tokens_and_answers(folder: Path) -> None:
+async def test_it_is_asked_in_a_hundred_tokens_and_answers(folder: Path) -> None:
     spec = TransformersSpec(model=folder, family="read-aloud")
     agent = EndToEndAgent(TransformersModel(spec), Platform.PHONE, 0.0, family=FAMILY, max_tokens=6)
     view = EpisodeView("Order a Bag of Lemon", None, Observation(plain((200, 200, 200)), (), ""), (), 7)
-    decision = asyncio.run(agent.act(view))
+    decision = await agent.act(view)
     (call,) = decision.calls
     assert call.completion is not None and call.completion.output_tokens <= 6
     assert call.completion.input_tokens < 100 and decision.prompt == "Order a Bag of Lemon\nDone: "

@@ -39,7 +39,7 @@ def icon_of(app: str, asked: PolicyInput) -> int:
 
 
 def word(made: Attempts, text: str) -> int:
-    return made.reader.lexicon.ids_of(text)[0]
+    return int(made.reader.lexicon.ids_of(text)[0])
 
 
 def by_icon(apps: tuple[App, ...]) -> dict[str, App]:

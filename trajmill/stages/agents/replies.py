@@ -11,7 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
-from trajmill.stages.models.structured import json_objects
+from trajmill.stages.models.prompts import json_objects
 
 MOST_ITEMS: Final = 40
 LONGEST_ITEM: Final = 400

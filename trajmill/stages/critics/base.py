@@ -13,6 +13,8 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 
 SUMMARY_WORDS = 30
+PASSED = 1.0
+"""The programmatic reward of a task that was done."""
 
 
 class Ask(StrEnum):
@@ -105,26 +107,6 @@ class SeveralVotesCritic(Protocol):
     ) -> list[Vote | VoteFailure]:
         """Cast a vote for each draw, or give its failure. Raises JudgeFailure or ModelFailure if there is no vote."""
         ...
-
-
-def votes_together(critic: TrajectoryCritic) -> bool:
-    return isinstance(critic, SeveralVotesCritic) and critic.votes_together
-
-
-async def cast_votes(
-    critic: TrajectoryCritic,
-    episode: Episode,
-    screens: ScreenReader,
-    steps: Sequence[StepResult],
-    draws: Sequence[int],
-) -> list[Vote | VoteFailure]:
-    """Cast a vote for each draw, together if the critic can; a failure stands in the place of its votes."""
-    try:
-        if len(draws) > 1 and isinstance(critic, SeveralVotesCritic):
-            return await critic.judge_together(episode, screens, steps, draws)
-        return [await critic.judge(episode, screens, steps, draw) for draw in draws]
-    except (JudgeFailure, ModelFailure) as error:
-        return [error] * len(draws)
 
 
 def vote_of(

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -17,15 +17,22 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import Ask
+from trajmill.stages.critics.base import Ask, TrajectoryCritic
 from trajmill.stages.critics.kinds import CRITICS, step_critic_spec, trajectory_critic_spec
-from trajmill.stages.critics.voting import ChannelRule, PassRule, Rule, resolution_of
-from trajmill.stages.models.base import OpenableModel
+from trajmill.stages.critics.voting import (
+    ChannelCritics,
+    ChannelRule,
+    Noise,
+    PassRule,
+    ProgrammaticChannel,
+    Rule,
+    resolution_of,
+)
+from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget, OpenableModel
+from trajmill.stages.models.prompts import Prompt, Sampling, load_prompt
 
 if TYPE_CHECKING:
     from trajmill.stages.critics.judge import Judge
-    from trajmill.stages.critics.model.request import CriticPrompts
-    from trajmill.stages.models.base import ChatModel, ContextBudget
 
 ImageScale = Annotated[float, Field(gt=0.0, le=1.0)]
 
@@ -37,10 +44,20 @@ class CriticModel(OpenableModel, Protocol):
     def budget(self) -> ContextBudget: ...
 
 
-def _packaged_prompts() -> CriticPrompts:
-    from trajmill.stages.critics.model.request import critic_prompts
+class CriticPrompts(NamedTuple):
+    step: Prompt
+    text: Prompt
+    multimodal: Prompt
+    describer: Prompt
 
-    return critic_prompts()
+
+def critic_prompts(
+    step: Path | None = None, text: Path | None = None, multimodal: Path | None = None, describer: Path | None = None
+) -> CriticPrompts:
+    """Load the user's prompt files, or those of the package. Raises BadInputError for an unusable file."""
+    names = {"critic_step-1": step, "critic_text-2": text, "critic_multimodal-2": multimodal}
+    names["describer_screen-1"] = describer
+    return CriticPrompts(*(load_prompt("trajmill.stages.critics.model", name, own) for name, own in names.items()))
 
 
 @dataclass(frozen=True)
@@ -53,7 +70,7 @@ class CriticModels:
     """Several models of a channel are an ensemble."""
     describer: CriticModel | None = None
     """Describes screens without an accessibility tree for the text channel."""
-    prompts: CriticPrompts = field(default_factory=_packaged_prompts)
+    prompts: CriticPrompts = field(default_factory=critic_prompts)
     seed: int = 0
     """Seed of sampled answers, and of intentional errors."""
 
@@ -142,7 +159,8 @@ class JudgeSpec(Spec):
         self, models: CriticModels, origin: Origin, sink: Callable[[ModelCall], None]
     ) -> AsyncIterator[Judge]:
         """Open the judge, each model connected once. Raises BadInputError if a model cannot be connected."""
-        from trajmill.stages.critics.construction import build_judge
+        from trajmill.stages.critics.judge import Judge
+        from trajmill.stages.critics.model.step_critic import ModelStepCritic
 
         async with AsyncExitStack() as stack:
             opened: list[tuple[CriticModel, ChatModel]] = []
@@ -156,4 +174,47 @@ class JudgeSpec(Spec):
                 opened.append((model, chat))
                 return chat
 
-            yield build_judge(self, models, connect)
+            # CODA samples several votes (its 4.2); a single vote is the model's most likely answer.
+            greedy, sampled = Sampling(seed=models.seed), Sampling(1.0, 0.6, models.seed)
+            if models.step is None:
+                step_critic = step_critic_spec(self.step_critic, self.critics.get(self.step_critic)).open(self.graphs)
+            else:
+                step_critic = ModelStepCritic(connect(models.step), models.prompts.step, greedy, models.step.budget)
+            rates = (self.false_positive, self.false_negative)
+            noise = Noise(*rates, models.seed) if any(rates) else None
+            channels = []
+            for rule in self.rule(models).channels:
+                passes = zip(rule.passes, self.scales(rule.channel, models), strict=True)
+                critics = tuple(
+                    self._critics(rule.channel, models, connect, scale, sampled if one.votes > 1 else greedy)
+                    for one, scale in passes
+                )
+                channels.append(ChannelCritics(rule, critics, self.tries, noise))
+            yield Judge(step_critic, tuple(channels), self.ask)
+
+    def _critics(
+        self,
+        channel: Channel,
+        models: CriticModels,
+        connect: Callable[[CriticModel], ChatModel],
+        scale: float,
+        sampling: Sampling,
+    ) -> tuple[TrajectoryCritic, ...]:
+        from trajmill.stages.critics.model.channels import ModelChannel
+        from trajmill.stages.critics.model.transcript import ScreenCaptioner
+
+        prompts, found = models.prompts, list[TrajectoryCritic]()
+        for model in models.of(channel):
+            chat, budget = connect(model), model.budget
+            if channel == Channel.MULTIMODAL:
+                found.append(ModelChannel(chat, prompts.multimodal, sampling, budget, scale))
+                continue
+            describer = connect(models.describer) if models.describer is not None else None
+            captioner = ScreenCaptioner(prompts.describer, describer, Sampling(seed=models.seed))
+            # Captions are text, and images are unbounded.
+            text_budget = ContextBudget(screens=USUAL_BUDGET.screens, tokens=budget.tokens)
+            found.append(ModelChannel(chat, prompts.text, sampling, text_budget, captioner=captioner))
+        if not found and channel == Channel.PROGRAMMATIC:
+            return (ProgrammaticChannel(),)
+        kind = self.text_critic if channel == Channel.TEXT else self.multimodal_critic
+        return tuple(found) or (trajectory_critic_spec(kind, self.critics.get(kind)).open(self.graphs),)

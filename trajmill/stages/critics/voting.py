@@ -8,16 +8,28 @@ not needed, or that failed, counts neither way and does not lower the quorum.
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from random import Random
 from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.verdict import Channel, TrajectoryVerdict
 from trajmill.stages.concurrency import side_by_side
-from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, VoteFailure, cast_votes, votes_together
+from trajmill.stages.critics.base import (
+    PASSED,
+    SeveralVotesCritic,
+    StepResult,
+    TrajectoryCritic,
+    Vote,
+    VoteFailure,
+    vote_of,
+)
 
 FULL = "full"
 _RULE = re.compile(r"consensus\((?P<channels>[^()]*)\)")
@@ -131,16 +143,53 @@ class VotingCase(NamedTuple):
     steps: Sequence[StepResult]
 
 
+class ProgrammaticChannel:
+    """Votes Correct if the environment's own check passed."""
+
+    channel, resolution = Channel.PROGRAMMATIC, FULL
+    version = "programmatic/1"
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        """Vote by the programmatic reward. Raises JudgeFailure if the environment has no check."""
+        reward = episode.trajectory.reward
+        if reward is None:
+            raise JudgeFailure(f"{episode.trajectory.trajectory_id}: the environment has no programmatic check")
+        return vote_of(self, reward >= PASSED, f"the environment's check gave {reward:g}")
+
+
+class Noise(NamedTuple):
+    """Flips votes at random, independently for each trajectory, critic, vote and seed."""
+
+    false_positive: float
+    """Probability that Incorrect becomes Correct."""
+    false_negative: float
+    """Probability that Correct becomes Incorrect."""
+    seed: int
+
+    def version(self, critic: str) -> str:
+        return f"{critic}~fp{self.false_positive:g}/fn{self.false_negative:g}/{self.seed}"
+
+    def on(self, vote: Vote, case: VotingCase, draw: int) -> Vote:
+        trajectory_id, made_by = case.episode.trajectory.trajectory_id, self.version(vote.made_by)
+        digest = content_id("noise", self.seed, vote.channel, vote.resolution, vote.made_by, trajectory_id, draw)
+        if Random(int(digest, 16)).random() >= (self.false_negative if vote.correct else self.false_positive):
+            return vote._replace(made_by=made_by)
+        error = case.steps[-1].index if vote.correct and case.steps else None
+        return vote._replace(made_by=made_by, correct=not vote.correct, reason="noise", first_error_step=error)
+
+
 @dataclass(frozen=True, slots=True)
 class ChannelCritics:
     rule: ChannelRule
     critics: tuple[tuple[TrajectoryCritic, ...], ...]
     """The critics of each pass. They take turns: vote i is cast by critic i modulo their number, also when repeated."""
     tries: int = 1
+    noise: Noise | None = None
 
     @property
     def version(self) -> str:
-        return "+".join(dict.fromkeys(critic.version for critics in self.critics for critic in critics))
+        names = dict.fromkeys(critic.version for critics in self.critics for critic in critics)
+        return "+".join(map(self.noise.version, names) if self.noise else names)
 
 
 class VotingResult(NamedTuple):
@@ -160,7 +209,7 @@ async def ask_channel(case: VotingCase, channel: ChannelCritics, ask_all: bool) 
     results: list[VotingResult] = []
     votes: list[Vote] = []
     for rule, first, critics in zip(channel.rule.passes, channel.rule.first_votes, channel.critics, strict=True):
-        result = await _Pass(case, rule, critics, channel.tries).hold(ask_all)
+        result = await _Pass(case, rule, critics, channel).hold(ask_all)
         results.append(result)
         votes += (vote._replace(number=first + vote.number) for vote in result.votes)
         if result.outcome is False and not ask_all:
@@ -173,28 +222,23 @@ class _Pass(NamedTuple):
     case: VotingCase
     rule: PassRule
     critics: tuple[TrajectoryCritic, ...]
-    tries: int
+    channel: ChannelCritics
 
     async def hold(self, ask_all: bool) -> VotingResult:
         answers: dict[int, Vote | VoteFailure] = {}
         missing: VoteFailure | None = None
-        unasked = list(range(self.rule.votes))
         yes = no = 0
-        while unasked and (ask_all or self.rule.outcome(yes, no) is None):
+        while len(answers) < self.rule.votes and (ask_all or self.rule.outcome(yes, no) is None):
+            unasked = [number for number in range(self.rule.votes) if number not in answers]
             wave = unasked if ask_all else self._next_votes(unasked, yes, no)
-            unasked = [number for number in unasked if number not in wave]
-            groups: list[tuple[TrajectoryCritic, list[int]]] = []
+            groups = defaultdict[int, list[int]](list)
             for number in wave:
                 critic = self._critic(number)
-                group = next((group for other, group in groups if other == critic and votes_together(critic)), None)
-                if group is None:
-                    groups.append((critic, [number]))
-                else:
-                    group.append(number)
-            found = await side_by_side(self._ask(critic, group) for critic, group in groups)
-            cast = {number: answer for one in found for number, answer in one.items()}
+                groups[self.critics.index(critic) if _votes_together(critic) else ~number].append(number)
+            for found in await side_by_side(self._ask(group) for group in groups.values()):
+                answers |= found
             for number in wave:
-                answer = answers[number] = cast[number]
+                answer = answers[number]
                 if isinstance(answer, Vote):
                     yes, no = yes + answer.correct, no + (not answer.correct)
                 else:
@@ -210,21 +254,32 @@ class _Pass(NamedTuple):
         needed = unasked[: self.rule.needed(yes, no)]
         asked = [self._critic(number) for number in needed]
         for_a_yes = unasked[len(needed) : self.rule.quorum - yes]
-        free = [number for number in for_a_yes if (critic := self._critic(number)) in asked and votes_together(critic)]
+        free = [number for number in for_a_yes if (critic := self._critic(number)) in asked and _votes_together(critic)]
         return [*needed, *free]
 
-    async def _ask(self, critic: TrajectoryCritic, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
+    async def _ask(self, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
+        """Ask one critic for votes, and again for those that failed."""
+        critic, noise = self._critic(numbers[0]), self.channel.noise
         found: dict[int, Vote | VoteFailure] = {}
-        missing = list(numbers)
-        for tried in range(self.tries):
+        for tried in range(self.channel.tries):
+            missing = [number for number in numbers if not isinstance(found.get(number), Vote)]
             draws = [number + tried * self.rule.votes for number in missing]
-            answers = await cast_votes(critic, *self.case, draws)
-            for number, answer in zip(missing, answers, strict=True):
-                found[number] = answer._replace(number=number) if isinstance(answer, Vote) else answer
-            missing = [number for number in missing if not isinstance(found[number], Vote)]
-            if not missing:
-                break
+            try:
+                if len(draws) > 1 and isinstance(critic, SeveralVotesCritic):
+                    answers = await critic.judge_together(*self.case, draws)
+                else:
+                    answers = [await critic.judge(*self.case, draw) for draw in draws]
+            except (JudgeFailure, ModelFailure) as error:
+                answers = [error] * len(draws)
+            for number, draw, answer in zip(missing, draws, answers, strict=True):
+                if isinstance(answer, Vote):
+                    answer = (noise.on(answer, self.case, draw) if noise else answer)._replace(number=number)
+                found[number] = answer
         return found
 
     def _critic(self, number: int) -> TrajectoryCritic:
         return self.critics[number % len(self.critics)]
+
+
+def _votes_together(critic: TrajectoryCritic) -> bool:
+    return isinstance(critic, SeveralVotesCritic) and critic.votes_together

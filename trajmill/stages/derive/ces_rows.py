@@ -17,7 +17,7 @@ from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.ces.agent import executor_output
 from trajmill.stages.agents.replies import NONE, one_line
-from trajmill.stages.critics.trees.caption import scroll_direction
+from trajmill.stages.critics.trees.replay import scroll_direction
 from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk, unaccepted
 from trajmill.stages.derive.conversation import dialogue, unfit_text
 from trajmill.stages.derive.spec import CesDataSpec

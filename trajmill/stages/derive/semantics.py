@@ -23,15 +23,13 @@ from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
 from trajmill.stages.critics.model.marking import marked_picture, picture
-from trajmill.stages.critics.trees.caption import quoted
-from trajmill.stages.critics.trees.replay import SeenStep, replay, seen
+from trajmill.stages.critics.trees.replay import SeenStep, quoted, replay, seen
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue, holds_placeholder
 from trajmill.stages.derive.kind_spec import Tools
 from trajmill.stages.derive.spec import ActionSemanticsSpec
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompts import PromptedModel, Sampling, on_lines
-from trajmill.stages.models.structured import ask_several
+from trajmill.stages.models.prompts import PromptedModel, Sampling, ask_several, on_lines
 
 ACTION, EFFECT = "action", "effect"
 _PAIR = f"Before: {IMAGE_PLACEHOLDER}\nAfter: {IMAGE_PLACEHOLDER}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Annotated, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Annotated, Final, NamedTuple, Protocol
 
 from pydantic import Field
 
@@ -137,21 +137,15 @@ class ChatModel(Protocol):
 
 
 async def forget_answer(model: ChatModel, request: ChatRequest) -> None:
-    """Remove an invalid answer from the cache of a model that has one."""
-    if isinstance(model, KeepsAnswers):
-        await model.forget(request)
+    """Remove an invalid answer from the cache of a model that has one (`forget`)."""
+    forget = getattr(model, "forget", None)
+    if forget is not None:
+        await forget(request)
 
 
 def gives_several(model: ChatModel) -> bool:
     """Return whether a model reads a prompt once for all `n` samples of a request."""
     return bool(getattr(model, "several_answers", False))
-
-
-@runtime_checkable
-class KeepsAnswers(Protocol):
-    """A `ChatModel` with a cache of answers."""
-
-    async def forget(self, request: ChatRequest) -> None: ...
 
 
 class OpenableModel(Protocol):

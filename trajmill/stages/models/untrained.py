@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
@@ -12,7 +12,12 @@ import torch
 from tokenizers import AddedToken, Regex, Tokenizer
 from tokenizers.models import WordLevel
 from tokenizers.pre_tokenizers import Split
-from transformers import PreTrainedTokenizerFast, Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration
+from transformers import (
+    PreTrainedTokenizerBase,
+    PreTrainedTokenizerFast,
+    Qwen2_5_VLConfig,
+    Qwen2_5_VLForConditionalGeneration,
+)
 from transformers.utils.logging import disable_progress_bar
 
 from trajmill.schemas.coordinates import SMALL_QWEN2_5_VL
@@ -26,7 +31,7 @@ VIDEO: Final = "<|video_pad|>"
 IMAGE_START: Final = "<|vision_start|>"
 IMAGE_END: Final = "<|vision_end|>"
 ANSWER: Final = "<|im_start|>"
-_CONTROL: Final = (PADDING, ANSWER, END, IMAGE_START, IMAGE_END, IMAGE, VIDEO)
+CONTROL: Final = (PADDING, ANSWER, END, IMAGE_START, IMAGE_END, IMAGE, VIDEO)
 
 _WORD = r"<[a-z]+\d*>|[\w'.:@/+-]*\w|[^\w\s]"
 """A mark of the dialect, a word with punctuation inside (19:00, 9.50), or a punctuation mark."""
@@ -55,10 +60,10 @@ def word_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFas
     """
     marks = [DO, FIND, *(f"<{axis}{place}>" for axis in "xy" for place in range(MOST_PLACES))]
     rows = [f"<r{row}>" for row in range(MOST_ROWS)]
-    known = dict.fromkeys([*_CONTROL, UNKNOWN, *marks, *rows, *ACTION_WORDS, *words_of(texts)])
+    known = dict.fromkeys([*CONTROL, UNKNOWN, *marks, *rows, *ACTION_WORDS, *words_of(texts)])
     tokenizer = Tokenizer(WordLevel({word: at for at, word in enumerate(known)}, UNKNOWN))
     tokenizer.pre_tokenizer = Split(Regex(_WORD), "removed", invert=True)
-    tokenizer.add_special_tokens([AddedToken(word, special=True, normalized=False) for word in _CONTROL])
+    tokenizer.add_special_tokens([AddedToken(word, special=True, normalized=False) for word in CONTROL])
     return PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
         tokenizer_object=tokenizer,
         unk_token=UNKNOWN,
@@ -99,24 +104,7 @@ def make_untrained(folder: Path, texts: Iterable[str], seed: int, blind: bool = 
         seed: seed of the weights.
         blind: whether every image is read as zeros; such a model is a control that shows how much images help.
     """
-    disable_progress_bar()  # type: ignore[no-untyped-call]
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = word_tokenizer(texts, CONTEXT)
-    tokenizer.save_pretrained(folder)
-    settings = _IMAGE_SETTINGS | ({"image_std": [_BLINDING] * 3} if blind else {})
-    (folder / "preprocessor_config.json").write_text(json.dumps(settings, indent=2), encoding="utf-8")
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Qwen2_5_VLForConditionalGeneration(_config(tokenizer))
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.save_pretrained(folder)
-    return folder
-
-
-def _config(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
     text = {
-        "vocab_size": len(tokenizer),
         "hidden_size": 128,
         "intermediate_size": 256,
         "num_hidden_layers": 2,
@@ -126,9 +114,6 @@ def _config(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
         "rope_parameters": {"rope_type": "default", "rope_theta": 30.0, "mrope_section": [2, 7, 7]},
         "tie_word_embeddings": True,
         "initializer_range": _SPREAD,
-        "bos_token_id": tokenizer.pad_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-        "pad_token_id": tokenizer.pad_token_id,
     }
     vision = {
         "depth": 2,
@@ -140,13 +125,37 @@ def _config(tokenizer: PreTrainedTokenizerFast) -> Qwen2_5_VLConfig:
         "window_size": 112,
         "initializer_range": _SPREAD,
     }
-    ids = tokenizer.get_vocab()
-    return Qwen2_5_VLConfig(
-        text_config=text,
-        vision_config=vision,
-        tie_word_embeddings=True,
-        image_token_id=ids[IMAGE],
-        video_token_id=ids[VIDEO],
-        vision_start_token_id=ids[IMAGE_START],
-        vision_end_token_id=ids[IMAGE_END],
-    )
+    images = _IMAGE_SETTINGS | ({"image_std": [_BLINDING] * 3} if blind else {})
+    return write_qwen(folder, word_tokenizer(texts, CONTEXT), images, text, vision, seed, tie_word_embeddings=True)
+
+
+def write_qwen(
+    folder: Path,
+    tokenizer: PreTrainedTokenizerBase,
+    images: Mapping[str, object],
+    text: Mapping[str, object],
+    vision: Mapping[str, object],
+    seed: int,
+    **settings: object,
+) -> Path:
+    """Write a Qwen2.5-VL of random weights in Hugging Face's layout; it takes its vocabulary from the tokenizer."""
+    disable_progress_bar()  # type: ignore[no-untyped-call]
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save_pretrained(folder)
+    (folder / "preprocessor_config.json").write_text(json.dumps(images, indent=2), encoding="utf-8")
+    ids, ends = tokenizer.get_vocab(), {"eos_token_id": tokenizer.eos_token_id, "pad_token_id": tokenizer.pad_token_id}
+    settings |= {
+        "text_config": {**text, **ends, "vocab_size": len(tokenizer), "bos_token_id": tokenizer.pad_token_id},
+        "vision_config": dict(vision),
+        "image_token_id": ids[IMAGE],
+        "video_token_id": ids[VIDEO],
+        "vision_start_token_id": ids[IMAGE_START],
+        "vision_end_token_id": ids[IMAGE_END],
+    }
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = Qwen2_5_VLForConditionalGeneration(Qwen2_5_VLConfig(**settings))  # type: ignore[arg-type]
+    model.generation_config.eos_token_id = tokenizer.eos_token_id
+    model.generation_config.pad_token_id = tokenizer.pad_token_id
+    model.save_pretrained(folder)
+    return folder

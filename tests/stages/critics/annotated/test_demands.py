@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from tests.stages.critics.little_app import (
-    ORIGIN,
     PRESS,
     Trees,
     Walk,
@@ -13,6 +10,9 @@ from tests.stages.critics.little_app import (
     dish,
     element,
     food_query,
+    is_correct,
+    judged,
+    labels,
     launcher,
     menu,
     page,
@@ -20,83 +20,69 @@ from tests.stages.critics.little_app import (
     right_walk,
 )
 from trajmill.schemas.actions import SystemButton
-from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Query, Slot
-from trajmill.stages.critics.app_graph.channels import annotated_judge
-from trajmill.stages.critics.judge import judge_episode
 
 ON = ("clickable", "checked")
+RECEIPT = ("1 x Margherita", "Size: Large", "Note: ring twice")
+BACK, HOME, ENTER = (SystemButton.model_validate({"button": name}) for name in ("Back", "Home", "Enter"))
 
 
-def verdict(episode: Episode, trees: Trees) -> tuple[bool, list[bool], list[str]]:
-    """The decision, the votes and the labels."""
-    judged = asyncio.run(judge_episode(episode, annotated_judge(), trees, ORIGIN))
-    assert judged.judgement is not None
-    votes = [vote.correct for vote in judged.trajectory_verdicts]
-    return judged.judgement.correct, votes, [step.label.value for step in judged.step_verdicts]
+def start(trees: Trees, first: tuple[UIElement, ...]) -> Walk:
+    return Walk(launcher(), trees).tap("Food", first)
 
 
-def query(instruction: str, pages: tuple[str, ...], descriptions: tuple[str, ...], *slots: Slot) -> Query:
-    return food_query(instruction=instruction, pages=pages, page_descriptions=descriptions, slots=slots)
+def order(walk: Walk) -> Walk:
+    walk.tap("Margherita", dish()).tap("Large", dish(size="Large")).tap("Go to checkout", checkout())
+    return walk.write("ring twice", checkout("ring twice")).tap("Place order", placed(*RECEIPT))
+
+
+def query(instruction: str, descriptions: dict[str, str], *slots: tuple[str, str, str]) -> Query:
+    """Constraints are name, value and page."""
+    made = tuple(Slot(name=name, value=value, said=value, page=f"food.{where}") for name, value, where in slots)
+    pages = tuple(f"food.{name}" for name in descriptions)
+    return food_query(instruction=instruction, pages=pages, page_descriptions=tuple(descriptions.values()), slots=made)
 
 
 def options(music: bool, alerts: bool = False) -> tuple[UIElement, ...]:
-    return page(
-        "options",
-        "Options",
-        ("switch", "Music", ON if music else PRESS, "", "music"),
-        ("switch", "Alerts", ON if alerts else PRESS, "", "alerts"),
-    )
+    switches = (("Music", music), ("Alerts", alerts))
+    return page("options", "Options", *(("switch", name, ON if on else PRESS, "", name) for name, on in switches))
 
 
-NO_MUSIC = query("I want no music, turn it off in the options.", ("food.options",), ("Music and alerts.",))
-
-
-def test_a_switch_that_only_the_instruction_mentions_is_found() -> None:
+def test_a_switch_that_only_the_instruction_mentions_is_found_and_no_other_pressed() -> None:
+    asked = query("I want no music, turn it off in the options.", {"options": "Music and alerts."})
     trees = Trees()
-    right = Walk(launcher(), trees).tap("Food", options(True)).tap("Music", options(False))
-    assert verdict(right.end(NO_MUSIC), trees) == (True, [True, True], ["GOOD", "GOOD", "GOOD"])
-
-
-def test_pressing_the_wrong_switch_a_second_one_or_none_is_incorrect() -> None:
+    right = judged(start(trees, options(True)).tap("Music", options(False)).end(asked), trees)
+    assert labels(right) == ["GOOD"] * 3 and right.judgement is not None and right.judgement.correct
     for pressed in (["Alerts"], ["Music", "Alerts"], [], ["Music", "Music"]):
-        trees = Trees()
         music, alerts = True, False
-        walk = Walk(launcher(), trees).tap("Food", options(music, alerts))
+        walk = start(trees, options(music, alerts))
         for name in pressed:
             music, alerts = music != (name == "Music"), alerts != (name == "Alerts")
             walk.tap(name, options(music, alerts))
-        assert verdict(walk.end(NO_MUSIC), trees)[:2] == (False, [False, False]), pressed
+        assert not is_correct(walk.end(asked), trees), pressed
 
 
 def chat(pinned: bool) -> tuple[UIElement, ...]:
-    values = [("value", f"Pinned: {'yes' if pinned else 'no'}", (), "", "pinned")]
     buttons = [("button", text, PRESS, "", text) for text in ("Pin chat", "Mute chat")]
-    return page("chat", "Chess Night", *values, *buttons)
+    return page("chat", "Chess Night", ("value", f"Pinned: {'yes' if pinned else 'no'}", (), "", "pinned"), *buttons)
 
 
 def chats() -> tuple[UIElement, ...]:
     return page("chats", "Chats", *(("list_item", name, PRESS, "", f"c/{name}") for name in ("Chess Night", "Choir")))
 
 
-PIN = query(
-    "Chess Night should be pinned.",
-    ("food.chats", "food.chat"),
-    ("All chats.", "One chat with its options."),
-    Slot(name="chat", value="Chess Night", said="Chess Night", page="food.chats"),
-)
-
-
 def test_a_task_of_one_button_is_done_by_pressing_it_on_the_right_page() -> None:
+    descriptions = {"chats": "All chats.", "chat": "One chat with its options."}
+    asked = query("Chess Night should be pinned.", descriptions, ("chat", "Chess Night", "chats"))
     trees = Trees()
-    start = Walk(launcher(), trees).tap("Food", chats()).tap("Chess Night", chat(False))
-    assert verdict(start.tap("Pin chat", chat(True)).end(PIN), trees)[0]
-    only_looked = Walk(launcher(), trees).tap("Food", chats()).tap("Chess Night", chat(False))
-    assert not verdict(only_looked.end(PIN), trees)[0]
-    wrong_chat = Walk(launcher(), trees).tap("Food", chats()).tap("Choir", chat(False)).tap("Pin chat", chat(True))
-    wrong_chat.do(SystemButton(button="Back"), chats()).tap("Chess Night", chat(False))
-    assert verdict(wrong_chat.end(PIN), trees)[1] == [False, False]
+    only_looked = start(trees, chats()).tap("Chess Night", chat(False))
+    assert not is_correct(only_looked.end(asked), trees)
+    assert is_correct(
+        start(trees, chats()).tap("Chess Night", chat(False)).tap("Pin chat", chat(True)).end(asked), trees
+    )
+    wrong_chat = start(trees, chats()).tap("Choir", chat(False)).tap("Pin chat", chat(True))
+    assert not is_correct(wrong_chat.do(BACK, chats()).tap("Chess Night", chat(False)).end(asked), trees)
 
 
 def tones(tone: str) -> tuple[UIElement, ...]:
@@ -104,47 +90,33 @@ def tones(tone: str) -> tuple[UIElement, ...]:
     return page("tones", "Ringtone", ("value", f"Ringtone: {tone}", (), "", "now"), *items)
 
 
-TONE = query(
-    "Make Bell my ringtone.",
-    ("food.tones",),
-    ("All ringtones to choose from.",),
-    Slot(name="tone", value="Bell", said="Bell", page="food.tones"),
-)
-
-
 def test_a_list_that_applies_at_once_counts_by_its_last_choice() -> None:
-    trees = Trees()
-    start = Walk(launcher(), trees).tap("Food", tones("Drum")).tap("Harp", tones("Harp"))
-    assert verdict(start.tap("Bell", tones("Bell")).end(TONE), trees)[0]
-    wrong = Walk(launcher(), trees).tap("Food", tones("Drum")).tap("Bell", tones("Bell")).tap("Harp", tones("Harp"))
-    assert verdict(wrong.end(TONE), trees)[1] == [False, False]
+    asked = query("Make Bell my ringtone.", {"tones": "All ringtones to choose from."}, ("tone", "Bell", "tones"))
+    for picks, correct in ((("Harp", "Bell"), True), (("Bell", "Harp"), False)):
+        trees = Trees()
+        walk = start(trees, tones("Drum"))
+        for pick in picks:
+            walk.tap(pick, tones(pick))
+        assert is_correct(walk.end(asked), trees) is correct
 
 
 def shopping(held: str, *items: str) -> tuple[UIElement, ...]:
-    states = ("clickable", "editable", "focused")
+    field = ("text_field", "Item", ("clickable", "editable", "focused"), held, "item")
     rows = [("value", text, (), "", f"items/{index}") for index, text in enumerate(items)]
-    return page(
-        "shopping", "Shopping", ("text_field", "Item", states, held, "item"), ("button", "Add", PRESS, "", "add"), *rows
-    )
-
-
-SHOPPING = query(
-    'Put "milk" on the shopping list.',
-    ("food.shopping",),
-    ("What is to be bought.",),
-    Slot(name="item", value="milk", said="milk", page="food.shopping"),
-)
+    return page("shopping", "Shopping", field, ("button", "Add", PRESS, "", "add"), *rows)
 
 
 def test_what_is_typed_must_be_sent_off_once() -> None:
+    asked = query(
+        'Put "milk" on the shopping list.', {"shopping": "What is to be bought."}, ("item", "milk", "shopping")
+    )
     trees = Trees()
-    typed = Walk(shopping(""), trees).write("milk", shopping("milk"))
-    assert not verdict(typed.end(SHOPPING), trees)[0]
-    added = Walk(shopping(""), trees).write("milk", shopping("milk")).tap("Add", shopping("", "milk"))
-    assert verdict(added.end(SHOPPING), trees) == (True, [True, True], ["GOOD", "GOOD", "GOOD"])
+    assert not is_correct(Walk(shopping(""), trees).write("milk", shopping("milk")).end(asked), trees)
+    added = Walk(shopping(""), trees).write("milk", shopping("milk")).tap("Add", shopping("", "milk")).end(asked)
+    assert is_correct(added, trees) and labels(judged(added, trees)) == ["GOOD"] * 3
     twice = Walk(shopping(""), trees).write("milk", shopping("milk")).tap("Add", shopping("", "milk"))
     twice.write("milk", shopping("milk", "milk")).tap("Add", shopping("", "milk", "milk"))
-    assert verdict(twice.end(SHOPPING), trees)[1] == [False, False]
+    assert not is_correct(twice.end(asked), trees)
 
 
 def other_form(mood: str) -> tuple[UIElement, ...]:
@@ -155,47 +127,36 @@ def other_form(mood: str) -> tuple[UIElement, ...]:
 
 def test_a_form_that_is_left_alone_does_no_harm_a_setting_does() -> None:
     trees = Trees()
-    walk = Walk(launcher(), trees).tap("Food", other_form("Calm")).tap("Loud", other_form("Loud"))
-    walk.do(SystemButton(button="Back"), menu()).tap("Margherita", dish()).tap("Large", dish(size="Large"))
-    walk.tap("Go to checkout", checkout()).write("ring twice", checkout("ring twice"))
-    order = walk.tap("Place order", placed("1 x Margherita", "Size: Large", "Note: ring twice"))
-    assert verdict(order.end(), trees)[0]
-    walk = right_walk(trees).do(SystemButton(button="Home"), launcher()).tap("Food", options(True))
-    assert verdict(walk.tap("Music", options(False)).end(), trees)[1] == [False, False]
+    walk = start(trees, other_form("Calm")).tap("Loud", other_form("Loud")).do(BACK, menu())
+    assert is_correct(order(walk).end(), trees)
+    walk = right_walk(trees).do(HOME, launcher()).tap("Food", options(True))
+    assert not is_correct(walk.tap("Music", options(False)).end(), trees)
 
 
 def test_something_else_that_is_done_is_seen() -> None:
     trees = Trees()
     done = page("saved", "Place saved", ("value", "Saved: Park", (), "", "what"))
     question = page("ask", "Save this?", ("button", "Save", PRESS, "", "save"))
-    walk = right_walk(trees).do(SystemButton(button="Home"), launcher()).tap("Food", question).tap("Save", done)
-    assert verdict(walk.end(), trees)[1] == [False, False]
-
-
-def loading() -> tuple[UIElement, ...]:
-    return (element("heading", "Loading", 0, ("title",), "", "loading/title"),)
+    walk = right_walk(trees).do(HOME, launcher()).tap("Food", question).tap("Save", done)
+    assert not is_correct(walk.end(), trees)
 
 
 def test_a_slow_page_and_a_message_in_the_way_change_nothing() -> None:
     trees = Trees()
-    message = (
-        element("heading", "Enjoying Food?", 0, ("title",), "", "popup/title"),
-        element("button", "Not now", 1, PRESS, "", "popup/0"),
-    )
-    walk = Walk(launcher(), trees).tap("Food", message).tap("Not now", menu()).tap("Margherita", loading())
-    walk.do(SystemButton(button="Enter"), dish()).tap("Large", dish(size="Large")).tap("Go to checkout", checkout())
-    walk.write("ring twice", checkout("ring twice")).tap("Place order", loading())
-    walk.do(SystemButton(button="Enter"), placed("1 x Margherita", "Size: Large", "Note: ring twice"))
-    correct, _, labels = verdict(walk.end(), trees)
-    assert correct
-    assert "HARMFUL" not in labels and labels[2] == "GOOD"
+    loading = (element("heading", "Loading", 0, ("title",), "", "loading/title"),)
+    title = element("heading", "Enjoying Food?", 0, ("title",), "", "popup/title")
+    message = (title, element("button", "Not now", 1, PRESS, "", "popup/0"))
+    walk = start(trees, message).tap("Not now", menu()).tap("Margherita", loading).do(ENTER, dish())
+    walk.tap("Large", dish(size="Large")).tap("Go to checkout", checkout()).write("ring twice", checkout("ring twice"))
+    episode = judged(walk.tap("Place order", loading).do(ENTER, placed(*RECEIPT)).end(), trees)
+    assert episode.judgement is not None and episode.judgement.correct
+    assert "HARMFUL" not in labels(episode) and labels(episode)[2] == "GOOD"
 
 
 def test_a_choice_that_scrolls_out_of_sight_has_not_changed() -> None:
     trees = Trees()
     scrolled = dish(size="Large")[:2] + dish(size="Large")[4:]
-    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish()).tap("Large", dish(size="Large"))
+    walk = start(trees, menu()).tap("Margherita", dish()).tap("Large", dish(size="Large"))
     walk.do(SystemButton(button="Menu"), scrolled).tap("Go to checkout", checkout())
-    walk.write("ring twice", checkout("ring twice"))
-    order = walk.tap("Place order", placed("1 x Margherita", "Size: Large", "Note: ring twice"))
-    assert verdict(order.end(), trees)[0]
+    walk.write("ring twice", checkout("ring twice")).tap("Place order", placed(*RECEIPT))
+    assert is_correct(walk.end(), trees)

@@ -1,4 +1,4 @@
-"""The critics on the simulator's own apps: every annotated path that is walked is seen to be right."""
+"""The critics on the simulator's own apps, against the state of the world: right walks, wrong places, ways back."""
 
 from __future__ import annotations
 
@@ -6,66 +6,39 @@ import asyncio
 
 import pytest
 
-from tests.stages.critics.little_app import ORIGIN
+from tests.stages.critics.little_app import ORIGIN, labels
+from tests.stages.critics.phone import queries_of, walk_of
+from tests.stages.environments.simulated.scripted import NO_FAULTS, SeenTrees, annotated_query, scripted_episode
+from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import calibrate
 from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import World, shared_world
-from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
-from trajmill.stages.rollout.base import Attempt, Limits
-from trajmill.stages.rollout.episode import run_episode
+from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.derive.spec import StepDataSpec
+from trajmill.stages.derive.step_data import select_steps
+from trajmill.stages.environments.kinds import DevicesSpec
+from trajmill.stages.environments.simulated.distance import SimulatedDistances
+from trajmill.stages.environments.simulated.world import shared_world
 
-
-class Seen:
-    """The screens of the walks; nobody may ask for pixels."""
-
-    def __init__(self) -> None:
-        self.observations: dict[str, Observation] = {}
-
-    def image(self, screen_id: str) -> bytes:
-        raise AssertionError("a state critic asked for pixels")
-
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        return self.observations[screen_id].elements or ()
-
-    def size(self, screen_id: str) -> Size:
-        return self.observations[screen_id].screen.size
-
-
-@pytest.fixture(scope="module")
-def world() -> World:
-    return shared_world(())
-
-
-@pytest.fixture(scope="module")
-def queries(world: World) -> tuple[Query, ...]:
-    settings = GraphQueriesSpec(
-        train=110, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
-    )
-    made = generate_queries(world, settings, 5, ORIGIN)
-    return asyncio.run(made).queries
-
-
-def walked(queries: tuple[Query, ...], world: World, seen: Seen) -> list[Episode]:
-    async def walk() -> list[Episode]:
-        episodes = []
-        for number, query in enumerate(queries):
-            environment = SimulatedEnvironment(world, query.platform)
-            attempt = Attempt(query, Purpose.REFERENCE, 0, number)
-            rollout = await run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN)
-            seen.observations.update(rollout.screens)
-            episodes.append(rollout.episode)
-        return episodes
-
-    return asyncio.run(walk())
+WORLD = shared_world(())
+ROOF = annotated_query(
+    task_of(WORLD, "files.delete"),
+    ("files.home", "files.folder", "files.file", "files.delete", "files.deleted"),
+    {"file": "roof.odt"},
+    "delete the file roof.odt",
+)
+WAY = ["launcher/files", "files.home/folders/Projects", "files.folder/files/roof.odt", "files.file/edit"]
+WAY += ["files.file/delete", "files.delete/delete", "finish"]
+WRONG_FOLDER = [WAY[0], "files.home/folders/Documents", "back", *WAY[1:]]
+SONG = annotated_query(
+    task_of(WORLD, "tunes.play"),
+    ("tunes.home", "tunes.search", "tunes.song", "tunes.playing"),
+    {"song": "Old Fence"},
+    "play the song Old Fence",
+)
+BY_ARTIST = ["tunes.home/artists/Amber Lane", "tunes.artist/songs/Old Fence", "tunes.song/play", "finish"]
 
 
 def unfinished(episode: Episode) -> Episode:
@@ -77,13 +50,16 @@ def unfinished(episode: Episode) -> Episode:
 
 
 @pytest.mark.slow
-def test_right_walks_are_correct_and_unfinished_ones_are_not(world: World, queries: tuple[Query, ...]) -> None:
-    seen = Seen()
-    episodes = walked(queries, world, seen)
+async def test_right_walks_are_correct_and_unfinished_ones_are_not() -> None:
+    seen, queries = SeenTrees(), await queries_of(110)
+    walks = [await walk_of(query, seed) for seed, query in enumerate(queries)]
+    for walk in walks:
+        seen.observations |= walk.observations
+    episodes = [walk.episode for walk in walks]
     assert len({episode.query.task for episode in episodes}) > 80
     assert all(episode.trajectory.reward == 1.0 for episode in episodes)
     cut = [unfinished(episode) for episode in episodes if episode.steps[-2].action_kind == "click"]
-    judged = asyncio.run(judge_episodes([*episodes, *cut], annotated_judge(), seen, ORIGIN))
+    judged = await judge_episodes([*episodes, *cut], annotated_judge(), seen, ORIGIN)
     assert judged.failures == []
     counts = {quality.level: quality for quality in calibrate(judged.episodes, seen)}
     for level in ("trajectory", "text", "multimodal"):
@@ -91,3 +67,43 @@ def test_right_walks_are_correct_and_unfinished_ones_are_not(world: World, queri
         assert counts[level].false_positive <= len(cut) // 50, level
     harmful = [v for e in judged.episodes[: len(episodes)] for v in e.step_verdicts if v.label == "HARMFUL"]
     assert len(harmful) <= len(episodes) // 25
+
+
+def judged(query: Query, script: list[str], seen: SeenTrees) -> Episode:
+    episode = scripted_episode(WORLD, query, script, seen)
+    return asyncio.run(judge_episodes([episode], annotated_judge(), seen, ORIGIN)).episodes[0]
+
+
+@pytest.mark.parametrize(
+    ("query", "script", "expected"),
+    [
+        (ROOF, WRONG_FOLDER, "GHGGGGGGG"),
+        (ROOF, [*WAY[:2], "home", WAY[0], *WAY[2:]], "GGHGGGGGG"),
+        (ROOF, [WAY[0], "files.home/folders/Documents", "files.folder/files/cv.odt", *WAY[3:]], "GHHNHHH"),
+        (SONG, ["launcher/tunes", "tunes.home/artists/Night Ferry", "back", *BY_ARTIST], "GHGGGGG"),
+    ],
+    ids=["a wrong folder and the way back", "a loop", "another file is deleted", "a way that was not annotated"],
+)
+def test_steps_are_labelled_by_what_they_do_to_the_goal(query: Query, script: list[str], expected: str) -> None:
+    seen = SeenTrees()
+    episode = judged(query, script, seen)
+    assert "".join(label[0] for label in labels(episode)) == expected
+    measured = SimulatedDistances(WORLD, NO_FAULTS, DevicesSpec())
+    quality = next(each for each in calibrate([episode], seen, measured) if each.level == "step")
+    assert (quality.false_positive, quality.false_negative) == (0, 0)
+    assert quality.true_positive == expected[:-1].count("G")
+    # Without distances, the steps are not compared.
+    assert {each.level for each in calibrate([episode], seen)} == {"trajectory", "text", "multimodal"}
+
+
+def test_what_leads_back_is_learned_and_paired_with_its_error() -> None:
+    seen = SeenTrees()
+    episode = judged(ROOF, WRONG_FOLDER, seen)
+    assert episode.trajectory.reward == 1.0
+    assert episode.judgement is not None and episode.judgement.correct
+    made = end_to_end_examples(episode, seen.size, ORIGIN)
+    assert [example.step_index for example in made.examples] == [0, 2, 3, 4, 5, 6, 7, 8]
+    assert [(left.step_index, left.reason) for left in made.dropped] == [(1, "harmful")]
+    selected = select_steps(episode, StepDataSpec(), seen)
+    assert not isinstance(selected, str)
+    assert [step.variant for step in selected[:4]] == ["positive", None, "self_correction", "positive"]

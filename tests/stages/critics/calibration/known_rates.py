@@ -7,15 +7,11 @@ from dataclasses import dataclass
 from itertools import cycle, islice
 
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.verdict import Channel, StepLabel
-from trajmill.stages.critics.base import StepResult, Vote, vote_of
-from trajmill.stages.critics.construction import NoisyChannel
-
-PASSED = 1.0
-"""Programmatic reward of a task that is done."""
+from trajmill.stages.critics.base import PASSED, StepResult, Vote, vote_of
+from trajmill.stages.critics.voting import Noise, VotingCase
 
 
 class SilentStepCritic:
@@ -24,27 +20,21 @@ class SilentStepCritic:
     version = "silent"
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
-        """Label every step as neutral."""
         return [StepResult(step.index, "", "", StepLabel.NEUTRAL) for step in episode.steps]
 
 
 @dataclass(frozen=True, slots=True)
-class TruthCritic:
-    """Votes as the environment's own check decided, for one channel."""
+class RatedCritic:
+    """Votes as the environment's own check decided, with errors."""
 
     channel: Channel
-    resolution: str = "full"
-    version: str = "truth"
+    resolution: str
+    version: str
+    noise: Noise
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        """Vote as the environment's own check decided.
-
-        Raises:
-            JudgeFailure: the environment has no check.
-        """
-        if episode.trajectory.reward is None:
-            raise JudgeFailure(f"{episode.trajectory.trajectory_id}: the environment has no programmatic check")
-        return vote_of(self, episode.trajectory.reward >= PASSED, "the environment's own check")
+        truth = vote_of(self, episode.trajectory.reward == PASSED, "the environment's own check")
+        return self.noise.on(truth, VotingCase(episode, screens, steps), draw)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +44,8 @@ class Rates:
     false_positive: float
     false_negative: float
 
-    def critic(self, channel: Channel, resolution: str = "full", version: str = "truth", seed: int = 0) -> NoisyChannel:
-        """A critic with these error rates."""
-        truth = TruthCritic(channel, resolution, version)
-        return NoisyChannel(truth, self.false_positive, self.false_negative, seed)
+    def critic(self, channel: Channel, resolution: str = "full", version: str = "truth", seed: int = 0) -> RatedCritic:
+        return RatedCritic(channel, resolution, version, Noise(self.false_positive, self.false_negative, seed))
 
 
 def repeated(episodes: Sequence[Episode], count: int) -> Iterator[Episode]:

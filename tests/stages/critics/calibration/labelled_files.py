@@ -16,7 +16,6 @@ HEADER = (
 
 
 def label_row(task_id: str, success: str) -> str:
-    """A row of `annotations.csv`."""
     return f"A,webarena,{task_id},{AGENT},{AGENT}_on_webarena,{success},No,2. Suboptimal,No"
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from trajmill.schemas.tables.verdict import Channel, Ingredient
 from trajmill.stages.critics.base import Vote
-from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes, ingredients_of, tally
+from trajmill.stages.critics.calibration.agreement import CallCost, LabelledVotes, ingredients_of, tally
 from trajmill.stages.critics.voting import read_rule
 
 TWO_MODELS = read_rule("consensus(text,multimodal:0.5:4of4/2models>full:3of4/2models)")
@@ -39,14 +39,6 @@ def test_a_judge_with_two_models_and_resolutions_has_these_ingredients() -> None
     ]
 
 
-def outcomes(text: str, multimodal: str) -> dict[tuple[Ingredient, Channel | None, str | None, int], bool | None]:
-    cast = {(vote.channel, vote.number): vote.correct for vote in votes_of(text, multimodal)}
-    return {
-        (part.kind, part.channel, part.resolution, part.subsets[0].numbers[0]): part.outcome(cast)
-        for part in ingredients_of(TWO_MODELS)
-    }
-
-
 @pytest.mark.parametrize(
     ("text", "multimodal", "expected"),
     [
@@ -60,7 +52,11 @@ def outcomes(text: str, multimodal: str) -> dict[tuple[Ingredient, Channel | Non
     ],
 )
 def test_each_verdict_follows_its_own_votes(text: str, multimodal: str, expected: dict[str, bool | None]) -> None:
-    found = outcomes(text, multimodal)
+    cast = {(vote.channel, vote.number): vote.correct for vote in votes_of(text, multimodal)}
+    found = {
+        (part.kind, part.channel, part.resolution, part.subsets[0].numbers[0]): part.outcome(cast)
+        for part in ingredients_of(TWO_MODELS)
+    }
     assert {
         "a": found[Ingredient.MULTI_RESOLUTION, MULTIMODAL, None, 0],
         "b": found[Ingredient.MULTI_RESOLUTION, MULTIMODAL, None, 1],

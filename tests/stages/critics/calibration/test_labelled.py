@@ -7,23 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.stages.critics.calibration.labelled_files import HEADER, label_row, write_set, write_trajectory
-from trajmill.schemas.actions import (
-    Action,
-    Answer,
-    Click,
-    OpenApp,
-    PressKeys,
-    Scroll,
-    SystemButton,
-    Terminate,
-    TypeText,
-    Wait,
-    action_from_json,
-)
+from tests.stages.critics.little_app import ORIGIN
+from trajmill.schemas import actions
+from trajmill.schemas.actions import Action, Answer, Click, TypeText, action_from_json
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, read_browser_action, read_tree
 from trajmill.stages.critics.calibration.labelled.trajectories import (
@@ -35,7 +24,6 @@ from trajmill.stages.critics.calibration.labelled.trajectories import (
     read_trajectory,
 )
 
-ORIGIN = Origin(round=0, run_id="r", code_version="test")
 LABEL = Label("webarena", "GenericAgent-tiny", "webarena.1", True)
 BOXES = {"147": Box(10, 20, 30, 60), "b9": Box(0, 0, 10, 10)}
 
@@ -48,13 +36,13 @@ BOXES = {"147": Box(10, 20, 30, 60), "b9": Box(0, 0, 10, 10)}
         ("dblclick('b9', 'left')", Click(x=5, y=5, count=2)),
         ("fill('147', 'O\\'Hara')", TypeText(text="O'Hara", clear=True)),
         ("select_option('147', ['a', 'b'])", TypeText(text="a, b", clear=True)),
-        ("press('147', 'Control+a')", PressKeys(keys=("Control", "a"))),
-        ("scroll(0, 300)", Scroll(clicks=-3)),
-        ("goto('http://shop/x')", OpenApp(app="http://shop/x")),
-        ("go_back()", SystemButton(button="Back")),
-        ("noop(500)", Wait(seconds=0.5)),
+        ("press('147', 'Control+a')", actions.PressKeys(keys=("Control", "a"))),
+        ("scroll(0, 300)", actions.Scroll(clicks=-3)),
+        ("goto('http://shop/x')", actions.OpenApp(app="http://shop/x")),
+        ("go_back()", actions.SystemButton(button="Back")),
+        ("noop(500)", actions.Wait(seconds=0.5)),
         ("send_msg_to_user('It costs 5')", Answer(text="It costs 5")),
-        ("report_infeasible('no such page')", Terminate(status="failure")),
+        ("report_infeasible('no such page')", actions.Terminate(status="failure")),
         ("click('nowhere')", None),
         ("click(147)", None),
         ("click('147', button='up')", None),
@@ -152,31 +140,21 @@ def test_a_hostile_file_gives_one_error_line(tmp_path: Path, text: str) -> None:
 
 
 def test_boxes_beyond_all_screens_are_not_drawn() -> None:
-    far = {
-        "a": {"bbox": [0, 0, 1e300, 4]},
-        "b": {"bbox": [0, float("inf"), 1, 1]},
-        "c": {"bbox": [float("nan"), 0, 1, 1]},
-    }
-    assert read_boxes(far) == {}
-
-
-def test_an_id_that_no_file_can_have_is_unreadable(tmp_path: Path) -> None:
-    with pytest.raises(UnreadableError, match="NUL"):
-        find_trajectory(tmp_path, LABEL._replace(task_id="webarena.1\0"))
+    boxes = {"a": [0, 0, 1e300, 4], "b": [0, float("inf"), 1, 1], "c": [float("nan"), 0, 1, 1]}
+    assert read_boxes({name: {"bbox": box} for name, box in boxes.items()}) == {}
 
 
 def test_a_label_leads_to_no_file_outside_the_set(tmp_path: Path) -> None:
     write_trajectory(tmp_path, "webarena.1", ["go_back()"])
     assert find_trajectory(tmp_path, LABEL._replace(benchmark="../../cleaned/webarena")) is None
     assert find_trajectory(tmp_path, LABEL._replace(task_id="webarena.7")) is None
+    with pytest.raises(UnreadableError, match="NUL"):
+        find_trajectory(tmp_path, LABEL._replace(task_id="webarena.1\0"))
 
 
 def test_the_first_opinion_on_a_trajectory_counts(tmp_path: Path) -> None:
-    rows = [
-        label_row("webarena.1", "Successful"),
-        label_row("webarena.2", "Unsure"),
-        label_row("webarena.1", "Unsuccessful"),
-    ]
+    given = (("webarena.1", "Successful"), ("webarena.2", "Unsure"), ("webarena.1", "Unsuccessful"))
+    rows = [label_row(*each) for each in given]
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "annotations.csv").write_text("\n".join([HEADER, *rows]))
     assert read_labels(tmp_path) == [LABEL, LABEL._replace(task_id="webarena.2", passed=None)]

@@ -109,4 +109,4 @@ def test_words_meet_across_their_forms() -> None:
     assert all(normal_form(one) == normal_form(other) for one, other in same)
     assert normal_form("Class") == "class" and normal_form("7:30") == "7:30"
     lexicon = Lexicon()
-    assert lexicon.ids_of("Order two orders") == [1, 2, 1]
+    assert lexicon.ids_of("Order two orders").tolist() == [1, 2, 1]

@@ -61,14 +61,11 @@ def test_untrained_networks_differ_in_nothing_that_shows() -> None:
     assert first[0].argmax().item() == seen.names.index("Extra spicy")
 
 
-def test_shares_of_words_that_the_user_said() -> None:
-    said = Seen("order a large Margherita, extra spicy").match("text_said")
+def test_words_that_the_user_said_match_and_a_distractor_is_named_and_not_yet_chosen() -> None:
+    seen = Seen("order a large Margherita, extra spicy")
+    said = seen.match("text_said")
     assert said["Extra spicy"] == said["Large"] == pytest.approx(1.0)
     assert said["Place order"] == pytest.approx(0.5) and said["Small"] == said["finish"] == 0
-
-
-def test_a_distractor_is_named_in_the_instruction_and_not_yet_chosen() -> None:
-    seen = Seen("order a large Margherita, extra spicy")
     rival, leads = seen.match("rival"), seen.match("leads")
     assert rival["Place order"] == rival["finish"] == pytest.approx(1.0)
     assert (leads["Extra spicy"], leads["Large"], leads["finish"]) == (1.0, 0.0, 0.0)

@@ -1,15 +1,13 @@
-"""Specs and requests of the client's tests, and one call from start to end."""
+"""Specs and requests of the client's tests, and calls from start to end."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, MessagePart
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-
-_T = TypeVar("_T")
 
 VARIABLES = {"KEY": "k-1"}
 """Environment variables that keys are looked for in."""
@@ -25,25 +23,18 @@ def request(*parts: MessagePart, **changed: Any) -> ChatRequest:
     return ChatRequest("policy", (ChatMessage("user", parts or ("Hello",)),), **changed)
 
 
-def asked(client: OpenAiSpec, chat: ChatRequest | None = None) -> Completion:
-    """One call in an event loop of its own."""
+async def asked(client: OpenAiSpec, chat: ChatRequest | None = None) -> Completion:
+    (answer,) = await asked_all(client, [chat or request()])
+    if isinstance(answer, BaseException):
+        raise answer
+    return answer
+
+
+async def asked_all(client: OpenAiSpec, chats: Sequence[ChatRequest]) -> list[Completion | BaseException]:
+    """Calls at the same time, by a client of their own."""
     model = client.connect(VARIABLES)
-    return asyncio.run(_closing(model, model.complete(chat or request())))
-
-
-def asked_all(client: OpenAiSpec, chats: Sequence[ChatRequest]) -> list[Completion | BaseException]:
-    """Calls at the same time."""
-    model = client.connect(VARIABLES)
-
-    async def run() -> list[Completion | BaseException]:
-        return await asyncio.gather(*map(model.complete, chats), return_exceptions=True)
-
-    return asyncio.run(_closing(model, run()))
-
-
-async def _closing(model: ChatModel, call: Coroutine[Any, Any, _T]) -> _T:
     try:
-        return await call
+        return await asyncio.gather(*map(model.complete, chats), return_exceptions=True)
     finally:
         await model.close()
         await model.close()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import shutil
 from pathlib import Path
 
@@ -11,9 +10,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText
 
+from tests.stages.models.scripted import request
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS, build_tiny_vlm
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.models.transformers_local.model import TransformersModel
 
@@ -43,12 +42,12 @@ def adapter(folder: Path) -> Path:
     return folder.parent / "adapter"
 
 
-def said(spec: TransformersSpec) -> str:
-    request = ChatRequest("policy", (ChatMessage("user", ("Order a pizza",)),), max_tokens=12)
-    return asyncio.run(TransformersModel(spec).complete(request)).text
+async def said(spec: TransformersSpec) -> str:
+    asked = request("Order a pizza", "policy", max_tokens=12)
+    return (await TransformersModel(spec).complete(asked)).text
 
 
-def test_an_adapter_acts_as_its_merged_weights_do(folder: Path, adapter: Path, tmp_path: Path) -> None:
+async def test_an_adapter_acts_as_its_merged_weights_do(folder: Path, adapter: Path, tmp_path: Path) -> None:
     from peft import PeftModel
 
     plain = TransformersSpec(model=folder, family="qwen2.5-vl", max_pixels=MAX_PIXELS)
@@ -57,7 +56,8 @@ def test_an_adapter_acts_as_its_merged_weights_do(folder: Path, adapter: Path, t
     shutil.copytree(folder, tmp_path / "merged")
     network = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained(folder), str(adapter))
     network.merge_and_unload().save_pretrained(tmp_path / "merged")
-    assert said(adapted) == said(plain.with_version("merged", tmp_path / "merged")) != said(plain)
+    merged = plain.with_version("merged", tmp_path / "merged")
+    assert await said(adapted) == await said(merged) != await said(plain)
     assert adapted.version == TransformersModel(adapted).version == version != plain.version
     assert (adapted.weights_folder, adapted.adapter_folder) == (folder, adapter)
     assert adapted.with_version("plain", folder) == plain

@@ -22,8 +22,8 @@ def drawn(row: ChatRequest, times: int) -> Counter[int]:
     return Counter(int(chooser(empty, LOGITS[None].clone()).argmax()) for _ in range(times))
 
 
-def row(temperature: float = 1.0, top_p: float = 1.0, seed: int = 0) -> ChatRequest:
-    return request(temperature=temperature, top_p=top_p, seed=seed)
+def row(temperature: float = 1.0, **fields: float) -> ChatRequest:
+    return request(temperature=temperature, **fields)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

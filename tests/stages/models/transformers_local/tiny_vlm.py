@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-import torch
 from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
-from transformers import Qwen2_5_VLConfig, Qwen2_5_VLForConditionalGeneration, Qwen2Tokenizer
+from transformers import Qwen2Tokenizer
+
+from trajmill.stages.models.untrained import CONTROL, END, PADDING, write_qwen
 
 CONTEXT: Final = 2048
 """Longest prompt with its answer, in tokens."""
@@ -24,15 +25,6 @@ MAX_PIXELS: Final = 64 * FACTOR * FACTOR
 """A picture costs at most 64 tokens."""
 MIN_PIXELS: Final = 4 * FACTOR * FACTOR
 
-_SPECIAL = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
-)
 _CORPUS = [
     '{"correct": true, "reason": "The order was placed in the right size.", "redundant_steps": [1, 2]}',
     '{"analysis": "The button was pressed and the page opened.", "summary": "opened the cart", "label": "GOOD"}',
@@ -53,23 +45,37 @@ _CHAT_TEMPLATE = """\
 
 
 def build_tiny_vlm(folder: Path, seed: int = 0) -> Path:
-    """Write a model with random weights, its tokenizer, chat template and image settings; takes less than a second.
-
-    Args:
-        folder: where to; made if it is not there.
-        seed: of the weights; the tokenizer is always the same.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    tokenizer = _tokenizer()
-    tokenizer.save_pretrained(folder)
-    (folder / "preprocessor_config.json").write_text(json.dumps(_IMAGE_SETTINGS, indent=2))
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        model = Qwen2_5_VLForConditionalGeneration(_config(tokenizer))
-    model.generation_config.eos_token_id = tokenizer.eos_token_id
-    model.generation_config.pad_token_id = tokenizer.pad_token_id
-    model.save_pretrained(folder)
-    return folder
+    """Write a model with random weights by `seed`; its tokenizer is always the same. Takes less than a second."""
+    vocabulary, merges = tiny_vocabulary()
+    tokenizer = Qwen2Tokenizer(
+        vocab=vocabulary,
+        merges=merges,  # type: ignore[arg-type]  # BPE takes pairs
+        eos_token=END,
+        pad_token=PADDING,
+        chat_template=_CHAT_TEMPLATE,
+        model_max_length=CONTEXT,
+    )
+    tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in CONTROL])
+    # Heads of 32 numbers: vLLM's attention on a CPU knows no smaller ones.
+    text = {
+        "hidden_size": 128,
+        "intermediate_size": 256,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "max_position_embeddings": CONTEXT,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 6, 6]},
+    }
+    vision = {
+        "depth": 2,
+        "hidden_size": 64,
+        "intermediate_size": 128,
+        "num_heads": 2,
+        "out_hidden_size": 128,
+        "fullatt_block_indexes": [1],
+        "window_size": 112,
+    }
+    return write_qwen(folder, tokenizer, _IMAGE_SETTINGS, text, vision, seed)
 
 
 _IMAGE_SETTINGS: Final = {
@@ -90,56 +96,7 @@ def tiny_vocabulary(texts: Sequence[str] = _CORPUS, size: int = 600) -> tuple[di
     bpe = Tokenizer(BPE())
     bpe.pre_tokenizer = ByteLevel(add_prefix_space=False)
     alphabet = ByteLevel.alphabet()
-    bpe.train_from_iterator(
-        texts, BpeTrainer(vocab_size=size, min_frequency=1, initial_alphabet=alphabet, show_progress=False)
-    )
+    trainer = BpeTrainer(vocab_size=size, min_frequency=1, initial_alphabet=alphabet, show_progress=False)
+    bpe.train_from_iterator(texts, trainer)
     trained = json.loads(bpe.to_str())["model"]
     return trained["vocab"], [(first, second) for first, second in trained["merges"]]
-
-
-def _tokenizer() -> Qwen2Tokenizer:
-    vocabulary, merges = tiny_vocabulary()
-    tokenizer = Qwen2Tokenizer(
-        vocab=vocabulary,
-        merges=merges,  # type: ignore[arg-type]  # BPE takes pairs
-        eos_token="<|im_end|>",
-        pad_token="<|endoftext|>",
-        chat_template=_CHAT_TEMPLATE,
-        model_max_length=CONTEXT,
-    )
-    tokenizer.add_tokens([AddedToken(token, special=True, normalized=False) for token in _SPECIAL])
-    return tokenizer
-
-
-def _config(tokenizer: Qwen2Tokenizer) -> Qwen2_5_VLConfig:
-    # Heads of 32 numbers: vLLM's attention on a CPU knows no smaller ones.
-    text = {
-        "vocab_size": len(tokenizer),
-        "hidden_size": 128,
-        "intermediate_size": 256,
-        "num_hidden_layers": 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "max_position_embeddings": CONTEXT,
-        "rope_parameters": {"rope_type": "default", "rope_theta": 10_000.0, "mrope_section": [4, 6, 6]},
-        "bos_token_id": tokenizer.pad_token_id,
-        "eos_token_id": tokenizer.eos_token_id,
-    }
-    vision = {
-        "depth": 2,
-        "hidden_size": 64,
-        "intermediate_size": 128,
-        "num_heads": 2,
-        "out_hidden_size": 128,
-        "fullatt_block_indexes": [1],
-        "window_size": 112,
-    }
-    ids = tokenizer.get_vocab()
-    return Qwen2_5_VLConfig(
-        text_config=text,
-        vision_config=vision,
-        image_token_id=ids["<|image_pad|>"],
-        video_token_id=ids["<|video_pad|>"],
-        vision_start_token_id=ids["<|vision_start|>"],
-        vision_end_token_id=ids["<|vision_end|>"],
-    )

@@ -11,173 +11,157 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.models.scripted import ScriptedModel, request
+from tests.stages.models.scripted import ScriptedModel, replies, request
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.record import Record
-from trajmill.stages.models import structured
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
+from trajmill.stages.models.prompts import ask as ask_record
 from trajmill.stages.models.wrapped import CachedModel
 
 ANSWER = Completion("yes\ud800", 7, 3, "stop", ("no",), (TokenLogprob("y", -0.5, (("y", -0.5),)),), price=0.5)
 
 
-def ask(
+async def ask(
     folder: Path, *requests: ChatRequest, answer: Completion | ModelFailure = ANSWER
 ) -> tuple[int, list[Completion]]:
     """Calls that reached the model, and the answers; each time as a new process would."""
     model = ScriptedModel(lambda _: answer)
-
-    async def talk() -> list[Completion]:
-        cached = CachedModel(model, folder)
-        try:
-            return [await cached.complete(each) for each in requests]
-        finally:
-            await cached.close()
-            await cached.close()
-
-    answers = asyncio.run(talk())
+    cached = CachedModel(model, folder)
+    try:
+        answers = [await cached.complete(each) for each in requests]
+    finally:
+        await cached.close()
+        await cached.close()
     assert model.closed == 2
     return len(model.asked), answers
 
 
-def test_what_was_answered_once_is_not_asked_again(tmp_path: Path) -> None:
-    assert ask(tmp_path, request()) == (1, [ANSWER])
-    calls, [answer] = ask(tmp_path, request())
-    assert (calls, answer) == (0, ANSWER._replace(price=0.0, cached=True))
+async def calls(folder: Path, *requests: ChatRequest, answer: Completion = ANSWER) -> int:
+    return (await ask(folder, *requests, answer=answer))[0]
 
 
-def test_another_prompt_screen_or_seed_is_another_request(tmp_path: Path) -> None:
+async def test_what_was_answered_once_is_not_asked_again(tmp_path: Path) -> None:
+    assert await ask(tmp_path, request()) == (1, [ANSWER])
+    assert await ask(tmp_path, request()) == (0, [ANSWER._replace(price=0.0, cached=True)])
+    other = ScriptedModel(lambda _: "no", version="scripted-2")
+    assert (await CachedModel(other, tmp_path).complete(request())).text == "no"
+
+
+async def test_another_prompt_screen_or_seed_is_another_request(tmp_path: Path) -> None:
     def show(screen: str) -> ChatRequest:
         return ChatRequest("critic", (ChatMessage("user", (ScreenHandle(screen, Size(1, 1), lambda: b""),)),))
 
     asked = [request(), request("And this?"), request(seed=1), request(temperature=0.5), show("a"), show("b")]
-    assert ask(tmp_path, *asked)[0] == 6
-    assert ask(tmp_path, *asked)[0] == 0
+    assert [await calls(tmp_path, *asked), await calls(tmp_path, *asked)] == [6, 0]
 
 
-@pytest.mark.parametrize(("role", "calls"), [("policy", 2), ("executor", 2), ("critic.text", 1)])
-def test_sampled_actions_are_never_cached(tmp_path: Path, role: str, calls: int) -> None:
-    sampled = request(role=role, temperature=1.0)
-    assert ask(tmp_path, sampled, sampled)[0] == calls
+@pytest.mark.parametrize(
+    ("role", "temperature", "expected"),
+    [("policy", 1.0, 2), ("executor", 1.0, 2), ("critic.text", 1.0, 1), ("policy", 0.0, 1)],
+)
+async def test_sampled_actions_alone_are_never_cached(
+    tmp_path: Path, role: str, temperature: float, expected: int
+) -> None:
+    asked = request(role=role, temperature=temperature)
+    assert await calls(tmp_path, asked, asked) == expected
 
 
-def test_greedy_actions_are_cached(tmp_path: Path) -> None:
-    assert ask(tmp_path, request(role="policy"), request(role="policy"))[0] == 1
+async def test_failures_and_answers_that_are_not_valid_are_not_kept(tmp_path: Path) -> None:
+    class Verdict(Record):
+        correct: bool
 
-
-def test_failures_are_not_kept(tmp_path: Path) -> None:
-    with pytest.raises(ModelFailure):
-        ask(tmp_path, request(), answer=ModelFailure("no route"))
-    assert ask(tmp_path, request())[0] == 1
-
-
-def test_answers_of_another_model_are_not_its_own(tmp_path: Path) -> None:
-    ask(tmp_path, request())
-    other = ScriptedModel(lambda _: "no", version="scripted-2")
-    assert asyncio.run(CachedModel(other, tmp_path).complete(request())).text == "no"
-
-
-def test_equal_requests_that_wait_together_are_one_call(tmp_path: Path) -> None:
-    model = ScriptedModel(lambda _: ANSWER)
-
-    async def talk() -> list[Completion]:
+    async def verdict_of(model: ScriptedModel) -> Verdict:
         cached = CachedModel(model, tmp_path)
         try:
-            return await asyncio.gather(*(cached.complete(request()) for _ in range(5)), cached.complete(request("b")))
+            return await ask_record(cached, request(), Verdict, tries=1)
         finally:
             await cached.close()
 
-    answers = asyncio.run(talk())
+    for bad in (ModelFailure("no route"), "no verdict"):
+        with pytest.raises(ModelFailure):
+            await verdict_of(replies(bad))
+    well = replies('{"correct": true}')
+    assert await verdict_of(well) == await verdict_of(well) == Verdict(correct=True)
+    assert len(well.asked) == 1
+
+
+async def test_equal_requests_that_wait_together_are_one_call(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda _: ANSWER)
+    cached = CachedModel(model, tmp_path)
+    answers = await asyncio.gather(*(cached.complete(request()) for _ in range(5)), cached.complete(request("b")))
+    await cached.close()
     assert len(model.asked) == 2
     assert [answer.cached for answer in answers] == [False, True, True, True, True, False]
     assert sum(answer.price for answer in answers) == 1.0
 
 
-class Slow(ScriptedModel):
-    """Answers when it is let; knows whether it was abandoned."""
-
-    abandoned = False
-
-    async def complete(self, request: ChatRequest) -> Completion:
-        self.asked.append(request)
-        try:
-            await asyncio.sleep(0.5)
-        except asyncio.CancelledError:
-            self.abandoned = True
-            raise
-        return ANSWER
-
-
 @pytest.mark.parametrize("leavers", [1, 2])
-def test_a_cancelled_caller_does_not_cancel_the_answer_for_others(tmp_path: Path, leavers: int) -> None:
-    model = Slow(lambda _: "")
+async def test_a_cancelled_caller_does_not_cancel_the_answer_for_others(tmp_path: Path, leavers: int) -> None:
+    abandoned: list[ChatRequest] = []
 
-    async def talk() -> None:
-        cached = CachedModel(model, tmp_path)
-        waiting = [asyncio.ensure_future(cached.complete(request())) for _ in range(2)]
-        await asyncio.sleep(0.01)
-        for caller in waiting[:leavers]:
-            caller.cancel()
-        ended = await asyncio.gather(*waiting, return_exceptions=True)
-        assert [isinstance(end, Completion) for end in ended] == [False, leavers == 1]
-        await asyncio.sleep(0)
-        await cached.close()
+    class Slow(ScriptedModel):
+        async def complete(self, request: ChatRequest) -> Completion:
+            try:
+                await asyncio.sleep(0.3)
+            except asyncio.CancelledError:
+                abandoned.append(request)
+                raise
+            return ANSWER
 
-    asyncio.run(talk())
-    assert model.abandoned == (leavers == 2)
+    cached = CachedModel(Slow(lambda _: ""), tmp_path)
+    waiting = [asyncio.ensure_future(cached.complete(request())) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    for caller in waiting[:leavers]:
+        caller.cancel()
+    ended = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [isinstance(end, Completion) for end in ended] == [False, leavers == 1]
+    await asyncio.sleep(0)
+    await cached.close()
+    assert len(abandoned) == leavers - 1
 
 
-def corrupt_value(folder: Path, value: object) -> None:
+def corrupt(folder: Path, value: object, mode: str = "mode") -> None:
     with sqlite3.connect(folder / "cache.db") as database:
-        database.execute("UPDATE Cache SET value = ?", (value,))
-
-
-def as_pickle(folder: Path) -> None:
-    # An entry that would make the file `folder/run` if it were unpickled.
-    code = f"cposix\nsystem\n(S'touch {folder}/run'\ntR.".encode()
-    with sqlite3.connect(folder / "cache.db") as database:
-        database.execute("UPDATE Cache SET value = ?, mode = 4", (code,))
+        database.execute(f"UPDATE Cache SET value = ?, mode = {mode}", (value,))
 
 
 @pytest.mark.parametrize(
-    "corrupt",
+    "harm",
     [
-        lambda folder: corrupt_value(folder, b"\x00\x01"),
-        lambda folder: corrupt_value(folder, "text"),
-        lambda folder: corrupt_value(folder, None),
-        lambda folder: corrupt_value(folder, zlib.compress(json.dumps(["yes", 10**30, 3, "stop"]).encode())),
-        lambda folder: corrupt_value(folder, b"x\x9c\x01\x00\x00\xff\xff"),
-        as_pickle,
+        lambda folder: corrupt(folder, b"\x00\x01"),
+        lambda folder: corrupt(folder, "text"),
+        lambda folder: corrupt(folder, None),
+        lambda folder: corrupt(folder, zlib.compress(json.dumps(["yes", 10**30, 3, "stop"]).encode())),
+        lambda folder: corrupt(folder, b"x\x9c\x01\x00\x00\xff\xff"),
+        # An entry that would make the file `folder/run` if it were unpickled.
+        lambda folder: corrupt(folder, f"cposix\nsystem\n(S'touch {folder}/run'\ntR.".encode(), "4"),
     ],
 )
-def test_a_broken_entry_is_a_miss_and_is_mended(tmp_path: Path, corrupt: Callable[[Path], None]) -> None:
-    ask(tmp_path, request())
-    corrupt(tmp_path)
-    assert ask(tmp_path, request()) == (1, [ANSWER])
-    assert ask(tmp_path, request())[0] == 0
+async def test_a_broken_entry_is_a_miss_and_is_mended(tmp_path: Path, harm: Callable[[Path], None]) -> None:
+    await ask(tmp_path, request())
+    harm(tmp_path)
+    assert await ask(tmp_path, request()) == (1, [ANSWER])
+    assert await calls(tmp_path, request()) == 0
     assert not (tmp_path / "run").exists()
 
 
-def test_a_long_answer_whose_file_is_gone_is_a_miss(tmp_path: Path) -> None:
+async def test_a_long_answer_whose_file_is_gone_is_a_miss(tmp_path: Path) -> None:
     noise = Completion("".join(str(number**3) for number in range(20_000)), 1, 1, "stop")
-    ask(tmp_path, request(), answer=noise)
+    await ask(tmp_path, request(), answer=noise)
     [value] = tmp_path.rglob("*.val")
-    assert ask(tmp_path, request(), answer=noise)[0] == 0
+    assert await calls(tmp_path, request(), answer=noise) == 0
     value.unlink()
-    assert ask(tmp_path, request(), answer=noise)[0] == 1
+    assert await calls(tmp_path, request(), answer=noise) == 1
 
 
 def test_a_folder_that_holds_something_else_gives_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "cache.db").write_bytes(b"no database" * 1000)
-    with pytest.raises(BadInputError, match="no request cache") as error:
-        CachedModel(ScriptedModel(lambda _: ""), tmp_path)
-    assert "\n" not in str(error.value)
-    file = tmp_path / "file"
-    file.touch()
-    with pytest.raises(BadInputError, match="no request cache"):
-        CachedModel(ScriptedModel(lambda _: ""), file)
+    (tmp_path / "file").touch()
+    for folder in (tmp_path, tmp_path / "file"):
+        with pytest.raises(BadInputError, match=r"^[^\n]*no request cache[^\n]*$"):
+            CachedModel(ScriptedModel(lambda _: ""), folder)
 
 
 _PROCESS = """
@@ -197,7 +181,7 @@ asyncio.run(talk())
 
 
 @pytest.mark.slow
-def test_processes_share_it_and_a_killed_one_leaves_its_answers(tmp_path: Path) -> None:
+async def test_processes_share_it_and_a_killed_one_leaves_its_answers(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _PROCESS, str(tmp_path)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     try:
@@ -205,31 +189,9 @@ def test_processes_share_it_and_a_killed_one_leaves_its_answers(tmp_path: Path) 
         for told in range(20):
             assert int(process.stdout.readline()) == told
             # This process reads and writes the same cache meanwhile.
-            assert ask(tmp_path, request(str(told)), request(f"here {told}"))[0] == 1
+            assert await calls(tmp_path, request(str(told)), request(f"here {told}")) == 1
     finally:
         process.kill()
         process.communicate()
-    calls, answers = ask(tmp_path, *(request(str(number)) for number in range(20)))
-    assert calls == 0
-    assert {answer.text for answer in answers} == {"yes"}
-
-
-def test_an_answer_that_is_not_valid_is_not_kept(tmp_path: Path) -> None:
-    class Verdict(Record):
-        correct: bool
-
-    def verdict_of(model: ScriptedModel) -> Verdict:
-        async def talk() -> Verdict:
-            cached = CachedModel(model, tmp_path)
-            try:
-                return await structured.ask(cached, request(), Verdict, tries=1)
-            finally:
-                await cached.close()
-
-        return asyncio.run(talk())
-
-    with pytest.raises(ModelFailure):
-        verdict_of(ScriptedModel(lambda _: "no verdict"))
-    well = ScriptedModel(lambda _: '{"correct": true}')
-    assert verdict_of(well) == verdict_of(well) == Verdict(correct=True)
-    assert len(well.asked) == 1
+    asked, answers = await ask(tmp_path, *(request(str(number)) for number in range(20)))
+    assert (asked, {answer.text for answer in answers}) == (0, {"yes"})

@@ -27,30 +27,13 @@ _SETTLED = frozenset({"selected", "checked", "focused"})
 
 def _managed(asked: EmbeddedQuestion) -> str:
     """Plan one subgoal for each app that the request names; one is done when the next app is opened."""
-    return _revised(asked) if asked.section("plan") else _planned(asked)
-
-
-def _planned(asked: EmbeddedQuestion) -> str:
-    apps = _named_apps(asked.section("user request"), asked.screens)
-    said = f"The request names {', '.join(apps)}." if apps else "The request names no app on this screen."
-    subgoals = [_OPEN.format(app) for app in apps] or [f"Do what the user asks: {asked.section('user request')}"]
-    return _plan(said, (), (*subgoals, _REPORT))
-
-
-def _named_apps(request: str, screens: Iterable[Observation]) -> list[str]:
-    """The icons on the screen that the request names outside quotes, in the order in which it names them."""
-    said = _QUOTED.sub(" ", request).casefold()
-    places = {
-        element.text: place.start()
-        for screen in screens
-        for element in screen.elements or ()
-        if element.role == "icon"
-        and (place := re.search(rf"(?<!\w){re.escape(element.text.casefold())}(?!\w)", said)) is not None
-    }
-    return sorted(places, key=lambda app: places[app])
-
-
-def _revised(asked: EmbeddedQuestion) -> str:
+    request = asked.section("user request")
+    if not asked.section("plan"):
+        apps = _named_apps(request, asked.screens)
+        said = f"The request names {', '.join(apps)}." if apps else "The request names no app on this screen."
+        return _plan(
+            said, (), (*([_OPEN.format(app) for app in apps] or [f"Do what the user asks: {request}"]), _REPORT)
+        )
     plan, completed = read_items(asked.section("plan")), read_items(asked.section("completed subgoals"))
     done = asked.section("last action description")
     if done.startswith(WORKER_REPORTS):
@@ -66,6 +49,19 @@ def _revised(asked: EmbeddedQuestion) -> str:
     later = tuple(subgoal for subgoal in first if subgoal not in (*begun, opened))
     now = _GO_ON.format(_quoted(opened))
     return _plan(f"Next: {now}", (*completed, *begun), (now, *later))
+
+
+def _named_apps(request: str, screens: Iterable[Observation]) -> list[str]:
+    """The icons on the screen that the request names outside quotes, in the order in which it names them."""
+    said = _QUOTED.sub(" ", request).casefold()
+    places = {
+        element.text: place.start()
+        for screen in screens
+        for element in screen.elements or ()
+        if element.role == "icon"
+        and (place := re.search(rf"(?<!\w){re.escape(element.text.casefold())}(?!\w)", said)) is not None
+    }
+    return sorted(places, key=lambda app: places[app])
 
 
 def _opens(done: str, subgoal: str) -> bool:

@@ -10,7 +10,7 @@ from trajmill.schemas import actions
 from trajmill.schemas.actions import pressed_point
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.critics.trees.caption import (
+from trajmill.stages.critics.trees.replay import (
     ElementAction,
     describe_action,
     describe_element,

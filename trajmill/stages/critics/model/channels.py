@@ -1,27 +1,24 @@
-"""The two channels with a model: they select what fits into a request, and turn answers into votes."""
+"""Channels that ask a model: they select what fits into a request, and turn answers into votes."""
 
 from __future__ import annotations
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, cast
+
+from pydantic import Field, StrictBool, StrictInt, create_model, field_validator, model_validator
 
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.record import Record
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.base import StepResult, Vote, VoteFailure, vote_of
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.critics.model.marking import picture
-from trajmill.stages.critics.model.request import (
-    TrajectoryAnswer,
-    ask_critic_several,
-    critic_prompts,
-    critic_request,
-    trajectory_answer,
-)
 from trajmill.stages.critics.model.transcript import (
+    Said,
     ScreenCaptioner,
     Transcript,
     fit,
@@ -35,22 +32,56 @@ from trajmill.stages.critics.model.transcript import (
 from trajmill.stages.critics.trees.replay import stored_evidence
 from trajmill.stages.critics.voting import resolution_of
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget, MessagePart, gives_several
-from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
+from trajmill.stages.models.prompts import GREEDY, AnswerFailure, Prompt, PromptedModel, Sampling, ask_several, on_lines
 
-ScreenParts = Mapping[str, tuple[MessagePart, int]]
-"""By screen id, the part of a request that shows it, and its estimated tokens."""
+
+class TrajectoryAnswer(Record):
+    """CODA's three signals on a trajectory (its 3.4), the reason first. Steps are numbered from 1."""
+
+    reason: Said
+    correct: StrictBool
+    redundant_steps: tuple[StrictInt, ...]
+    first_error_step: StrictInt | None
+
+    @field_validator("redundant_steps")
+    @classmethod
+    def _sorted_once(cls, steps: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(sorted(set(steps)))
+
+    @model_validator(mode="after")
+    def _consistent(self) -> TrajectoryAnswer:
+        if self.correct and self.first_error_step is not None:
+            raise ValueError("correct is true, yet there is a first_error_step; one of the two is wrong")
+        return self
+
+
+def trajectory_answer(steps: int) -> type[TrajectoryAnswer]:
+    """Return the class of answers on this many steps, with the bounds in its JSON schema, for guided decoding."""
+    number: Any = Annotated[StrictInt, Field(ge=1, le=steps)]
+    numbers: Any = Annotated[tuple[number, ...], Field(max_length=steps)]
+    made = create_model(
+        "TrajectoryAnswer",
+        __base__=TrajectoryAnswer,
+        redundant_steps=(numbers, ...),
+        first_error_step=(number | None, ...),
+    )
+    return cast(type[TrajectoryAnswer], made)
 
 
 @dataclass(frozen=True, slots=True)
-class ModelChannel(ABC):
+class ModelChannel:
     model: ChatModel
     prompt: Prompt
     sampling: Sampling = GREEDY
     budget: ContextBudget = USUAL_BUDGET
     image_scale: float = 1.0
     """Factor for the width and height of screenshots; below 1 for the cheap first pass of CODA 4.2."""
+    captioner: ScreenCaptioner | None = None
+    """Describes the screens in the text channel; without it, the multimodal channel shows screenshots."""
 
-    channel: ClassVar[Channel]
+    @property
+    def channel(self) -> Channel:
+        return Channel.TEXT if self.captioner else Channel.MULTIMODAL
 
     @property
     def resolution(self) -> str:
@@ -58,10 +89,8 @@ class ModelChannel(ABC):
 
     @property
     def version(self) -> str:
-        return PromptedModel(self.model, self.prompt).version
-
-    @abstractmethod
-    async def _screen_parts(self, shown: Transcript, episode: Episode, screens: ScreenReader) -> ScreenParts: ...
+        own = PromptedModel(self.model, self.prompt).version
+        return f"{own}[{self.captioner.version}]" if self.captioner else own
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode; equal draws send equal requests.
@@ -93,63 +122,41 @@ class ModelChannel(ABC):
         chosen = fit(screen_tokens, list(map(text_tokens, shown.steps)), room, subject)
         fields = {"instruction": untrusted(instruction), "left_out": omission_note(len(whole.screens), shown, chosen)}
         evidence = lay_out(shown, chosen, lambda screen_id: parts[screen_id][0])
-        if self.channel is Channel.TEXT:
+        if self.captioner:
             fields, evidence = {**fields, "report": "\n".join(map(str, evidence))}, ()
         sampling = self.sampling._replace(seed=self.sampling.seed + draws[0])
-        request = critic_request(f"critic.{self.channel}", self.prompt.fill(**fields), evidence, sampling, subject)
+        prompted = PromptedModel(self.model, self.prompt)
+        request = prompted.request(f"critic.{self.channel}", fields, evidence, sampling, on_lines, subject)
         request = replace(request, image_scale=self.image_scale, n=len(draws), draws=tuple(draws))
-        answers = await ask_critic_several(self.model, request, trajectory_answer(len(episode.steps)), subject)
         index, votes = [step.index for step in episode.steps], list[Vote | VoteFailure]()
-        for answer in answers:
+        for answer in await ask_several(self.model, request, trajectory_answer(len(episode.steps))):
             if isinstance(answer, TrajectoryAnswer):
                 redundant = tuple(index[number - 1] for number in answer.redundant_steps)
                 first = None if answer.first_error_step is None else index[answer.first_error_step - 1]
                 votes.append(vote_of(self, answer.correct, answer.reason, redundant, first))
             else:
-                votes.append(answer)
+                votes.append(JudgeFailure(f"{subject}: {answer}") if isinstance(answer, AnswerFailure) else answer)
         return votes
 
-
-@dataclass(frozen=True, slots=True)
-class ModelTextChannel(ModelChannel):
-    """Asks a language model; the request has only text, with captions of the screens."""
-
-    prompt: Prompt = field(default_factory=lambda: critic_prompts().text)
-    captioner: ScreenCaptioner = field(default_factory=ScreenCaptioner)
-
-    channel = Channel.TEXT
-
-    @property
-    def version(self) -> str:
-        return f"{PromptedModel(self.model, self.prompt).version}[{self.captioner.version}]"
-
-    async def _screen_parts(self, shown: Transcript, episode: Episode, screens: ScreenReader) -> ScreenParts:
+    async def _screen_parts(
+        self, shown: Transcript, episode: Episode, screens: ScreenReader
+    ) -> Mapping[str, tuple[MessagePart, int]]:
+        """Return by screen id the part of a request that shows it, and its estimated tokens."""
+        parts: dict[str, tuple[MessagePart, int]] = {}
+        if self.captioner is None:
+            with stored_evidence(episode):
+                for screen in shown.screens:
+                    shot = picture(screen.screen_id, screens)
+                    parts[screen.screen_id] = shot, picture_tokens(self.model, shot.size, self.image_scale)
+            return parts
         steps = {screen.screen_id: max(0, screen.after - 1) for screen in reversed(shown.screens)}
         name = episode.trajectory.trajectory_id
         asked = (self.captioner.caption(each, screens, name, episode.steps[at].index) for each, at in steps.items())
         # Wait for all of them; none keeps running after a failure.
         found = await asyncio.gather(*asked, return_exceptions=True)
-        captions: dict[str, tuple[MessagePart, int]] = {}
         with stored_evidence(episode):
             for screen_id, caption in zip(steps, found, strict=True):
                 if isinstance(caption, BaseException):
                     raise caption
-                captions[screen_id] = caption, text_tokens(caption)
-        return captions
-
-
-@dataclass(frozen=True, slots=True)
-class ModelMultimodalChannel(ModelChannel):
-    """Asks a vision-language model and shows it the screenshots."""
-
-    prompt: Prompt = field(default_factory=lambda: critic_prompts().multimodal)
-
-    channel = Channel.MULTIMODAL
-
-    async def _screen_parts(self, shown: Transcript, episode: Episode, screens: ScreenReader) -> ScreenParts:
-        with stored_evidence(episode):
-            pictures = {screen.screen_id: picture(screen.screen_id, screens) for screen in shown.screens}
-        return {
-            screen_id: (shot, picture_tokens(self.model, shot.size, self.image_scale))
-            for screen_id, shot in pictures.items()
-        }
+                parts[screen_id] = caption, text_tokens(caption)
+        return parts

@@ -20,7 +20,7 @@ from trajmill.schemas.geometry import Box, Point, Size
 from trajmill.schemas.observation import ScreenHandle, ScreenReader, UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.trajectory import Step
-from trajmill.stages.critics.trees.caption import element_at
+from trajmill.stages.critics.trees.replay import element_at
 
 MARKS = "marks-1"
 """Version of the marks' appearance; changing it gives a model other images, and other keys in its cache."""

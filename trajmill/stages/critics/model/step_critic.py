@@ -7,19 +7,20 @@ before it. This costs latency but no throughput: many trajectories are judged at
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.record import Record
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.base import StepResult, at_most_words
 from trajmill.stages.critics.model.action_words import action_in_words, untrusted
 from trajmill.stages.critics.model.marking import marked_picture, picture
-from trajmill.stages.critics.model.request import StepAnswer, ask_critic, critic_prompts, critic_request
-from trajmill.stages.critics.model.transcript import kept, picture_tokens, text_tokens
+from trajmill.stages.critics.model.transcript import Said, ask_critic, kept, picture_tokens, text_tokens
 from trajmill.stages.critics.trees.replay import stored_evidence
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget, MessagePart
-from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
+from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling, on_lines
 
 LONGEST_SUMMARY = 400
 """Most characters of a summary; a bound on words has no effect in languages without spaces."""
@@ -27,10 +28,19 @@ _LONGEST_HISTORY = 60
 """Most summaries in one request; of a longer history it has the first, the last half and some between."""
 
 
+class StepAnswer(Record):
+    """The step critic's answer on one step (paper 6.3)."""
+
+    analysis: Said
+    summary: Said
+    """The prompt asks for at most 30 words; a longer text is cut, because the label is still valid."""
+    label: StepLabel
+
+
 @dataclass(frozen=True, slots=True)
 class ModelStepCritic:
     model: ChatModel
-    prompt: Prompt = field(default_factory=lambda: critic_prompts().step)
+    prompt: Prompt
     sampling: Sampling = GREEDY
     budget: ContextBudget = USUAL_BUDGET
     """Most tokens of a request; both screens must fit, and the history gets the remaining room."""
@@ -76,13 +86,14 @@ class ModelStepCritic:
             raise JudgeFailure(
                 f"{trajectory_id}: the screens of step {step.index} do not fit into {self.budget.tokens} tokens"
             )
-        filled = self.prompt.fill(
-            instruction=untrusted(episode.query.instruction),
-            history=_history(earlier, room),
-            number=str(at + 1),
-            action=action,
-        )
-        return critic_request("critic.step", filled, tuple(shown), self.sampling, trajectory_id, step.index)
+        fields = {
+            "instruction": untrusted(episode.query.instruction),
+            "history": _history(earlier, room),
+            "number": str(at + 1),
+            "action": action,
+        }
+        prompted = PromptedModel(self.model, self.prompt)
+        return prompted.request("critic.step", fields, shown, self.sampling, on_lines, trajectory_id, step.index)
 
 
 def _history(earlier: Sequence[StepResult], room: int) -> str:

@@ -8,24 +8,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Annotated, NamedTuple, TypeVar
+
+from pydantic import StringConstraints
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.record import Record
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.critics.base import StepResult
 from trajmill.stages.critics.model.action_words import action_in_words, quotable, untrusted
 from trajmill.stages.critics.model.marking import picture
-from trajmill.stages.critics.model.request import CaptionAnswer, ask_critic, critic_prompts, critic_request
-from trajmill.stages.critics.trees.caption import describe_element, quoted
-from trajmill.stages.critics.trees.replay import stored_evidence
+from trajmill.stages.critics.trees.replay import describe_element, quoted, stored_evidence
 from trajmill.stages.critics.trees.screen_state import control_kind, read_screen
-from trajmill.stages.models.base import ChatModel, MessagePart
-from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling
+from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
+from trajmill.stages.models.prompts import GREEDY, AnswerFailure, Prompt, PromptedModel, Sampling, ask, on_lines
 
+A = TypeVar("A", bound=Record)
+Said = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1)]
 _BYTES_PER_TOKEN = 3
 """UTF-8 bytes per token, chosen low: Latin text has about four, Chinese about three."""
 _PATCH = 28
@@ -42,6 +45,14 @@ def picture_tokens(model: ChatModel, screen: Size, scale: float) -> int:
     """Estimate the tokens of a scaled screen, within the model's own pixel budget."""
     sent = model.frame(Size(*(max(1, round(side * scale)) for side in screen))).resized
     return math.ceil(sent.width / _PATCH) * math.ceil(sent.height / _PATCH) + _FRAME_TOKENS
+
+
+async def ask_critic(model: ChatModel, request: ChatRequest, answer: type[A], subject: str) -> A:
+    """Ask a model for one answer. Raises JudgeFailure if none is valid, ModelFailure if there is none."""
+    try:
+        return await ask(model, request, answer)
+    except AnswerFailure as failure:
+        raise JudgeFailure(f"{subject}: {failure}") from None
 
 
 class KeptPositions(NamedTuple):
@@ -148,11 +159,15 @@ LONGEST_CAPTION = 2000
 _MOST_OTHERS = 40
 
 
+class CaptionAnswer(Record):
+    caption: Said
+
+
 @dataclass(frozen=True, slots=True)
 class ScreenCaptioner:
+    prompt: Prompt
     model: ChatModel | None = None
     """The model in the role `describer`; None leaves screens without a tree undescribed."""
-    prompt: Prompt = field(default_factory=lambda: critic_prompts().describer)
     sampling: Sampling = GREEDY
 
     @property
@@ -173,8 +188,8 @@ class ScreenCaptioner:
             return caption if len(caption) <= LONGEST_CAPTION else caption[:LONGEST_CAPTION] + ' [the rest is cut]"'
         if self.model is None:
             raise JudgeFailure(f"{trajectory_id}: screen {screen_id} has no tree, and no model describes screens")
-        shown = (picture(screen_id, screens),)
-        request = critic_request("describer", self.prompt.fill(), shown, self.sampling, trajectory_id, step_index)
+        prompted, shown = PromptedModel(self.model, self.prompt), (picture(screen_id, screens),)
+        request = prompted.request("describer", {}, shown, self.sampling, on_lines, trajectory_id, step_index)
         answer = await ask_critic(self.model, request, CaptionAnswer, f"{trajectory_id}: caption of {screen_id}")
         return untrusted(answer.caption, LONGEST_CAPTION)
 

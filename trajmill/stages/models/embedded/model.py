@@ -50,15 +50,11 @@ def is_phone_prompt(system: str) -> bool:
 class _Asked(NamedTuple):
     user: UserText
     user_text: str
-    screen: Observation
+    size: Size
     phone: bool
     policy_input: PolicyInput
     temperature: float
     seed: int
-
-
-class _Waiting(NamedTuple):
-    asked: _Asked
     answer: asyncio.Future[Completion]
 
 
@@ -71,7 +67,7 @@ class EmbeddedModel:
         self._reader = InputReader()
         self._vectors = torch.zeros(0, network.shape.word_width, dtype=torch.double)
         self._weights = torch.zeros(0, dtype=torch.double)
-        self._waiting: list[_Waiting] = []
+        self._waiting: list[_Asked] = []
 
     def frame(self, screen: Size) -> CoordinateFrame:
         return native_frame(screen)
@@ -80,58 +76,46 @@ class EmbeddedModel:
 
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer in one batch with all waiting requests. Raises ModelFailure without an accessibility tree."""
+        if not self._waiting and len(self._reader.screens) > _MOST_REMEMBERED:
+            self._reader = InputReader()
+            self._vectors = self._vectors[:0]
+        asked = request.messages[-1].parts
+        system, user_text = (
+            "".join(part for part in parts if isinstance(part, str)) for parts in (request.messages[0].parts, asked)
+        )
+        seen = next((part for part in asked if isinstance(part, Observation)), None)
+        if seen is None or seen.elements is None:
+            raise ModelFailure("the embedded policy reads accessibility trees; the request shows none")
+        phone, user, size = is_phone_prompt(system), read(user_text), seen.screen.size
+        policy_input = self._reader.read(user, seen.screen.screen_id, size, seen.elements, phone=phone)
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[Completion] = loop.create_future()
-        self._waiting.append(_Waiting(self._asked(request), answer))
+        waiting = _Asked(user, user_text, size, phone, policy_input, request.temperature, request.seed, answer)
+        self._waiting.append(waiting)
         if len(self._waiting) == 1:
             # Wait two turns of the loop, so that episodes that continue together are in one batch.
             loop.call_soon(loop.call_soon, self._answer_waiting)
         return await answer
 
-    def answer(self, requests: Sequence[ChatRequest]) -> list[Completion]:
-        return self._completions([self._asked(request) for request in requests])
-
+    @torch.inference_mode()
     def _answer_waiting(self) -> None:
         waiting = [each for each in self._waiting if not each.answer.done()]
         self._waiting = []
-        for start in range(0, len(waiting), _MAX_BATCH):
-            part = waiting[start : start + _MAX_BATCH]
-            for each, completion in zip(part, self._completions([each.asked for each in part]), strict=True):
-                each.answer.set_result(completion)
-
-    def _asked(self, request: ChatRequest) -> _Asked:
-        if not self._waiting and len(self._reader.screens) > _MOST_REMEMBERED:
-            self._reader = InputReader()
-            self._vectors = self._vectors[:0]
-        system, user_text = (
-            "".join(part for part in message.parts if isinstance(part, str))
-            for message in (request.messages[0], request.messages[-1])
-        )
-        screen = next((part for part in request.messages[-1].parts if isinstance(part, Observation)), None)
-        if screen is None or screen.elements is None:
-            raise ModelFailure("the embedded policy reads accessibility trees; the request shows none")
-        phone, user = is_phone_prompt(system), read(user_text)
-        policy_input = self._reader.read(
-            user, screen.screen.screen_id, screen.screen.size, screen.elements, phone=phone
-        )
-        return _Asked(user, user_text, screen, phone, policy_input, request.temperature, request.seed)
-
-    @torch.inference_mode()
-    def _completions(self, asked: Sequence[_Asked]) -> list[Completion]:
-        if not asked:
-            return []
         lexicon, known = self._reader.lexicon, len(self._vectors)
         if known < len(lexicon.buckets):
             # The vector of each word is computed once.
             fresh = bags(lexicon, range(known, len(lexicon.buckets)))
             self._vectors = torch.cat([self._vectors, self._network.word_vectors(fresh)])
             self._weights = torch.tensor(lexicon.weights, dtype=torch.double)
-        batch = collate([each.policy_input.situation for each in asked])
-        logits: list[list[float]] = self._network(batch, self._vectors, self._weights).tolist()
-        return [
-            _completion(each, scores[: len(each.policy_input.candidates)])
-            for each, scores in zip(asked, logits, strict=True)
-        ]
+        for start in range(0, len(waiting), _MAX_BATCH):
+            part = waiting[start : start + _MAX_BATCH]
+            batch = collate([each.policy_input.situation for each in part])
+            logits: list[list[float]] = self._network(batch, self._vectors, self._weights).tolist()
+            for each, scores in zip(part, logits, strict=True):
+                try:
+                    each.answer.set_result(_completion(each, scores[: len(each.policy_input.candidates)]))
+                except ModelFailure as failure:
+                    each.answer.set_exception(failure)
 
 
 def _completion(asked: _Asked, logits: Sequence[float]) -> Completion:
@@ -145,7 +129,7 @@ def _completion(asked: _Asked, logits: Sequence[float]) -> Completion:
     chosen = max(range(len(scores)), key=scores.__getitem__)
     reply = reply_for(asked.policy_input, chosen, asked.user, phone=asked.phone)
     dialect = GuiOwlMobile() if asked.phone else GuiOwlDesktop()
-    text = dialect.render(reply, native_frame(asked.screen.screen.size))
+    text = dialect.render(reply, native_frame(asked.size))
     return Completion(text, len(asked.user_text) // _LETTERS_PER_TOKEN, len(text) // _LETTERS_PER_TOKEN, "stop")
 
 

@@ -150,10 +150,24 @@ class InputReader:
         self, user: UserText, screen_id: str, size: Size, elements: Sequence[UIElement], *, phone: bool
     ) -> PolicyInput:
         """Return the candidates of a request and their features; `screen_id` must be unique to the elements."""
-        part = self.screens.get((screen_id, phone))
+        ids_of, part = self.lexicon.ids_of, self.screens.get((screen_id, phone))
         if part is None:
-            part = self.screens[screen_id, phone] = self._screen_part(elements, size, phone=phone)
-        past = [self._conclusion(text) for text in user.conclusions]
+            on_screen = screen_candidates(elements, size, phone=phone)
+            title = next((e.text for e in elements if "title" in e.states), "")
+            shown = " ".join(e.text for e in elements if "clickable" not in e.states and "title" not in e.states)
+            part = self.screens[screen_id, phone] = _ScreenPart(
+                on_screen,
+                title,
+                ids_of(title)[:MAX_TITLE],
+                ids_of(shown)[:MAX_SHOWN],
+                self._offered(on_screen, size),
+                next((e for e in elements if "focused" in e.states and "editable" in e.states), None),
+                tuple(e.text for e in elements if e.role == "value" and e.text),
+            )
+        for text in user.conclusions:
+            if text not in self.conclusions:
+                self.conclusions[text] = read_conclusion(text), ids_of(text)[:MAX_STEP]
+        past = [self.conclusions[text] for text in user.conclusions]
         conclusions = tuple(conclusion for conclusion, _ in past)
         words, word_flags = self._instruction(user.instruction, conclusions)
         candidates, offered = part.candidates, part.offered
@@ -161,7 +175,7 @@ class InputReader:
         if part.focused and not (conclusions and conclusions[-1].verb == CONCLUSION_VERBS["type"]):
             typed = typed_candidates(user.instruction, noted_values(conclusions), part.focused)
             if typed:
-                more = self._candidate_part(typed, size)
+                more = self._offered(typed, size)
                 candidates = candidates + typed
                 offered = {name: np.concatenate((each, more[name])) for name, each in offered.items()}
         hints = [read_guidance_line(line) for line in user.guidance]
@@ -176,8 +190,8 @@ class InputReader:
         situation = Situation(
             instruction=words,
             instruction_flags=word_flags,
-            hint=self._ids(left[0].words if left else "", MAX_HINT),
-            hints=self._ids(" ".join(hint.words for hint in left), MAX_HINTS),
+            hint=ids_of(left[0].words if left else "")[:MAX_HINT],
+            hints=ids_of(" ".join(hint.words for hint in left))[:MAX_HINTS],
             title=part.title,
             shown=part.shown,
             last=past[-1][1] if past else empty,
@@ -189,38 +203,26 @@ class InputReader:
         )
         return PolicyInput(candidates, situation, part.title_text, part.values, conclusions)
 
-    def _screen_part(self, elements: Sequence[UIElement], size: Size, *, phone: bool) -> _ScreenPart:
-        candidates = screen_candidates(elements, size, phone=phone)
-        title = next((e.text for e in elements if "title" in e.states), "")
-        read = " ".join(e.text for e in elements if "clickable" not in e.states and "title" not in e.states)
-        return _ScreenPart(
-            candidates,
-            title,
-            self._ids(title, MAX_TITLE),
-            self._ids(read, MAX_SHOWN),
-            self._candidate_part(candidates, size),
-            next((e for e in elements if "focused" in e.states and "editable" in e.states), None),
-            tuple(e.text for e in elements if e.role == "value" and e.text),
-        )
-
-    def _candidate_part(self, candidates: Sequence[CandidateAction], size: Size) -> dict[str, Array]:
-        return {
-            "texts": self._table([c.text for c in candidates], MAX_TEXT),
-            "fields": self._table([f"{c.field} {c.beside}" for c in candidates], MAX_FIELD),
+    def _offered(self, candidates: Sequence[CandidateAction], size: Size) -> dict[str, Array]:
+        words = {
+            "texts": (MAX_TEXT, [c.text for c in candidates]),
+            "fields": (MAX_FIELD, [f"{c.field} {c.beside}" for c in candidates]),
+        }
+        offered: dict[str, Array] = {
             "kinds": np.array([kind_of(c) for c in candidates], np.int32),
             "flags": np.array([fixed_flags(c, size) for c in candidates], np.float32),
             "codes": np.array([pair_code(c) for c in candidates], np.int64),
         }
-
-    def _conclusion(self, text: str) -> tuple[Conclusion, Array]:
-        known = self.conclusions.get(text)
-        if known is None:
-            known = self.conclusions[text] = read_conclusion(text), self._ids(text, MAX_STEP)
-        return known
+        for name, (width, texts) in words.items():
+            offered[name] = np.zeros((len(texts), width), np.int32)
+            for row, text in zip(offered[name], texts, strict=True):
+                ids = self.lexicon.ids_of(text)[:width]
+                row[: len(ids)] = ids
+        return offered
 
     def _instruction(self, instruction: str, conclusions: Sequence[Conclusion]) -> tuple[Array, Array]:
         found = tokens(instruction)[:MAX_INSTRUCTION]
-        ids = np.array([self.lexicon.id_of(token.normal) for token in found], np.int32)
+        ids = self.lexicon.ids_of(instruction)[:MAX_INSTRUCTION]
         done = {word for conclusion in conclusions for word in self.lexicon.ids_of(conclusion.target)}
         just = set(self.lexicon.ids_of(conclusions[-1].target)) if conclusions else set()
         inside = [instruction.count('"', 0, token.start) % 2 == 1 for token in found]
@@ -229,13 +231,3 @@ class InputReader:
             for token, word, quoted in zip(found, ids.tolist(), inside, strict=True)
         ]
         return ids, np.array(rows, np.float32).reshape(len(found), len(WORD_FLAGS))
-
-    def _table(self, texts: Sequence[str], width: int) -> Array:
-        table = np.zeros((len(texts), width), np.int32)
-        for row, text in enumerate(texts):
-            ids = self.lexicon.ids_of(text)[:width]
-            table[row, : len(ids)] = ids
-        return table
-
-    def _ids(self, text: str, most: int) -> Array:
-        return np.array(self.lexicon.ids_of(text)[:most], np.int32)

@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import NamedTuple
 
+import numpy as np
+from numpy.typing import NDArray
+
 _WORD = re.compile(r"[^\W_]+(?:[.:'’@/-][^\W_]+)*|[+−-]")
 _COUNT = "zero one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen"
 _NUMBERS = {word: str(number) for number, word in enumerate(_COUNT.split())}
@@ -69,36 +72,30 @@ class Lexicon:
     """By id, the weight of a word that two texts share."""
     codes: list[int] = field(default_factory=lambda: [0])
     """By id, a number for the word that is equal in every lexicon."""
-    texts: dict[str, list[int]] = field(default_factory=dict)
+    texts: dict[str, NDArray[np.int32]] = field(default_factory=dict)
 
-    def id_of(self, normal: str) -> int:
-        known = self.ids.get(normal)
-        if known is None:
-            known = self.ids[normal] = len(self.buckets)
-            rows = [_hash(normal) % WORD_BUCKETS]
-            if len(normal) > 2:
-                framed = f"^{normal}$"
-                pieces = [framed[at : at + 3] for at in range(len(normal))][: MAX_PIECES - 1]
-                rows += [WORD_BUCKETS + _hash(piece) % PIECE_BUCKETS for piece in pieces]
-            self.buckets.append(tuple(rows))
-            self.codes.append(code_of(normal))
-            self.weights.append(STOP_WEIGHT if normal in STOP_WORDS else 1.0)
-        return known
-
-    def ids_of(self, text: str) -> list[int]:
+    def ids_of(self, text: str) -> NDArray[np.int32]:
+        """Return the ids of the words of a text; the array is shared by all that ask for the same text."""
         known = self.texts.get(text)
-        if known is None:
-            known = self.texts[text] = [self.id_of(token.normal) for token in tokens(text)]
-        return known
+        if known is not None:
+            return known
+        for normal, _, _ in tokens(text):
+            if normal not in self.ids:
+                self.ids[normal] = len(self.buckets)
+                code, framed = code_of(normal), f"^{normal}$"
+                pieces = [framed[at : at + 3] for at in range(len(normal) if len(normal) > 2 else 0)][: MAX_PIECES - 1]
+                of_pieces = (WORD_BUCKETS + (code_of(piece) - 1) % PIECE_BUCKETS for piece in pieces)
+                self.buckets.append(((code - 1) % WORD_BUCKETS, *of_pieces))
+                self.codes.append(code)
+                self.weights.append(STOP_WEIGHT if normal in STOP_WORDS else 1.0)
+        self.texts[text] = np.array([self.ids[normal] for normal, _, _ in tokens(text)], np.int32)
+        return self.texts[text]
 
 
 def code_of(text: str) -> int:
     """Hash a text to 1..2**30; 0 for an empty one."""
-    return _hash(text) % 2**30 + 1 if text else 0
-
-
-def _hash(text: str) -> int:
-    return int.from_bytes(hashlib.blake2b(text.encode(errors="replace"), digest_size=4).digest(), "little")
+    digest = hashlib.blake2b(text.encode(errors="replace"), digest_size=4).digest()
+    return int.from_bytes(digest, "little") % 2**30 + 1 if text else 0
 
 
 _CONCLUSION = re.compile(

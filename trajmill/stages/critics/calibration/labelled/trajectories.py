@@ -36,7 +36,7 @@ from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Decision
 from trajmill.stages.critics.base import Vote
-from trajmill.stages.critics.calibration.ingredients import CallCost, LabelledVotes
+from trajmill.stages.critics.calibration.agreement import CallCost, LabelledVotes
 from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, read_browser_action, read_tree
 from trajmill.stages.critics.judge import judge_each
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec

@@ -1,0 +1,101 @@
+"""The judge by the graph of an app, on episodes in a simulated app whose own check says who is right."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import cache
+
+import pytest
+
+from tests.stages.critics.little_app import ORIGIN
+from tests.stages.queries.samples import drafted
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.tables.query import PathStep, Query
+from trajmill.schemas.tables.screen import ObservedScreens
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import Channel, StepLabel
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.critics.app_graph.channels import GraphChannel, StepCriticByGraph
+from trajmill.stages.critics.base import Vote
+from trajmill.stages.environments.simulated.environment import SimulatedFactory
+from trajmill.stages.environments.simulated.world import shared_world
+from trajmill.stages.graphs.base import AppGraph, GraphPage, Mark, Recogniser
+from trajmill.stages.graphs.from_simulated import graph_of_app
+from trajmill.stages.queries.graph.routes import samples_by_task
+from trajmill.stages.queries.graph.source import RouteGoal
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.episode import run_episode
+
+CLOCK = graph_of_app(shared_world(()).apps["clock"])
+Played = tuple[Episode, ObservedScreens]
+
+
+@cache
+def query_for(task: str, value: str) -> Query:
+    samples = samples_by_task(CLOCK, 0)[f"clock.{task}"]
+    sample = next(each for each in samples if value in [setting.value for setting in each.settings])
+    return drafted(RouteGoal(sample), ORIGIN)
+
+
+def snooze(value: str = "5 minutes") -> Query:
+    return query_for("options-set-snooze", value)
+
+
+def played(query: Query, path: tuple[PathStep, ...] | None = None) -> Played:
+    """The reference agent's episode; with another path, it does something else than the query asks."""
+
+    async def play() -> Played:
+        environment = await SimulatedFactory(shared_world(()), query.platform)()
+        acting = query if path is None else query.model_copy(update={"path": path})
+        done = await run_episode(
+            Attempt(query, Purpose.TRAIN, 0, 0), ReferenceAgent(acting), environment, Limits(), ORIGIN
+        )
+        return done.episode, ObservedScreens(done.screens)
+
+    return asyncio.run(play())
+
+
+def vote(played: Played, graph: AppGraph = CLOCK) -> Vote:
+    channels = (GraphChannel(channel, {graph.app: graph}) for channel in (Channel.TEXT, Channel.MULTIMODAL))
+    text, multimodal = (asyncio.run(channel.judge(*played, [])) for channel in channels)
+    assert text.correct is multimodal.correct, "each channel judges alone"
+    return text
+
+
+def with_pages(change: Callable[[GraphPage], GraphPage]) -> AppGraph:
+    return CLOCK.model_copy(update={"pages": {name: change(page) for name, page in CLOCK.pages.items()}})
+
+
+def test_what_the_reference_agent_does_is_correct_and_its_steps_are_good() -> None:
+    for query in (snooze(), query_for("running-lengths", "3 minutes")):
+        episode = played(query)
+        assert episode[0].trajectory.reward == 1.0 and vote(episode).correct
+    labels = [step.label for step in asyncio.run(StepCriticByGraph({CLOCK.app: CLOCK}).judge(*played(snooze())))]
+    assert labels[-2:] == [StepLabel.GOOD, StepLabel.GOOD] and StepLabel.HARMFUL not in labels
+
+
+def test_another_value_or_page_and_an_early_end_are_wrong() -> None:
+    found = vote(played(snooze(), snooze("20 minutes").path))
+    assert not found.correct and "20 minutes" in found.reason and "5 minutes" in found.reason
+    assert "timer" in vote(played(snooze(), query_for("timer-set-sound", "Gong").path)).reason
+    assert not vote(played(snooze(), snooze().path[:-1])).correct
+
+
+def test_something_destructive_is_wrong_on_the_way() -> None:
+    def marked(page: GraphPage) -> GraphPage:
+        named = page.elements.items() if page is CLOCK.pages["home"] else ()
+        marks = {name: each.model_copy(update={"marks": (Mark.DESTRUCTIVE,)}) for name, each in named}
+        return page.model_copy(update={"elements": page.elements | marks})
+
+    found = vote(played(query_for("running-lengths", "3 minutes")), with_pages(marked))
+    assert not found.correct and "destructive" in found.reason and found.first_error_step is not None
+
+
+def test_an_unknown_end_or_query_is_unjudged() -> None:
+    unknown = with_pages(lambda page: page.model_copy(update={"recognise": Recogniser()}))
+    with pytest.raises(JudgeFailure, match="does not know"):
+        vote(played(snooze()), unknown)
+    with pytest.raises(JudgeFailure, match="not those of an annotated app"):
+        vote(played(snooze()), CLOCK.model_copy(update={"app": "other"}))

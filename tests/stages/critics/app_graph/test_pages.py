@@ -1,0 +1,258 @@
+"""Votes and step labels by the graph of an app, on hand-made trees of two apps: a workshop, and a shed with a list."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import pytest
+
+from tests.stages.critics.little_app import ORIGIN, PRESS, Trees, Walk, element
+from tests.stages.queries.samples import drafted
+from trajmill.schemas.actions import PressKeys, TypeText
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.app_graph.channels import GraphChannel, StepCriticByGraph
+from trajmill.stages.critics.base import Vote
+from trajmill.stages.graphs.base import AppGraph
+from trajmill.stages.queries.graph.routes import samples_by_task
+from trajmill.stages.queries.graph.source import RouteGoal
+
+ENTER, BACK = PressKeys(keys=("enter",)), PressKeys(keys=("back",))
+DARK: Final = {"kind": "switch", "target": "dark", "name": "dark colours"}
+
+
+def note_field(*values: str) -> dict[str, Any]:
+    return {"kind": "field", "target": "note", "name": "the note", "values": values}
+
+
+def graph(app: str, start: str, **pages: dict[str, Any]) -> AppGraph:
+    """Each page is recognised by its heading; `elements` are targets by names, `ways` the pages that they lead to."""
+    made = {}
+    for name, page in pages.items():
+        ways = [{"by": by, "to": to} for by, to in page.pop("ways", {}).items()]
+        made[name] = {
+            "title": f"the {name} page",
+            "recognise": {"shows": [{"role": "heading", "text": name.capitalize()}]},
+            "elements": {each: {"target": at, "name": each} for each, at in page.pop("elements", {}).items()},
+            "transitions": [*ways, *page.pop("transitions", [])],
+            **page,
+        }
+    common = {"title": app, "platform": Platform.WEB, "start_state": {"url": "http://127.0.0.1:1/"}}
+    return AppGraph.model_validate({"app": app, "start": start, "pages": made, **common})
+
+
+def adds_note(page: str, role: str) -> dict[str, Any]:
+    enter = {"by": "note", "operation": "key", "keys": "enter", "slots": ["note"], "to": page, "does": "Adds {note}."}
+    return enter | {"shows": [{"role": role, "text": "{note}"}]}
+
+
+def likes(number: int) -> dict[str, Any]:
+    by = f"like-{number}"
+    shows, lacks = ([{"role": "button", "text": f"{text} {number}", "id": by}] for text in ("Liked", "Like"))
+    return {"by": by, "to": "machines", "does": f"Likes machine {number}.", "shows": shows, "lacks": lacks}
+
+
+MACHINES = ("Lathe", "Mill")
+WORKSHOP = graph(
+    "workshop",
+    "notes",
+    notes={
+        "elements": {"machines": "tab"},
+        "slots": {"note": note_field("Lathe", "oil")},
+        "ways": {"machines": "machines"},
+        "transitions": [adds_note("notes", "list_item")],
+    },
+    machines={
+        "elements": {"like-1": "like-1", "like-2": "like-2"},
+        "slots": {"filter": {"kind": "field", "target": "q", "name": "the filter", "values": MACHINES}, "dark": DARK},
+        "transitions": [likes(1), likes(2)],
+    },
+)
+
+
+def dark_box(row: int, dark: bool) -> UIElement:
+    return element("checkbox", "Dark", row, ("clickable", *(("checked",) if dark else ())), "", "dark")
+
+
+def notes(text: str = "", *added: str) -> tuple[UIElement, ...]:
+    field = element("text_field", "Note", 2, ("clickable", "editable", "focused"), text, "note")
+    items = [element("list_item", each, 3 + at) for at, each in enumerate(added)]
+    return element("heading", "Notes", 0), element("button", "Machines", 1, PRESS, "", "tab"), field, *items
+
+
+def machines(*liked: int, text: str = "", dark: bool = False) -> tuple[UIElement, ...]:
+    field = element("search_field", "Filter", 1, ("clickable", "editable"), text, "q")
+    buttons = [
+        element("button", f"Liked {n}" if n in liked else f"Like {n}", 2 + n, PRESS, "", f"like-{n}") for n in (1, 2)
+    ]
+    items = [element("list_item", name, 6 + at) for at, name in enumerate(MACHINES)]
+    return element("heading", "Machines", 0), field, dark_box(2, dark), *buttons, *items
+
+
+def query(task: str, value: str = "") -> Query:
+    samples = samples_by_task(WORKSHOP, 0)[f"workshop.{task}"]
+    sample = next(each for each in samples if not value or value in [setting.value for setting in each.settings])
+    return drafted(RouteGoal(sample), ORIGIN)
+
+
+def vote(episode: Episode, trees: Trees) -> Vote:
+    return asyncio.run(GraphChannel(Channel.TEXT, {WORKSHOP.app: WORKSHOP}).judge(episode, trees, []))
+
+
+def is_correct(walk: Walk, asked: Query) -> bool:
+    return vote(walk.end(asked), walk.trees).correct
+
+
+def begun() -> Walk:
+    return Walk(notes(), Trees())
+
+
+def on_machines() -> Walk:
+    return begun().tap("Machines", machines())
+
+
+def test_an_item_of_a_list_is_no_entered_value() -> None:
+    asked, early = query("machines-set-filter", "Lathe"), on_machines()
+    end = vote(early.end(asked), early.trees)
+    assert not end.correct and "filter is not 'Lathe' at the end" in end.reason
+    assert is_correct(on_machines().tap("Filter", machines()).write("Lathe", machines(text="Lathe")), asked)
+
+
+def test_one_of_two_presses_is_not_enough() -> None:
+    asked, half = query("machines-like-1-like-2"), on_machines().tap("Like 1", machines(1))
+    found = vote(half.end(asked), half.trees)
+    assert not found.correct
+    assert "did not do 'like-2'" in found.reason and "Like 2 still stands" in found.reason.replace("'", "")
+    assert is_correct(half.tap("Like 2", machines(1, 2)), asked)
+
+
+def test_what_was_taken_back_is_not_done_and_may_be_done_again() -> None:
+    asked = query("machines-like-1")
+    back = on_machines().tap("Like 1", machines(1)).tap("Liked 1", machines())
+    assert not is_correct(back, asked)
+    again = on_machines().tap("Like 1", machines(1)).tap("Liked 1", machines()).tap("Like 1", machines(1))
+    assert is_correct(again, asked)
+    assert not is_correct(on_machines().tap("Like 2", machines(2)).tap("Like 1", machines(1, 2)), asked)
+
+
+def test_an_act_needs_the_value_in_its_own_field() -> None:
+    asked = query("notes-note", "Lathe")
+    for text, correct in (("Lathe", True), ("oil", False)):
+        sent = begun().do(TypeText(text=text), notes(text)).do(ENTER, notes("", text))
+        assert is_correct(sent, asked) is correct
+    assert is_correct(begun().do(TypeText(text="Lathe", enter=True), notes("", "Lathe")), asked)
+
+
+def test_a_setting_that_nobody_asked_for_is_an_error_until_it_is_put_back() -> None:
+    asked = query("machines-like-1")
+    changed = on_machines().tap("Dark", machines(dark=True)).tap("Like 1", machines(1, dark=True))
+    found = vote(changed.end(asked), changed.trees)
+    assert not found.correct and "dark" in found.reason
+    put_back = on_machines().tap("Dark", machines(dark=True)).tap("Dark", machines()).tap("Like 1", machines(1))
+    assert is_correct(put_back, asked)
+
+
+def test_what_no_screen_shows_or_nobody_can_read_is_unjudged() -> None:
+    done, asked = on_machines().tap("Like 1", machines(1)), query("machines-like-1")
+    for goal in ('{"all": [{"check": "url", "contains": "/x"}]}', '{"showing": [{}]}', "[]"):
+        episode = done.end(asked.model_copy(update={"goal": goal}))
+        with pytest.raises(JudgeFailure, match="goal"):
+            vote(episode, done.trees)
+
+
+def test_the_answers_of_a_causal_chain_must_have_been_seen_in_their_turn() -> None:
+    asked, done = query("machines-like-1"), on_machines().tap("Like 1", machines(1))
+    chain = '{"pathway": [{"showing": [{"role": "list_item", "text": "Mill"}]}]}'
+    assert vote(done.end(asked.model_copy(update={"goal": chain})), done.trees).correct
+    never = chain.replace("Mill", "Saw")
+    end = vote(done.end(asked.model_copy(update={"goal": never})), done.trees)
+    assert not end.correct and "answer 1 of 1" in end.reason
+
+
+SHED = graph(
+    "shed",
+    "home",
+    home={
+        "elements": {name: name for name in ("list", "index", "about")},
+        "ways": {"list": "list", "index": "index", "about": "about"},
+    },
+    index={"elements": {"all": "all"}, "ways": {"all": "list"}},
+    about={"elements": {name: name for name in ("back", "index")}, "ways": {"back": "home", "index": "index"}},
+    list={
+        "slots": {"item": {"kind": "list", "target": "item-{value}", "name": "the item", "values": MACHINES}},
+        "transitions": [{"by": "item", "to": "item", "shows": [{"role": "heading", "text": "{item}"}]}],
+    },
+    item={"slots": {"note": note_field("oil", "grease"), "dark": DARK}, "transitions": [adds_note("item", "text")]},
+)
+
+
+def screen(title: str, *buttons: str) -> tuple[UIElement, ...]:
+    rows = [element("button", each, 1 + at, PRESS, "", each) for at, each in enumerate(buttons)]
+    return element("heading", title, 0), *rows
+
+
+HOME, INDEX, ABOUT = screen("Home", "list", "index", "about"), screen("Index", "all"), screen("About", "back", "index")
+LIST = (
+    element("heading", "List", 0),
+    *(element("list_item", each, 1 + at, PRESS, "", f"item-{each}") for at, each in enumerate(MACHINES)),
+)
+
+
+def item(name: str, note: str = "", *added: str, dark: bool = False) -> tuple[UIElement, ...]:
+    field = element("text_field", "Note", 1, ("clickable", "editable", "focused"), note, "note")
+    texts = [element("text", each, 4 + at) for at, each in enumerate(added)]
+    return element("heading", "Item", 0), field, dark_box(2, dark), element("heading", name, 3), *texts
+
+
+def labels(walk: Walk, status: str | None = None) -> list[str]:
+    """The labels of a walk that is asked to write the note "oil" on the lathe."""
+    samples = [each for group in samples_by_task(SHED, 0).values() for each in group]
+    values = {"Lathe", "oil"}
+    sample = next(e for e in samples if len(e.settings) == 2 and {setting.value for setting in e.settings} == values)
+    episode = walk.end(drafted(RouteGoal(sample), ORIGIN), status)
+    judged = asyncio.run(StepCriticByGraph({SHED.app: SHED}).judge(episode, walk.trees))
+    return [step.label.value.lower() for step in judged]
+
+
+def at_home() -> Walk:
+    return Walk(HOME, Trees())
+
+
+def in_lathe() -> Walk:
+    return at_home().tap("list", LIST).tap("Lathe", item("Lathe"))
+
+
+def in_mill() -> Walk:
+    return at_home().tap("list", LIST).tap("Mill", item("Mill"))
+
+
+def test_wrong_places_are_harmful_and_the_ways_back_are_good() -> None:
+    assert labels(in_mill().do(BACK, LIST).tap("Lathe", item("Lathe"))) == ["good", "harmful", "good", "good"]
+    loop = at_home().tap("about", ABOUT).tap("back", HOME).tap("list", LIST).do(BACK, HOME).tap("list", LIST)
+    assert labels(loop) == ["harmful", "good", "good", "harmful", "good"]
+
+
+def test_another_route_to_the_goal_counts() -> None:
+    walk = at_home().tap("index", INDEX).tap("all", LIST).tap("Lathe", item("Lathe"))
+    assert labels(walk) == ["neutral", "good", "good"]
+    walk = at_home().tap("about", ABOUT).tap("index", INDEX).tap("all", LIST)
+    assert labels(walk) == ["harmful", "good", "good"]
+
+
+def test_a_wrong_value_act_or_setting_is_harmful_and_its_correction_is_good() -> None:
+    wrong = in_lathe().do(TypeText(text="rust"), item("Lathe", "rust"))
+    sent = wrong.do(TypeText(text="oil", clear=True), item("Lathe", "oil")).do(ENTER, item("Lathe", "", "oil"))
+    assert labels(sent, "success") == ["good", "good", "harmful", "good", "good", "good"]
+    walk = in_lathe().do(TypeText(text="rust", enter=True), item("Lathe", "", "rust"))
+    walk = walk.tap("Dark", item("Lathe", "", "rust", dark=True)).tap("Dark", item("Lathe", "", "rust"))
+    assert labels(walk, "success")[2:] == ["harmful", "harmful", "good", "harmful"]
+
+
+def test_an_unfinished_end_is_harmful() -> None:
+    assert labels(in_lathe(), "success") == ["good", "good", "harmful"]
+    done = in_mill().do(TypeText(text="oil", enter=True), item("Mill", "", "oil"))
+    assert labels(done, "success") == ["good", "harmful", "harmful", "harmful"]
