@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from typing import Literal
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
 from tests.flows.viewer.conftest import COUNT, HOSTILE, RUN, name, serving
@@ -58,6 +60,8 @@ def opened(page: Page, path: str) -> Page:
         "/trajectories/%3Cimg%20src=x%20onerror=window.hit=8%3E/x",
         f"/compare?a={RUN}/{name(0)}&b={RUN}/{name(1)}",
         "/success?purpose=train",
+        "/failures?purpose=train",
+        "/policies",
     ],
 )
 def test_what_models_said_is_only_text(page: Page, path: str) -> None:
@@ -110,6 +114,7 @@ def test_keys_go_through_steps_and_trajectories(page: Page) -> None:
         assert page.locator(".rail li.at .number").inner_text() == str(step)
     page.keyboard.press("n")
     page.wait_for_function("before => location.pathname !== new URL(before).pathname", arg=first)
+    page.wait_for_selector(DRAWN)
     page.keyboard.press("u")
     page.wait_for_selector(".attempts")
     assert page.url.endswith("/trajectories?purpose=train")
@@ -135,3 +140,44 @@ def test_a_filter_and_a_text_are_in_the_address(page: Page) -> None:
     page.wait_for_url(lambda url: url.endswith("/trajectories?outcome=void&text=crashed"))
     page.wait_for_selector(DRAWN)
     assert page.locator(".attempts tbody tr").count() == 1
+
+
+def test_a_name_keeps_filters_in_this_browser(page: Page) -> None:
+    opened(page, "/trajectories?outcome=void")
+    page.get_by_label("Name for these filters").fill("crashes")
+    page.keyboard.press("Enter")
+    page.goto("/trajectories")
+    page.locator(".saved a", has_text="crashes").click()
+    page.wait_for_url("**/trajectories?outcome=void")
+    page.get_by_label("Forget crashes").click()
+    page.wait_for_selector(".saved", state="detached")
+
+
+def test_keys_wait_for_the_page_that_is_asked_for(page: Page) -> None:
+    opened(page, "/trajectories?purpose=train")
+    # The next page never comes, so the one before is still to be seen, but it is no longer what keys act on.
+    page.route("**/api/runs", lambda route: None)
+    page.keyboard.press("g")
+    page.wait_for_selector("#place[aria-busy]")
+    page.keyboard.press("Enter")
+    assert page.url.rstrip("/").count("/") == 2
+    page.unroute_all(behavior="ignoreErrors")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_page_meets_the_rules_of_accessibility(context: BrowserContext, scheme: Literal["light", "dark"]) -> None:
+    page = context.new_page()
+    page.emulate_media(color_scheme=scheme)
+    for path in (
+        "/",
+        "/trajectories?purpose=train",
+        f"/trajectories/{RUN}/{name(1)}",
+        f"/compare?a={RUN}/{name(1)}&b={RUN}/{name(2)}",
+        "/success?purpose=train",
+        "/failures?purpose=train",
+        "/policies",
+        "/nothing",
+    ):
+        found = Axe().run(opened(page, path), options={"runOnly": ["wcag2a", "wcag2aa"]})
+        assert [(path, each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]] == []
+    page.close()

@@ -46,8 +46,8 @@ class RunViews(NamedTuple):
     connection: duckdb.DuckDBPyConnection
     run_id: str
 
-    def rows(self, query: str) -> Rows:
-        found = self.connection.execute(query, [self.run_id])
+    def rows(self, query: str, *parameters: object) -> Rows:
+        found = self.connection.execute(query, [self.run_id, *parameters])
         names = [column[0] for column in found.description]
         return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found.fetchall()]
 

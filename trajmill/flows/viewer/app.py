@@ -16,13 +16,22 @@ from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse,
 from starlette.middleware.base import RequestResponseEndpoint
 
 from trajmill.flows.serving.listening import is_loopback, listening, serve_app
-from trajmill.flows.viewer.attempts import Catalogue, attempt_routes, run_routes
+from trajmill.flows.viewer.attempts import Catalogue, attempt_routes
+from trajmill.flows.viewer.runs import run_routes
 from trajmill.flows.viewer.trajectory import trajectory_routes
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.kinds import read_token
 from trajmill.warehouse.layout import Warehouse
 
-_PLACES = ("/", "/trajectories", "/success", "/trajectories/{run_id}/{trajectory_id}", "/compare")
+_PLACES = (
+    "/",
+    "/trajectories",
+    "/success",
+    "/failures",
+    "/policies",
+    "/trajectories/{run_id}/{trajectory_id}",
+    "/compare",
+)
 _MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _ASK_AGAIN = {"cache-control": "no-cache"}
 _TOKEN = "token"
@@ -70,6 +79,15 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> FastAPI:
     for path in _PLACES:
         app.add_api_route(path, place)
 
+    @app.exception_handler(HTTPStatus.NOT_FOUND)
+    def nowhere(request: Request, error: Exception) -> Response:
+        """Answer an unknown address by a page that says so, and one of the API by a line."""
+        if request.url.path.startswith(("/api/", "/static/")):
+            return JSONResponse({"detail": f"there is no {request.url.path}"}, HTTPStatus.NOT_FOUND)
+        page = place()
+        page.status_code = HTTPStatus.NOT_FOUND
+        return page
+
     @app.exception_handler(BadInputError)
     def not_found(request: Request, error: BadInputError) -> Response:
         return JSONResponse({"detail": str(error)}, HTTPStatus.NOT_FOUND)
@@ -77,7 +95,12 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> FastAPI:
     @app.middleware("http")
     async def guard(request: Request, answer: RequestResponseEndpoint) -> Response:
         """Refuse readers without the token, and names of other hosts; add the headers that keep pages harmless."""
+        is_head = request.method == "HEAD"
+        if is_head:  # answered as GET; the server leaves the body out
+            request.scope["method"] = "GET"
         response = _refusal(request, token) or await answer(request)
+        if is_head:
+            request.scope["method"] = "HEAD"
         for name, value in _HEADERS.items():
             response.headers.setdefault(name, value)
         return response

@@ -2,7 +2,9 @@
 
 import { h, replace } from "./dom.js";
 import { compareView } from "./compare.js";
+import { failuresView } from "./failures.js";
 import { go } from "./navigation.js";
+import { policiesView } from "./policies.js";
 import { runsView } from "./runs.js";
 import { successView } from "./success.js";
 import { trajectoriesView } from "./trajectories.js";
@@ -12,18 +14,23 @@ const PLACES = [
   { path: /^\/$/, view: runsView, name: "Runs", link: "/" },
   { path: /^\/trajectories$/, view: trajectoriesView, name: "Trajectories", link: "/trajectories" },
   { path: /^\/success$/, view: successView, name: "Success", link: "/success" },
+  { path: /^\/failures$/, view: failuresView, name: "Failures", link: "/failures" },
+  { path: /^\/policies$/, view: policiesView, name: "Policies", link: "/policies" },
   { path: /^\/trajectories\/([^/]+)\/([^/]+)$/, view: trajectoryView },
   { path: /^\/compare$/, view: compareView },
 ];
-const KEYS = { g: ["runs", () => go("/")], t: ["trajectories", () => go("/trajectories")], s: ["success", () => go("/success")] };
+const KEYS = { g: ["runs", () => go("/")], t: ["trajectories", () => go("/trajectories")], s: ["success", () => go("/success")],
+  f: ["failures", () => go("/failures")], v: ["policies", () => go("/policies")] };
+const NOWHERE = { view: nowhereView };
 
 let shown = { keys: {} };
 let asked = 0;
 
 async function show() {
   const mine = ++asked;
-  const place = PLACES.find(({ path }) => path.test(location.pathname)) ?? PLACES[0];
-  const names = location.pathname.match(place.path)?.slice(1).map(decodeURIComponent) ?? [];
+  const place = PLACES.find(({ path }) => path.test(location.pathname)) ?? NOWHERE;
+  const names = place.path?.exec(location.pathname)?.slice(1).map(decodeURIComponent) ?? [];
+  shown = { keys: {} };
   drawBar(place);
   const main = document.getElementById("place");
   main.setAttribute("aria-busy", "true");
@@ -41,11 +48,15 @@ async function show() {
   view.ready?.();
 }
 
+function nowhereView() {
+  return { node: h("section", { class: "page" }, h("h1", {}, "There is no such page"), h("p", {}, h("a", { class: "link", href: "/" }, "All runs"))), title: "Not found" };
+}
+
 function drawBar(place) {
   replace(document.getElementById("bar"),
     h("a", { class: "brand", href: "/" }, h("img", { src: "/static/icon.svg", width: 20, height: 20, alt: "" }), "trajmill"),
     h("nav", {}, PLACES.filter(({ name }) => name).map(({ name, link, view }) =>
-      h("a", { href: link, "aria-current": view === place.view || (name === "Trajectories" && !place.name) ? "page" : null }, name))),
+      h("a", { href: link, "aria-current": view === place.view || (name === "Trajectories" && place.path && !place.name) ? "page" : null }, name))),
     h("button", { class: "quiet", onclick: help, title: "Keys (?)" }, "?"));
 }
 

@@ -17,7 +17,8 @@ export async function trajectoriesView(search) {
   rememberList(location.pathname + location.search, page.rows.map(address));
   const list = new List(page, filters);
   const node = h("section", { class: "browse" },
-    h("aside", { class: "facets", "aria-label": "Filters" }, Object.entries(facets).map(([name, values]) => facet(name, values, filters))),
+    h("aside", { class: "facets", "aria-label": "Filters" }, saved(filters),
+      Object.entries(facets).map(([name, values]) => facet(name, values, filters))),
     h("div", { class: "results" }, searchBar(filters, page), chips(filters), list.node, pager(page, filters)));
   return { node, title: "Trajectories", keys: { ...list.keys, ...pageKeys(page, filters),
     "/": ["search", () => node.querySelector("input[type=search]").focus()] }, ready: () => list.mark(0) };
@@ -33,6 +34,30 @@ function filtersOf(search) {
 function changed(filters, change) {
   const { after, before, ...rest } = filters;
   return `/trajectories${queryString({ ...rest, ...change })}`;
+}
+
+// Filters that this browser keeps, by the name that the reader gave them.
+const SAVED = "saved filters";
+
+function saved(filters) {
+  const { after, before, ...kept } = filters;
+  const here = `/trajectories${queryString(kept)}`;
+  const all = readSaved();
+  const store = (next) => { localStorage.setItem(SAVED, JSON.stringify(next)); dispatchEvent(new PopStateEvent("popstate")); };
+  const name = h("input", { placeholder: "save these filters as …", "aria-label": "Name for these filters",
+    onchange: (event) => event.target.value.trim() && store({ ...all, [event.target.value.trim()]: here }) });
+  const rows = Object.entries(all).map(([words, link]) => h("div", { class: `saved${link === here ? " on" : ""}` }, h("a", { href: link, title: link }, words),
+    h("button", { class: "quiet", "aria-label": `Forget ${words}`, onclick: () => store(Object.fromEntries(Object.entries(all).filter(([other]) => other !== words))) }, "×")));
+  return rows.length || Object.keys(kept).length ? h("section", {}, h("h3", {}, "saved"), rows, Object.keys(kept).length ? name : null) : null;
+}
+
+function readSaved() {
+  try {
+    const all = JSON.parse(localStorage.getItem(SAVED) ?? "{}");
+    return Object.fromEntries(Object.entries(all).filter(([, link]) => String(link).startsWith("/trajectories")));
+  } catch {
+    return {};
+  }
 }
 
 function searchBar(filters, page) {

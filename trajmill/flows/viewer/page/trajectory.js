@@ -28,7 +28,7 @@ class TrajectoryView {
     this.panel = h("div", { class: "panel" });
     this.node = h("section", { class: "trajectory" }, heading(page),
       h("div", { class: "columns" },
-        h("ol", { class: "rail", "aria-label": "Steps" }, this.rail, h("li", { class: "end" }, ending(page))),
+        h("ol", { class: "rail", tabindex: 0, "aria-label": "Steps" }, this.rail, h("li", { class: "end" }, ending(page))),
         this.stage, this.panel));
   }
 

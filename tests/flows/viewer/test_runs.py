@@ -1,0 +1,157 @@
+"""Why attempts of a run failed, and two of its policies beside each other."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.warehouse.samples import (
+    SIZE,
+    at_origin,
+    commit_rows,
+    judgement,
+    observation,
+    query,
+    stage_run,
+    trajectory,
+)
+from trajmill.flows.viewer.app import viewer_app
+from trajmill.schemas.actions import Click, action_to_json
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.record import Row
+from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.screen import Screen
+from trajmill.schemas.tables.trajectory import Purpose, Step, TargetElement
+from trajmill.warehouse.layout import Warehouse, create_warehouse
+
+PASSED = {1: (1.0, 0.0, 0.0), 2: (0.0, 1.0, 0.0)}
+"""By round, whether its policy passed each of the queries."""
+
+
+@pytest.fixture(scope="module")
+def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
+    warehouse = create_warehouse(tmp_path_factory.mktemp("policies") / "warehouse")
+    for number, rewards in PASSED.items():
+        _commit_evaluation(warehouse, number, rewards)
+    return TestClient(viewer_app(warehouse), base_url="http://127.0.0.1:8080")
+
+
+def _commit_evaluation(warehouse: Warehouse, number: int, rewards: tuple[float, ...]) -> None:
+    at = stage_run("evaluate", number)
+    seen = observation(number)
+    rows: list[Row] = [
+        Screen(
+            screen_id="ann" if number == 2 else "inbox",
+            width=SIZE.width,
+            height=SIZE.height,
+            image=seen.screen.encode(),
+            elements=(seen.elements or ())[1:] if number == 1 else _titled("Mail to Ann"),
+            **at_origin(at),
+        )
+    ]
+    for place, reward in enumerate(rewards):
+        split = Split.HELDOUT_SLOTS if place else Split.VALIDATION
+        row = trajectory(
+            place, at, f"q-{place}", purpose=Purpose.EVALUATE, reward=reward, model_version=f"policy-{number}", steps=2
+        )
+        rows += [row] if number > 1 else [query(f"q-{place}", at, split), row]
+        rows += [_step(row.trajectory_id, index, number, at_origin(at)) for index in range(2)]
+        verdict = judgement(row.trajectory_id, at, correct=reward == 1)
+        rows.append(verdict.model_copy(update={"first_error_step": 0 if place == 2 else None}))
+    commit_rows(warehouse, at, *rows)
+
+
+def _titled(title: str) -> tuple[Any, ...]:
+    [heading, *_] = observation(0).elements or ()
+    return (heading._replace(text=title),)
+
+
+def _step(trajectory_id: str, index: int, number: int, origin: dict[str, Any]) -> Step:
+    return Step(
+        trajectory_id=trajectory_id,
+        index=index,
+        screen_before="ann" if number == 2 else "inbox",
+        screen_after="inbox",
+        app_before="mail",
+        app_after="mail",
+        thought="",
+        action=action_to_json(Click(x=1, y=1)),
+        action_kind="click",
+        conclusion="",
+        raw_response="",
+        target=TargetElement(role="button", text="Write to Ann", bounds=Box(0, 0, 4, 4)),
+        role_outputs="{}",
+        prompt="",
+        guided=False,
+        **origin,
+    )
+
+
+def _get(client: TestClient, path: str) -> Any:
+    answer = client.get(path)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def test_failures_are_grouped_by_task_and_by_where_they_went_wrong(client: TestClient) -> None:
+    answer = _get(client, "/api/failures?run=run-a")
+    assert answer["rounds"] == [2, 1]
+    by_judge = {cluster["judged"]: cluster for cluster in answer["clusters"]}
+    named, ended = by_judge[True], by_judge[False]
+    # The value of the query is masked, so that attempts with other values are in the same group.
+    assert (named["task"], named["app"], named["screen"], named["did"]) == (
+        "mail.send",
+        "mail",
+        "Mail to …",
+        "click Write to …",
+    )
+    assert (named["attempts"], named["tried"], named["examples"][0]["step"]) == (1, 3, 1)
+    assert (ended["attempts"], ended["examples"][0]["step"]) == (1, 2)
+    assert named["is_new"] and ended["is_new"]  # the screen of the round before had another title
+
+
+def test_the_first_measured_round_says_nothing_about_what_is_new(client: TestClient) -> None:
+    clusters = _get(client, "/api/failures?run=run-a&round=1")["clusters"]
+    assert {(cluster["screen"], cluster["is_new"]) for cluster in clusters} == {("", None)}
+
+
+def test_two_policies_are_compared_on_the_queries_that_both_tried(client: TestClient) -> None:
+    answer = _get(client, "/api/policies?run=run-a")
+    assert (answer["a"], answer["b"]) == ("policy-1", "policy-2")
+    assert [row["side"] for row in sorted(answer["queries"], key=lambda row: str(row["query_id"]))] == [
+        "lost",
+        "gained",
+        "neither",
+    ]
+    groups = {(group["kind"], group["name"]): group for group in answer["groups"]}
+    assert groups["split", "heldout_slots"] | {"kind": "", "name": ""} == {
+        "kind": "",
+        "name": "",
+        "queries": 2,
+        "first": 0,
+        "second": 1,
+        "gained": 1,
+        "lost": 0,
+    }
+    assert groups["app", "mail"]["queries"] == groups["task", "mail.send"]["queries"] == 3
+
+
+@pytest.mark.parametrize("path", ["/api/failures", "/api/policies"])
+def test_a_run_that_is_not_there_has_nothing(client: TestClient, path: str) -> None:
+    answer = _get(client, f"{path}?run=%27%20OR%20true")
+    assert answer.get("clusters", answer.get("queries")) == []
+
+
+@pytest.mark.parametrize(("path", "kind"), [("/nothing", "text/html"), ("/api/nothing", "application/json")])
+def test_an_unknown_address_is_answered_in_its_own_way(client: TestClient, path: str, kind: str) -> None:
+    answer = client.get(path)
+    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (404, kind)
+    assert "default-src 'none'" in answer.headers["content-security-policy"]
+
+
+@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/runs"])
+def test_head_is_answered_as_get_without_a_body(client: TestClient, path: str) -> None:
+    got, asked = client.get(path), client.head(path)
+    assert (asked.status_code, asked.headers["content-type"]) == (200, got.headers["content-type"])
