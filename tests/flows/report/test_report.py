@@ -22,7 +22,14 @@ from trajmill.flows.new_run import IDENTITY_FILE
 from trajmill.flows.progress import ConsoleWatcher
 from trajmill.flows.report.charts import Bar, Series, share_chart, stacked_bars
 from trajmill.flows.report.figures import Figures, read_figures, run_views
-from trajmill.flows.report.page import pick_filmstrips, render_report, runs_to_report, warnings, write_report
+from trajmill.flows.report.page import (
+    needs,
+    pick_filmstrips,
+    render_report,
+    runs_to_report,
+    warnings,
+    write_report,
+)
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import RoundSummary
@@ -146,7 +153,6 @@ def test_success_by_app_what_still_fails_and_the_configuration(tmp_path: Path) -
     assert figures.measured_rounds == (1, 2)
     shares = {name: [cell.share for cell in cells if cell] for name, cells in {**figures.apps, **figures.tasks}.items()}
     assert shares == {name: [0.0, 0.5] for name in ("mail", "notes", "mail.send")}
-    assert [(row.instruction, row.in_all) for row in figures.tables["failing"]] == [("Send the mail q", 1)]
     assert figures.configuration == (("rollout.group_size", "4"), ("agent.kind", HOSTILE))
     page = render_report(warehouse, "run-m")
     assert "rollout.group_size" in page and "&lt;script&gt;" in page and "<script" not in page
@@ -189,7 +195,7 @@ def test_a_round_that_changed_nothing_says_so_in_one_line(run_warehouse: Warehou
 
 
 def share(number: int, share: float, low: float, high: float) -> SimpleNamespace:
-    return SimpleNamespace(round=number, share=share, low=low, high=high)
+    return SimpleNamespace(round=number, share=share, low=low, high=high, successes=round(share * 20), n=20)
 
 
 def numbers(pattern: str, svg: str) -> list[float]:
@@ -232,7 +238,14 @@ def test_a_damaged_file_is_one_line(run_warehouse: Warehouse, tmp_path: Path) ->
         render_report(copy, RUN)
 
 
-QUIET = Figures("run-a", (1, 2), (), (), {}, {}, (), (), {}, {}, (), {"models": []})
+_NO_ROWS: dict[str, list[SimpleNamespace]] = {
+    "models": [],
+    "void": [],
+    "malformed": [],
+    "failures": [],
+    "rounds": [SimpleNamespace(trained=True)],
+}
+QUIET = Figures("run-a", (1, 2), (), (), {}, {}, (), (), {}, {}, (), _NO_ROWS)
 
 
 @pytest.mark.parametrize(
@@ -244,13 +257,37 @@ QUIET = Figures("run-a", (1, 2), (), (), {}, {}, (), (), {}, {}, (), {"models": 
         (((0.3, 0.2, 0.4), (0.6, 0.5, 0.7)), True, False),
     ],
 )
-def test_a_split_that_fell_while_versions_were_promoted(
+def test_what_fell_while_versions_were_promoted(
     shares: tuple[tuple[float, float, float], ...], promoted: bool, fell: bool
 ) -> None:
-    success = Series("new apps", [share(number, *each) for number, each in enumerate(shares)])
+    points = [share(number, *each) for number, each in enumerate(shares)]
     models = [SimpleNamespace(round=number, promoted=promoted) for number in (1, 2)]
-    line = "Success on new apps fell from 60% after round 1 to 30% after round 2, while 1 version was promoted"
-    assert list(warnings(replace(QUIET, success=(success,), tables={"models": models}))) == ([line] if fell else [])
+    cells = {"mail": (None, *points)}
+    measured = replace(
+        QUIET, success=(Series("new apps", points),), apps=cells, tasks=cells, tables=_NO_ROWS | {"models": models}
+    )
+    assert list(warnings(measured)) == [
+        f"Success {what} fell from 12 of 20 (60%) after round 1 to 6 of 20 (30%) after round 2, while 1 version was "
+        "promoted"
+        for what in ("on new apps", "in app mail", "at task mail")
+        if fell
+    ]
+
+
+def test_what_somebody_should_look_into() -> None:
+    assert list(needs(QUIET)) == []
+    tables = {
+        "rounds": [SimpleNamespace(round=2, trained=False, reason="judge precision 0.50 is under 0.80")],
+        "void": [SimpleNamespace(failure_class="environment", attempts=1200)],
+        "malformed": [SimpleNamespace(agent="ces", role="planner", malformed=3, replies=40)],
+        "failures": [SimpleNamespace(stage="derive", failures=5), SimpleNamespace(stage="judge", failures=1)],
+    }
+    assert list(needs(replace(QUIET, tables=_NO_ROWS | tables))) == [
+        "Round 2 did not train: judge precision 0.50 is under 0.80.",
+        "1,200 attempts are void, by failures of class environment: see `trajmill view`.",
+        "3 of 40 replies of ces's planner are malformed.",
+        "6 inputs became no row, most of them in derive.",
+    ]
 
 
 def test_a_kappa_that_fell() -> None:

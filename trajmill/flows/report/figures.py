@@ -32,7 +32,6 @@ SPLIT_NAMES = {
 _ATTEMPT_NAMES = {"train": "without guidance", "guided": "with guidance"}
 _NAMED_STAGES = 9
 _MOST_ROUNDS = 8
-_MOST_TASKS = 12
 
 Rows = list[SimpleNamespace]
 Pivot = dict[str, tuple[SimpleNamespace | None, ...]]
@@ -79,7 +78,7 @@ class Figures:
     """The last rounds with measured success, those of `apps` and `tasks`."""
     apps: Pivot
     tasks: Pivot
-    """The tasks that do worst in the last round."""
+    """Those that do worst in the last round come first."""
     configuration: tuple[tuple[str, str], ...]
     """What decides the run's rows, by key; empty for a run of an earlier trajmill."""
     tables: Mapping[str, Rows]
@@ -127,15 +126,16 @@ FROM failures_by_class WHERE run_id = $1 GROUP BY ALL ORDER BY 3 DESC, 1, 2
     "disagreements": """
 SELECT *, count(*) OVER () AS in_all FROM disagreements WHERE run_id = $1 ORDER BY round DESC, trajectory_id LIMIT 10
 """,
-    # Failing trajectories of the last round that got furthest; steps are counted from 1.
-    "failing": """
-SELECT t.trajectory_id, t.purpose, coalesce(q.instruction, '') AS instruction, t.steps, t.stop_reason,
-    j.first_error_step + 1 AS first_error_step, count(*) OVER () AS in_all
-FROM trajectories AS t LEFT JOIN queries AS q USING (run_id, query_id)
-LEFT JOIN latest_judgements AS j USING (run_id, trajectory_id)
-WHERE t.run_id = $1 AND t.purpose IN ('train', 'guided', 'evaluate') AND t.status = 'finished' AND t.reward < 1
-    AND t.round = (SELECT max(round) FROM trajectories WHERE run_id = $1)
-ORDER BY j.first_error_step DESC NULLS LAST, t.trajectory_id LIMIT 10
+    # Why attempts of the last round failed, those that measure the policy first.
+    "clusters": """
+SELECT *, sum(attempts) OVER (PARTITION BY purpose)::BIGINT AS failed, count(*) OVER (PARTITION BY purpose) AS in_all
+FROM failure_clusters WHERE run_id = $1 AND round = (SELECT max(round) FROM rounds WHERE run_id = $1)
+QUALIFY row_number() OVER (PARTITION BY purpose ORDER BY attempts DESC, is_new DESC, task, app, screen) <= 10
+ORDER BY list_position(['evaluate', 'train', 'guided'], purpose), attempts DESC, is_new DESC, task, app, screen
+""",
+    "void": """
+SELECT failure_class, count(*) AS attempts FROM trajectories WHERE run_id = $1 AND status = 'failed'
+GROUP BY ALL ORDER BY 2 DESC, 1
 """,
     # Attempts that were made to collect training data.
     "collected": """
@@ -179,9 +179,9 @@ SELECT purpose AS name, round, count(*) FILTER (reward >= 1) AS successes, count
 WHERE run_id = $1 AND status = 'finished' AND reward IS NOT NULL AND purpose IN ('train', 'guided')
 GROUP BY ALL ORDER BY round
 """
-_MEASURED = """
-SELECT name, round, avg(passed) AS share FROM (
-    SELECT {} AS name, t.round, (t.reward >= 1)::INTEGER AS passed
+_MEASURED = f"""
+SELECT name, round, count(*) FILTER (passed) AS successes, count(*) AS n, {_SHARES} FROM (
+    SELECT {{}} AS name, t.round, t.reward >= 1 AS passed
     FROM trajectories AS t JOIN queries AS q USING (run_id, query_id)
     WHERE t.run_id = $1 AND t.purpose = 'evaluate' AND t.status = 'finished' AND t.reward IS NOT NULL
 ) GROUP BY ALL ORDER BY name, round
@@ -195,8 +195,6 @@ def read_figures(views: RunViews) -> Figures:
     by_task, by_app = (views.rows(_MEASURED.format(name)) for name in ("q.task", "unnest(q.apps)"))
     measured = tuple(sorted({row.round for row in by_task})[-_MOST_ROUNDS:])
     tasks = _pivot(by_task, measured)
-    # Those that were not measured in the last round come last.
-    worst = sorted(tasks, key=lambda name: getattr(tasks[name][-1], "share", 2.0))
     return Figures(
         run_id=views.run_id,
         rounds=rounds,
@@ -207,7 +205,8 @@ def read_figures(views: RunViews) -> Figures:
         seconds=_seconds(views.rows(_SECONDS)),
         measured_rounds=measured,
         apps=_pivot(by_app, measured),
-        tasks={name: tasks[name] for name in worst[:_MOST_TASKS]},
+        # Those that were not measured in the last round come last.
+        tasks=dict(sorted(tasks.items(), key=lambda task: getattr(task[1][-1], "share", 2.0))),
         configuration=_configuration(views),
         tables=tables,
     )

@@ -74,6 +74,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
         split_names=SPLIT_NAMES,
         error_names=ERROR_NAMES,
         warnings=list(warnings(figures)),
+        needs=list(needs(figures)),
         nights=[(ended, _badge(ended)) for ended in ended_flows(warehouse, run_id, _MOST_NIGHTS)],
         style=Markup(pages.get_template("report.css").render()),  # the package's own file, not text of a model
         success_chart=share_chart(figures.success, "Success per split and round, with 95 % intervals"),
@@ -104,26 +105,43 @@ def runs_to_report(warehouse: Warehouse, named: str | None, configured: str | No
 
 
 def warnings(figures: Figures) -> Iterator[str]:
-    """Yield a line for each split that fell while versions were promoted, and each judge that agrees less than before.
+    """Yield a line for all that fell: splits, apps and tasks while versions were promoted, and the judge's agreement.
 
-    A split has fallen if the 95 % intervals of its best and of its last figure do not meet.
+    Something has fallen if the 95 % intervals of its best and of its last figure do not meet.
     """
-    for line in figures.success:
-        best, last = max(line.points, key=lambda point: point.share), line.points[-1]
-        versions = sum(row.promoted and best.round < row.round <= last.round for row in figures.tables["models"])
+    promoted = [row.round for row in figures.tables["models"] if row.promoted]
+    measured = [(f"on {line.name}", line.points) for line in figures.success]
+    for word, table in (("in app", figures.apps), ("at task", figures.tasks)):
+        measured += [(f"{word} {name}", list(filter(None, cells))) for name, cells in table.items()]
+    for what, points in measured:
+        best, last = max(points, key=lambda point: point.share), points[-1]
+        versions = sum(best.round < number <= last.round for number in promoted)
         if versions and last.high < best.low:
             yield (
-                f"Success on {line.name} fell from {best.share:.0%} after round {best.round} to {last.share:.0%} after "
-                f"round {last.round}, while {versions} {'versions were' if versions > 1 else 'version was'} promoted"
+                f"Success {what} fell from {best.successes} of {best.n} ({best.share:.0%}) after round {best.round} to "
+                f"{last.successes} of {last.n} ({last.share:.0%}) after round {last.round}, while {versions} "
+                f"{'versions were' if versions > 1 else 'version was'} promoted"
             )
     for level, cells in figures.judge.items():
-        measured = [cell for cell in cells if cell is not None and cell.kappa is not None]
-        top = max(measured, key=lambda cell: cell.kappa, default=None)
-        if top is not None and measured[-1].kappa < top.kappa - _KAPPA_FALL:
+        agreed = [cell for cell in cells if cell is not None and cell.kappa is not None]
+        top = max(agreed, key=lambda cell: cell.kappa, default=None)
+        if top is not None and agreed[-1].kappa < top.kappa - _KAPPA_FALL:
             yield (
                 f"Kappa of the judge's level {level!r} fell from {top.kappa:.2f} in round {top.round} to "
-                f"{measured[-1].kappa:.2f} in round {measured[-1].round}: look at its verdicts, or calibrate it anew"
+                f"{agreed[-1].kappa:.2f} in round {agreed[-1].round}: look at its verdicts, or calibrate it anew"
             )
+
+
+def needs(figures: Figures) -> Iterator[str]:
+    """Yield a line for each thing that somebody should look into."""
+    if figures.rounds and not (last := figures.tables["rounds"][-1]).trained:
+        yield f"Round {last.round} did not train: {last.reason or 'it was told not to'}."
+    for row in figures.tables["void"]:
+        yield f"{row.attempts:,} attempts are void, by failures of class {row.failure_class}: see `trajmill view`."
+    for row in figures.tables["malformed"]:
+        yield f"{row.malformed:,} of {row.replies:,} replies of {row.agent}'s {row.role} are malformed."
+    if rows := figures.tables["failures"]:
+        yield f"{sum(row.failures for row in rows):,} inputs became no row, most of them in {rows[0].stage}."
 
 
 def _badge(ended: EndedFlow) -> str:
