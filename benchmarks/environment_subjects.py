@@ -130,7 +130,7 @@ def browser() -> Iterator[Subject]:
     goal = BrowserGoal.model_validate({"all": [{"check": "text", "selector": "h1", "equals": "Cards"}]})
     with _served_cards() as url:
         task = WebTask(instruction="Choose some cards.", start_state=BrowserStart(url=url), goal=goal)
-        query = query_of(task, Platform.WEB, ORIGIN)
+        query = query_of(task, ORIGIN)
         yield Subject("browser, page of 60 cards", BrowserFactory, query, move, (query,))
 
 
@@ -157,14 +157,13 @@ def android() -> Iterator[Subject]:
     """Simulated phones behind the adb protocol, in a process of their own."""
     from tests.stages.environments.android.stand_in.phone import package_of
     from trajmill.stages.environments.android.environment import AndroidFactory
-    from trajmill.stages.environments.android.task import read_task_file
     from trajmill.stages.environments.kinds import AndroidSpec
 
     packages = {app.name: package_of(app.app) for app in load_world().apps_on(Platform.PHONE)}
     with tempfile.TemporaryDirectory() as folder:
         tasks = Path(folder) / "tasks.jsonl"
         with _stand_in(tasks) as port:
-            queries = tuple(read_task_file(tasks, ORIGIN))
+            queries = tuple(AndroidSpec().read_tasks(tasks, ORIGIN))
             make = partial(AndroidFactory, AndroidSpec(port=port, apps=packages))
             title = "Android, our side and the stand-in's simulated phones"
             yield Subject(title, make, queries[0], _press_anything, queries)

@@ -26,8 +26,8 @@ from PIL import Image
 from tests.flows.serving.test_model_server import free_port
 from tests.stages.critics.phone import PhoneWalk, notes_on, walk_phone
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS, build_tiny_vlm
+from tests.vllm.test_votes import ValidVotesModel
 from tests.vllm.tiny_server import MODEL, tiny_server
-from tests.vllm.valid_votes import ValidVotesModel
 from trajmill.flows.serving.model_server import ModelServer, ask_server, served
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.critics.base import Vote

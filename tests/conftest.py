@@ -55,7 +55,6 @@ _VLLM: Final = "one vLLM server"
 _PREFECT: Final = "one Prefect server"
 _TOGETHER: Final = {
     "tests/vllm/test_policy.py": _VLLM,
-    "tests/vllm/test_round.py": _VLLM,
     "tests/vllm/test_vllm.py": _VLLM,
     "tests/vllm/test_votes.py": _VLLM,
     "tests/flows/nights/": _PREFECT,

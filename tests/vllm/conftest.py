@@ -2,15 +2,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 from tests.flows.serving.process_groups import is_gone, living
 from tests.flows.serving.test_model_server import free_port, is_deserted
+from tests.flows.small_run import small_config
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.vllm.tiny_server import MODEL, tiny_server
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.sections import ModelsSection
 from trajmill.flows.serving.model_server import ModelServer, ask_server, served
+from trajmill.stages.agents.spec import EndToEndSpec
+from trajmill.stages.environments.kinds import SimulatedSpec
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 ENVIRONMENT = Path(__file__).parents[2] / ".venv-vllm"
 
@@ -28,6 +34,30 @@ class TinyServer(NamedTuple):
             line.rsplit(" ", 1)[1] for line in metrics.splitlines() if line.startswith("vllm:request_success_total{")
         ]
         return round(sum(map(float, counts)))
+
+
+def config_with(server: TinyServer, root: Path, rounds: int, endpoint: dict[str, Any], **asked: Any) -> Config:
+    """Small rounds with the policy on the server; what is asked of queries differs from two for training."""
+    small = small_config(root, rounds=rounds)
+    queries = {
+        "train": 2,
+        "heldout_slots": 0,
+        "heldout_phrasings": 0,
+        "heldout_app_names": (),
+        "validation": 0,
+        **asked,
+    }
+    tiny = {"model": MODEL, "urls": (server.address,), "family": "qwen2.5-vl", "attempts": 2, **endpoint}
+    return small.model_copy(
+        update={
+            "queries": small.queries.model_copy(update=queries),
+            "evaluate": small.evaluate.model_copy(update={"episodes": 1, "train_sample": 0}),
+            "environment": SimulatedSpec(builtin_apps=("messages",)),  # its tasks are short
+            "agent": EndToEndSpec(max_tokens=8),
+            "models": ModelsSection(policy="tiny"),
+            "endpoints": {"tiny": OpenAiSpec.model_validate(tiny)},
+        }
+    )
 
 
 @pytest.fixture(scope="session")

@@ -128,19 +128,13 @@ def test_an_adapter_acts_as_it_does_in_transformers(told: Told) -> None:
         _assert_close(mine, other)
 
 
-def test_what_is_on_the_screen_changes_the_answer(told: Told) -> None:
+def test_pictures_seeds_and_schemas_decide_the_answer(told: Told) -> None:
     assert told.answers["picture"]["text"] != told.answers["other picture"]["text"]
-
-
-def test_a_seed_decides_a_sample(told: Told) -> None:
     sampled = [told.answers[name]["text"] for name in ("sampled", "sampled again", "sampled otherwise")]
     assert sampled[0] == sampled[1] != sampled[2]
     three = completion(told.answers["three"])
     assert len({three.text, *three.others}) == 3
     assert three.output_tokens == 36
-
-
-def test_a_schema_is_followed(told: Told) -> None:
     answer = completion(told.answers["schema"])
     assert answer.finish_reason == "stop"
     assert isinstance(json.loads(answer.text)["correct"], bool)
@@ -153,6 +147,5 @@ def test_what_it_cannot_answer_gives_one_error_line(told: Told, name: str, reaso
 
 
 def test_it_outlives_the_event_loop_of_a_caller(told: Told) -> None:
-    assert {name: answer.get("text") for name, answer in told.answers.items()} == {
-        name: answer.get("text") for name, answer in told.again.items()
-    }
+    first, again = ({name: answer.get("text") for name, answer in each.items()} for each in (told.answers, told.again))
+    assert first == again

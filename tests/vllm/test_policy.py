@@ -1,4 +1,7 @@
-"""A served policy goes round: rolled out by vLLM, trained with LoRA, compared, swapped in; its lineage is whole."""
+"""A served policy goes round: rolled out by vLLM, trained with LoRA, compared, swapped in; its lineage is whole.
+
+In one round every model is one that understands nothing: failures are failures, and the loop holds.
+"""
 
 from __future__ import annotations
 
@@ -8,29 +11,30 @@ from typing import Any
 
 import pytest
 
-from tests.flows.small_run import small_config
+from tests.flows.small_run import run_stages
 from tests.flows.tasks.test_train import first_waiting, start
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS
-from tests.vllm.conftest import TinyServer
+from tests.vllm.conftest import TinyServer, config_with
 from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import MODEL
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.sections import ModelsSection
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_policies
-from trajmill.flows.policies.policy import policy_before
+from trajmill.flows.policies.policy import PROMOTE, policy_before
 from trajmill.flows.round import do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.model_server import served_models, unload_adapter
 from trajmill.flows.stage import RoundContext, report_of
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import TRAIN, Training
-from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.tables.example import RLStep
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.agents.spec import EndToEndSpec
-from trajmill.stages.environments.kinds import SimulatedSpec
-from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.training.hugging_face.spec import TrlSftSpec, TrpoSpec
+from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
@@ -40,29 +44,14 @@ TRAINER = Path(__file__).parents[2] / ".venv-trainers" / "trl" / "bin" / "python
 
 def config(root: Path, server: TinyServer) -> Config:
     """Rounds of a policy that understands nothing; accepted are the demonstrations of what it fails at."""
-    small = small_config(root)
-    asked = {"train": 2, "heldout_slots": 0, "heldout_phrasings": 0, "heldout_app_names": (), "validation": 1}
-    return small.model_copy(
+    endpoint = {"weights": server.weights, "max_pixels": MAX_PIXELS // 2}
+    tiny = config_with(server, root, 2, endpoint, validation=1)
+    return tiny.model_copy(
         update={
-            "queries": small.queries.model_copy(update=asked),
-            "rollout": small.rollout.model_copy(update={"episodes_per_round": 4, "group_size": 2}),
-            "guidance": small.guidance.model_copy(update={"demonstrate": True, "share": 0.5}),
+            "rollout": tiny.rollout.model_copy(update={"episodes_per_round": 4, "group_size": 2}),
+            "guidance": tiny.guidance.model_copy(update={"demonstrate": True, "share": 0.5}),
             # Nothing is ever achieved, so no group has rewards that differ.
-            "rl": small.rl.model_copy(update={"tokens": False, "keep_without_spread": True}),
-            "evaluate": small.evaluate.model_copy(update={"episodes": 1, "train_sample": 0}),
-            "environment": SimulatedSpec(builtin_apps=("messages",)),  # its tasks are short
-            "agent": EndToEndSpec(max_tokens=8),
-            "models": ModelsSection(policy="tiny"),
-            "endpoints": {
-                "tiny": OpenAiSpec(
-                    model=MODEL,
-                    urls=(server.address,),
-                    weights=server.weights,
-                    family="qwen2.5-vl",
-                    max_pixels=MAX_PIXELS // 2,
-                    attempts=2,
-                )
-            },
+            "rl": tiny.rl.model_copy(update={"tokens": False, "keep_without_spread": True}),
         }
     )
 
@@ -149,3 +138,25 @@ def test_an_adapter_of_somebody_else_is_added_or_refused(server: TinyServer, tmp
     assert added.row.adapter == f"models/{added.row.model_version}" and added.row.parent == MODEL
     assert served_models(server.address) == frozenset({MODEL, added.row.model_version})
     unload_adapter(server.address, added.row.model_version)
+
+
+def test_a_round_that_is_played_and_judged_by_a_server(server: TinyServer, tmp_path: Path) -> None:
+    tiny = config_with(server, tmp_path / "warehouse", 1, {"max_pixels": MAX_PIXELS}, heldout_slots=1)
+    critics = CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))
+    models = ModelsSection(policy="tiny", writer="tiny", describer="tiny", critic=critics)
+    rollout = tiny.rollout.model_copy(update={"episodes_per_round": 3, "group_size": 1})
+    whole = tiny.model_copy(update={"models": models, "rollout": rollout})
+    run_stages(whole)
+    warehouse = open_warehouse(whole.run.root)
+    assert report_of(RoundContext(whole, warehouse, 1), PROMOTE) is not None
+    calls = read_rows(warehouse, ModelCall)
+    assert {"policy", "writer", "critic.step"} <= {call.role for call in calls}
+    assert all(call.error or call.input_tokens > 0 for call in calls)
+    attempted = {row.trajectory_id for row in read_rows(warehouse, Trajectory)}
+    judged = {row.trajectory_id for row in read_rows(warehouse, Judgement)}
+    failures = read_rows(warehouse, Failure)
+    unjudged = {row.input_id for row in failures if row.stage == "judge"}
+    assert attempted
+    assert judged.isdisjoint(unjudged)
+    expected = {FailureClass.MODEL, FailureClass.JUDGE, FailureClass.PARSE, FailureClass.TASK}
+    assert {row.failure_class for row in failures} <= expected

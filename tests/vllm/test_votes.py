@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from dataclasses import replace
 
 import pytest
 
@@ -12,23 +14,35 @@ from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_server import MODEL
-from tests.vllm.valid_votes import ValidVotesModel
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.judge import Judge, judge_episodes
 from trajmill.stages.critics.model.channels import ModelChannel
 from trajmill.stages.critics.spec import critic_prompts
-from trajmill.stages.models.base import ContextBudget
+from trajmill.stages.models.base import ChatRequest, Completion, ContextBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.prompts import Sampling
-from trajmill.stages.models.wrapped import AccountedModel
+from trajmill.stages.models.wrapped import AccountedModel, WrappedModel
 
 pytestmark = [pytest.mark.vllm, pytest.mark.timeout(3600)]
 
 BUDGET = ContextBudget(screens=4, tokens=6000)
 VOTES = 3
+VOTE = json.dumps({"reason": "seen", "correct": True, "redundant_steps": [], "first_error_step": None})
+
+
+class ValidVotesModel(WrappedModel):
+    """A `ChatModel` that asks another one for a few tokens and puts a vote in the place of each answer."""
+
+    max_tokens = 16
+
+    async def complete(self, request: ChatRequest) -> Completion:
+        """Ask the model."""
+        short = replace(request, answer_schema="", max_tokens=self.max_tokens)
+        completion = await super().complete(short)
+        return completion._replace(text=VOTE, others=(VOTE,) * len(completion.others))
 
 
 @pytest.fixture(scope="module")

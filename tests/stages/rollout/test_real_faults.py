@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.environments.processes import descendants, until_gone
+from tests.stages.environments.processes import descendants, named, until_gone
 from tests.stages.rollout.toy import ORIGIN
 from trajmill.schemas.actions import Terminate, TypeText
 from trajmill.schemas.errors import FailureClass
@@ -19,16 +19,18 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.pool.pool import EnvironmentLimits
+from trajmill.stages.environments.tasks import splits_of_seeds
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 
 class Saboteur:
-    """Types, and says that it is done; in its first episode it ends the environment's program before that."""
+    """Types, and says that it is done; in its first episode it strikes the environment's program before that."""
 
     name, model_version = "saboteur", "none"
 
-    def __init__(self, program: str, blows: list[int]) -> None:
+    def __init__(self, program: str, blows: list[signal.Signals]) -> None:
         self._program = program
         self._blows = blows
 
@@ -36,19 +38,12 @@ class Saboteur:
         if episode.history:
             return Decision("", Terminate(status="success"), "", "", "")
         if self._blows:
-            self._blows.pop()
-            kill_own(self._program)
+            blow, struck = self._blows.pop(), named(self._program)
+            for process in struck:
+                with suppress(ProcessLookupError):
+                    os.kill(process, blow)
+            assert struck
         return Decision("", TypeText(text="x"), "", "", "")
-
-
-def kill_own(program: str) -> None:
-    killed = []
-    for process in descendants(os.getpid()):
-        with suppress(OSError):
-            if program in Path(f"/proc/{process}/comm").read_text():
-                os.kill(process, signal.SIGKILL)
-                killed.append(process)
-    assert killed
 
 
 @pytest.fixture(autouse=True)
@@ -58,19 +53,22 @@ def nothing_is_left() -> Iterator[None]:
     until_gone(list(descendants(os.getpid()) - before))
 
 
-def round_of(queries: Sequence[Query], factory: EnvironmentFactory, program: str) -> list[FinishedAttempt]:
+def round_of(
+    queries: Sequence[Query],
+    factory: EnvironmentFactory,
+    program: str,
+    blow: signal.Signals = signal.SIGKILL,
+    step_seconds: float = 30.0,
+) -> list[FinishedAttempt]:
     done: list[FinishedAttempt] = []
-    blows = [1]
+    blows = [blow]
 
     async def record(rollout: FinishedAttempt) -> None:
         done.append(rollout)
 
     plan = [Attempt(query, Purpose.TRAIN, number, number) for number, query in enumerate(queries)]
-
-    def make_agent(query: Query) -> Saboteur:
-        return Saboteur(program, blows)
-
-    asyncio.run(run_attempts(plan, make_agent, factory, Limits(), ORIGIN, record, concurrency=1))
+    limits = Limits(environment=EnvironmentLimits(step_seconds=step_seconds))
+    asyncio.run(run_attempts(plan, lambda _: Saboteur(program, blows), factory, limits, ORIGIN, record, 1))
     return done
 
 
@@ -100,3 +98,19 @@ def test_a_display_or_program_that_is_killed_costs_one_try(tmp_path: Path, progr
 
     query = query_of(tmp_path, config=[{"type": "launch", "parameters": {"command": ["mousepad"]}}])
     assert_overcome(round_of([query] * 2, LocalDesktops(tmp_path), program))
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize(
+    ("program", "blow"),
+    [("chrom", signal.SIGKILL), ("browsergym.player", signal.SIGKILL), ("browsergym.player", signal.SIGSTOP)],
+)
+def test_a_browser_or_player_of_browsergym_that_is_killed_or_hangs_costs_one_try(
+    program: str, blow: signal.Signals
+) -> None:
+    pytest.importorskip("browsergym.core", reason="needs pip install 'trajmill[browsergym]'")
+    from trajmill.stages.environments.browsergym.environment import BrowserGymFactory, import_tasks
+
+    (query,) = asyncio.run(import_tasks(["miniwob.click-button"], splits_of_seeds(1, 0), 7, ORIGIN)).queries
+    seconds = 30.0 if blow is signal.SIGKILL else 6.0
+    assert_overcome(round_of([query] * 2, BrowserGymFactory(), program, blow, seconds))

@@ -14,7 +14,7 @@ from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
     from trajmill.schemas.record import Origin
-    from trajmill.schemas.tables.query import Platform, Query
+    from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory, GoalDistances
     from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
     from trajmill.stages.environments.simulated.world import World
@@ -162,6 +162,8 @@ class WebAppSpec(AppFilesSpec):
 class BrowserSpec(TaskFileSpec):
     """Any web sites in headless Chromium (extra `web`)."""
 
+    line: ClassVar[str] = f"{__package__}.browser.task:WebTask"
+
     kind: Literal["browser"] = "browser"
     """Any web site."""
 
@@ -169,11 +171,6 @@ class BrowserSpec(TaskFileSpec):
         from trajmill.stages.environments.browser.environment import BrowserFactory
 
         return BrowserFactory(platform)
-
-    def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
-        from trajmill.stages.environments.browser.task import read_task_file
-
-        return read_task_file(file, origin)
 
 
 class BrowserGymSpec(FixedTasksSpec):
@@ -211,6 +208,8 @@ class BrowserGymSpec(FixedTasksSpec):
 class AndroidSpec(TaskFileSpec):
     """Android devices that adb knows (extra `android`)."""
 
+    line: ClassVar[str] = f"{__package__}.android.task:PhoneTask"
+
     kind: Literal["android"] = "android"
     """Android devices."""
     host: Annotated[str, OPERATIONAL] = "127.0.0.1"
@@ -232,11 +231,6 @@ class AndroidSpec(TaskFileSpec):
         from trajmill.stages.environments.android.environment import AndroidFactory
 
         return AndroidFactory(self)
-
-    def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
-        from trajmill.stages.environments.android.task import read_task_file
-
-        return read_task_file(file, origin)
 
 
 class DesktopSpec(EnvironmentSpec):
@@ -325,6 +319,8 @@ def read_token(file: Path) -> str:
 class DevicesTogetherSpec(TaskFileSpec):
     """A phone, a desktop and a browser in one episode, for the agent `light_manus`."""
 
+    line: ClassVar[str] = f"{__package__}.devices.environment:TaskAcross"
+
     kind: Literal["devices"] = "devices"
     """Several devices in one episode."""
     tasks: Path | None = None
@@ -348,12 +344,6 @@ class DevicesTogetherSpec(TaskFileSpec):
             Platform.WEB: self.browser,
         }
         return DevicesFactory({name: spec.factory(name) for name, spec in specs.items() if spec}, platform)
-
-    def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
-        from trajmill.schemas.tables.query import Platform
-        from trajmill.stages.environments.devices.environment import read_device_tasks
-
-        return read_device_tasks(file, Platform.PHONE, origin)
 
     def described_apps(self) -> tuple[AppSpec, ...]:
         from trajmill.schemas.tables.query import Platform

@@ -9,15 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 
-from pydantic import ValidationError, model_validator
+from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.actions import Action
-from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Environment
+from trajmill.stages.environments.tasks import read_part
 
 KEY = "showing"
 LACKING = "lacking"
@@ -100,10 +100,8 @@ def with_checks(environment: Environment, query: Query) -> Environment:
     goal = json.loads(query.goal)
     if not isinstance(goal, dict) or not _KEYS & goal.keys():
         return environment
-    try:
-        wanted = _GoalOnScreens.model_validate({key: goal.pop(key) for key in _KEYS & goal.keys()})
-    except ValidationError as error:
-        raise EnvironmentFailure(f"{query.task}: goal: {error.errors()[0]['msg']}", FailureClass.TASK) from error
+    own = {key: goal.pop(key) for key in _KEYS & goal.keys()}
+    wanted = read_part(_GoalOnScreens.model_validate_json, json.dumps(own), f"goal of {query.task}")
     return CheckedEnvironment(environment, wanted, json.dumps(goal, ensure_ascii=False))
 
 

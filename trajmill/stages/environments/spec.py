@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from trajmill.schemas.spec import Spec
@@ -54,9 +55,14 @@ class TaskFileSpec(EnvironmentSpec):
     tasks: Path | None = None
     """File with your own tasks: one JSON object in each line (see environments.md)."""
 
-    @abstractmethod
+    line: ClassVar[str]
+    """The form of a task, a `TaskLine`, as `package.module:Class`."""
+
     def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
         """Read the queries of a file. Raises BadInputError if the file cannot be read, or a line is no task."""
+        from trajmill.stages.environments.tasks import read_task_lines
+
+        return read_task_lines(file, resolve_name(self.line), origin)
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         from trajmill.stages.environments.tasks import ImportedQueries

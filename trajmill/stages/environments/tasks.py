@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from pydantic import ValidationError
 
-from trajmill.schemas.errors import BadInputError, EnvironmentFailure
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin, Record
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
@@ -16,6 +16,7 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Spl
 _MAX_STEPS = 10
 _FILE_MAKER = "task_file"
 
+T = TypeVar("T")
 StartT = TypeVar("StartT", bound=Record)
 GoalT = TypeVar("GoalT", bound=Record)
 
@@ -86,6 +87,8 @@ def joined(asked: Sequence[ImportedQueries]) -> ImportedQueries:
 class TaskLine(Record, Generic[StartT, GoalT]):
     """One line of the file; the environment decides the form of start state and goal."""
 
+    platform: ClassVar[Platform]
+
     instruction: str
     start_state: StartT
     goal: GoalT
@@ -101,7 +104,7 @@ class TaskLine(Record, Generic[StartT, GoalT]):
     split: Split = Split.TRAIN
 
 
-def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: Platform, origin: Origin) -> list[Query]:
+def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], origin: Origin) -> list[Query]:
     """Read the queries of a file in its order, or raise BadInputError with a line for each mistake."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
@@ -112,7 +115,7 @@ def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: P
     for number, text in enumerate(lines, 1):
         if text.strip():
             try:
-                queries.append(query_of(line.model_validate_json(text), platform, origin))
+                queries.append(query_of(line.model_validate_json(text), origin))
             except ValidationError as error:
                 mistakes.append(f"{path}:{number}: {first_mistake(error, 'the line')}")
     if mistakes:
@@ -122,10 +125,10 @@ def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], platform: P
     return queries
 
 
-def query_of(task: TaskLine[StartT, GoalT], platform: Platform, origin: Origin) -> Query:
+def query_of(task: TaskLine[StartT, GoalT], origin: Origin) -> Query:
     pages = tuple(dict.fromkeys(step.page for step in task.path)) or task.apps
     return own_query(
-        platform,
+        task.platform,
         task.task or next(iter(task.apps), _FILE_MAKER),
         task.instruction,
         task.start_state.model_dump_json(exclude_defaults=True),
@@ -146,6 +149,15 @@ def query_of(task: TaskLine[StartT, GoalT], platform: Platform, origin: Origin) 
 def bare_query(platform: Platform, name: str, start_state: str, source: Source, origin: Origin, made_by: str) -> Query:
     others = {"source": source, "phrasing": "", "max_steps": 1, "validation": ""}
     return own_query(platform, name, "", start_state, origin, made_by, **others)
+
+
+def read_part(read: Callable[[str], T], text: str, what: str) -> T:
+    """Read the start state or the goal of a query; raises EnvironmentFailure (`task`) if it is malformed."""
+    try:
+        return read(text)
+    except ValidationError as error:
+        message = f"the {what} `{text[:80]}` is malformed: {first_mistake(error, 'the whole')}"
+        raise EnvironmentFailure(message, FailureClass.TASK) from error
 
 
 def first_mistake(error: ValidationError, whole: str) -> str:

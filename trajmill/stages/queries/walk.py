@@ -102,7 +102,7 @@ async def walk(environment: Environment, query: Query) -> str | None:
         if score is None:
             return "there is no goal check"
         found = environment.differences_now() if isinstance(environment, SimulatedEnvironment) else ()
-        different = f" ({', '.join(map(str, found))})" if found else ""
+        different = f" ({', '.join(found)})" if found else ""
         return f"the reference path does not meet the goal check{different}"
     return f"the reference path is not done after {query.max_steps} steps"
 

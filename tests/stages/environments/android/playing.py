@@ -11,7 +11,7 @@ from tests.stages.environments.android.stand_in.server import AdbServer
 from tests.stages.environments.android.stand_in.tasks import ORIGIN
 from trajmill.schemas.actions import Click
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.android.environment import AndroidEnvironment, AndroidFactory
 from trajmill.stages.environments.android.task import PhoneTask
 from trajmill.stages.environments.kinds import AndroidSpec
@@ -36,7 +36,7 @@ async def environment_on(phone: Phone, server: AdbServer, **changes: Any) -> Asy
 
 def task(start_state: dict[str, Any] | None = None, goal: dict[str, Any] | None = None, *apps: str) -> Query:
     values = {"instruction": "Do it.", "apps": apps, "start_state": start_state or {}, "goal": goal or {}}
-    return query_of(PhoneTask.model_validate(values), Platform.PHONE, ORIGIN)
+    return query_of(PhoneTask.model_validate(values), ORIGIN)
 
 
 def element(seen: Observation, name: str) -> UIElement:

@@ -17,7 +17,7 @@ from tests.stages.environments.android.stand_in.server import AdbServer
 from tests.stages.environments.android.stand_in.tasks import ORIGIN, task_line
 from trajmill.schemas.actions import OpenApp, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.android.environment import AndroidFactory
@@ -177,7 +177,7 @@ async def roll_out(world: World, queries: list[Query], server: AdbServer) -> lis
     async def record(rollout: FinishedAttempt) -> None:
         done.append(rollout)
 
-    tasks = [query_of(task_line(world, query, seed), Platform.PHONE, ORIGIN) for seed, query in enumerate(queries)]
+    tasks = [query_of(task_line(world, query, seed), ORIGIN) for seed, query in enumerate(queries)]
     attempts = [Attempt(query=task, purpose=Purpose.REFERENCE, attempt=0, seed=0) for task in tasks]
     limits = Limits(seconds=60, tokens=1000, environment_tries=3)
     await run_attempts(attempts, ReferenceAgent, AndroidFactory(settings_for(server)), limits, ORIGIN, record, 2)

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
-import signal
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -14,19 +12,14 @@ import pytest
 from PIL import Image
 
 from tests.stages.environments.browser.playing import element, press
-from tests.stages.environments.processes import named, until_gone
-from trajmill.schemas.actions import Terminate, TypeText
+from tests.stages.environments.processes import until_gone
+from trajmill.schemas.actions import TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment, BrowserGymFactory, import_tasks
-from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.environments.pool.reaper import end_processes
 from trajmill.stages.environments.tasks import splits_of_seeds
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
-from trajmill.stages.rollout.worker import run_attempts
 
 pytest.importorskip("browsergym.core", reason="needs pip install 'trajmill[browsergym]'")
 pytestmark = pytest.mark.browser
@@ -77,73 +70,14 @@ async def test_typing_and_pressing_by_coordinates_solves_a_task_and_text_is_neve
     assert not (tmp_path / "ran").exists()
 
 
-class Presser:
-    """Presses the wanted button; before its first action it may do something to the environment's processes."""
-
-    name, model_version = "presser", "none"
-
-    def __init__(self, query: Query, blow: Callable[[], None] = lambda: None) -> None:
-        self._wanted = query.instruction.split('"')[1]
-        self._blow = blow
-
-    async def act(self, episode: EpisodeView) -> Decision:
-        if not episode.history:
-            self._blow()
-            return Decision("", press(element(episode.observation, "button", self._wanted)), "", "", "")
-        return Decision("", Terminate(status="success"), "", "", "")
-
-
-class Remembering(BrowserGymFactory):
-    """Knows what it has made."""
-
-    def __init__(self) -> None:
-        self.made: list[BrowserGymEnvironment] = []
-
-    async def __call__(self) -> BrowserGymEnvironment:
-        self.made.append(await super().__call__())
-        return self.made[-1]
-
-
-@pytest.mark.parametrize(
-    ("victim", "blow"),
-    [("browser", signal.SIGKILL), ("player", signal.SIGKILL), ("player", signal.SIGSTOP)],
-)
-def test_a_crash_of_the_environment_uses_up_a_try_and_an_instance(
-    queries: dict[str, Query], victim: str, blow: signal.Signals
-) -> None:
-    factory, blows = Remembering(), [1]
-    done: list[FinishedAttempt] = []
-
-    def strike() -> None:
-        if blows:
-            blows.pop()
-            (player,) = factory.made[0].belongings().process_ids
-            for process in named("chrom", player) if victim == "browser" else [player]:
-                os.kill(process, blow)
-
-    async def record(rollout: FinishedAttempt) -> None:
-        done.append(rollout)
-
-    attempt = Attempt(queries["miniwob.click-button"], Purpose.TRAIN, 0, 0)
-    limits = Limits(environment=EnvironmentLimits(step_seconds=30.0 if blow is signal.SIGKILL else 6.0))
-    make_agent = lambda query: Presser(query, strike)  # noqa: E731
-    asyncio.run(run_attempts([attempt], make_agent, factory, limits, ORIGIN, record, 1))
-    (rollout,) = done
-    assert rollout.episode.trajectory.reward == 1.0 and rollout.earlier_failure is not None
-    assert rollout.earlier_failure.failure_class is FailureClass.ENVIRONMENT
-    for environment in factory.made:
-        belongings = environment.belongings()
-        until_gone(belongings.process_ids, *belongings.folders)
-
-
-async def test_a_start_state_of_something_else_is_a_setup_failure_and_a_process_that_is_gone_is_not_healthy(
+async def test_a_start_state_of_something_else_is_a_mistake_of_the_task_and_a_process_that_is_gone_is_not_healthy(
     queries: dict[str, Query],
 ) -> None:
     query = queries["miniwob.enter-text"].model_copy(update={"start_state": "{}"})
     async with playing() as environment:
         with pytest.raises(EnvironmentFailure) as failure:
             await environment.reset(query, 0)
-        assert failure.value.failure_class is FailureClass.SETUP and "\n" not in str(failure.value)
+        assert failure.value.failure_class is FailureClass.TASK and "\n" not in str(failure.value)
         assert await environment.healthy()
         await asyncio.to_thread(end_processes, environment.belongings().process_ids)
         with pytest.raises(EnvironmentFailure, match="is gone"):

@@ -144,10 +144,11 @@ async def test_an_office_tells_its_menus_paragraphs_and_cells(tmp_path: Path) ->
         written = ["Dear neighbours", "the lift is broken"]
         typed = TypeText(text="\n".join(written))
         seen = await after(environment, typed, shows=lambda each: each.value == written[-1])
-        opened = {each.text: await opened_by(environment, each) for each in seen if each.role == "menu"}
+        menus = {each.text: each for each in seen if each.role == "menu"}
         assert [each.value for each in seen if each.role == "text_field"][:2] == written
-        assert {*MENUS, "Form"} <= set(opened)
-        assert {"Open...", "Save As...", "Print..."} <= opened["File"]
+        assert {*MENUS, "Form"} <= set(menus)
+        assert {"Open...", "Save As...", "Print..."} <= await opened_by(environment, menus["File"])
+        assert await opened_by(environment, menus["Form"]) and await opened_by(environment, menus["Help"])
 
         await environment.reset(launching(tmp_path, *office, "--calc"), 0)
         numbers = TypeText(text="Rent\n21\n=A2*2\n")

@@ -18,6 +18,7 @@ from trajmill.stages.environments.android.screen import DeviceScreen, ListEnds, 
 from trajmill.stages.environments.base import make_observation
 from trajmill.stages.environments.kinds import AndroidSpec
 from trajmill.stages.environments.pool.machines import POLL_SECONDS, Machines, MachineState, machine_address
+from trajmill.stages.environments.tasks import read_part
 
 if TYPE_CHECKING:
     from trajmill.stages.environments.android.adb import AdbDevice
@@ -56,7 +57,8 @@ class AndroidEnvironment:
         if query.platform is not self.platform:
             text = f"the query is for the platform {query.platform}, this is a {self.platform}"
             raise EnvironmentFailure(text, FailureClass.TASK)
-        start, goal = task.read_part(task.PhoneStart, query.start_state), task.read_part(task.PhoneGoal, query.goal)
+        start = read_part(task.PhoneStart.model_validate_json, query.start_state, "start state")
+        goal = read_part(task.PhoneGoal.model_validate_json, query.goal, "goal")
         self._episode, self._answer = None, None
         try:
             await self._undo()

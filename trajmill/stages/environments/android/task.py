@@ -10,16 +10,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator, ValidationError
+from pydantic import AfterValidator
 
-from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.record import Origin, Record
-from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.android.commands import Apps, Command, key_event, quote, start_app
-from trajmill.stages.environments.tasks import TaskLine, first_mistake, read_task_lines
+from trajmill.stages.environments.tasks import TaskLine
 
 if TYPE_CHECKING:
     from trajmill.stages.environments.android.adb import AdbDevice
@@ -97,15 +97,6 @@ class FinalState(NamedTuple):
     answer: str | None
 
 
-def read_part(kind: type[P], text: str) -> P:
-    """Read the start state or the goal of a query; raises EnvironmentFailure (`task`) if it is malformed."""
-    try:
-        return kind.model_validate_json(text)
-    except ValidationError as error:
-        message = f"the {kind.__name__} `{text[:80]}` is malformed: {first_mistake(error, 'the whole')}"
-        raise EnvironmentFailure(message, FailureClass.TASK) from error
-
-
 async def is_reached(device: AdbDevice, goal: PhoneGoal, final: FinalState) -> bool:
     if goal.foreground is not None:
         package, _, activity = goal.foreground.partition("/")
@@ -146,14 +137,12 @@ def _normalised(text: str) -> str:
 
 
 class PhoneTask(TaskLine[PhoneStart, PhoneGoal]):
+    platform = Platform.PHONE
+
     apps: tuple[str, ...]
     """The apps of the task, by name (as in the table of apps) or package; each reset stops them."""
     start_state: PhoneStart = PhoneStart()
     goal: PhoneGoal = PhoneGoal()
-
-
-def read_task_file(path: Path, origin: Origin) -> list[Query]:
-    return read_task_lines(path, PhoneTask, Platform.PHONE, origin)
 
 
 class ChangedSettings:

@@ -25,7 +25,8 @@ from trajmill.stages.environments.browser.episode import BrowserEpisode, OpenDia
 from trajmill.stages.environments.browser.launch import BrowserProcess
 from trajmill.stages.environments.browser.page import title_element
 from trajmill.stages.environments.browser.proxy import AllowListProxy, host_port_of
-from trajmill.stages.environments.browser.task import read_goal, read_start
+from trajmill.stages.environments.browser.task import BrowserGoal, BrowserStart
+from trajmill.stages.environments.tasks import read_part
 
 _SECONDS_TO_CLOSE = 5.0
 _MOST_BYTES = 200_000_000
@@ -57,7 +58,8 @@ class BrowserEnvironment:
         return self._proxy.refused
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        start, goal = read_start(query.start_state), read_goal(query.goal)
+        start = read_part(BrowserStart.model_validate_json, query.start_state, "start state")
+        goal = read_part(BrowserGoal.model_validate_json, query.goal, "goal")
         await self.end_episode()
         self._proxy_address = self._proxy_address or await self._proxy.open()
         hosts = (host_port_of(url) for url in (start.url, *start.hosts))

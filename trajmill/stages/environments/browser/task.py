@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 from urllib.parse import urlsplit
 
-from pydantic import Field, TypeAdapter, ValidationError, model_validator
+from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
 
-from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.record import Origin, Record
-from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.record import Record
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.proxy import host_port_of
-from trajmill.stages.environments.tasks import TaskLine, first_mistake, read_task_lines
+from trajmill.stages.environments.tasks import TaskLine
 
 T = TypeVar("T")
 _MOST_FILES, _LONGEST_FILE = 8, 1_000_000
@@ -92,26 +90,7 @@ class BrowserGoal(Record):
     all: tuple[Condition, ...] = ()
 
 
-def read_start(text: str) -> BrowserStart:
-    """Read a start state; raises EnvironmentFailure (`task`) if the text is not valid."""
-    return _read(TypeAdapter(BrowserStart), text, "start state")
-
-
-def read_goal(text: str) -> BrowserGoal:
-    return _read(TypeAdapter(BrowserGoal), text, "goal")
-
-
-def _read(adapter: TypeAdapter[T], text: str, what: str) -> T:
-    try:
-        return adapter.validate_json(text)
-    except ValidationError as error:
-        mistake = first_mistake(error, "the JSON")
-        raise EnvironmentFailure(f"{what} of the query: {mistake}", FailureClass.TASK) from error
-
-
 class WebTask(TaskLine[BrowserStart, BrowserGoal]):
+    platform = Platform.WEB
+
     goal: BrowserGoal = BrowserGoal()
-
-
-def read_task_file(path: Path, origin: Origin) -> list[Query]:
-    return read_task_lines(path, WebTask, Platform.WEB, origin)

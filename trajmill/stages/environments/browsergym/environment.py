@@ -27,7 +27,7 @@ from trajmill.stages.environments.base import Belongings, make_observation
 from trajmill.stages.environments.browser.launch import EXECUTABLE
 from trajmill.stages.environments.miniwob.pages import pages_folder
 from trajmill.stages.environments.pool.child import end_child, start_child
-from trajmill.stages.environments.tasks import ImportedQueries, ask_at_seeds, joined, own_query
+from trajmill.stages.environments.tasks import ImportedQueries, ask_at_seeds, joined, own_query, read_part
 
 _SECONDS_TO_LEAVE = 5.0
 _LONGEST_ANSWER = 64 * 2**20
@@ -57,11 +57,7 @@ class BrowserGymEnvironment:
         self._answer_pending = False
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        try:
-            start = BrowserGymStart.model_validate_json(query.start_state)
-        except ValidationError as error:
-            text = f"the start state of {query.task}: {error.errors(include_url=False)[0]['msg']}"
-            raise EnvironmentFailure(text, FailureClass.SETUP) from error
+        start = read_part(BrowserGymStart.model_validate_json, query.start_state, f"start state of {query.task}")
         return self._observation(await self.start(start))
 
     async def start(self, start: BrowserGymStart) -> PlayerScreen:

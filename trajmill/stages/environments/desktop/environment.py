@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import httpx
-from pydantic import ValidationError
 
 from trajmill.schemas.actions import Action, Answer, Terminate, Wait
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
@@ -28,7 +27,7 @@ from trajmill.stages.environments.desktop.task import DesktopStart, Evaluator, G
 from trajmill.stages.environments.desktop.tree import read_elements
 from trajmill.stages.environments.pool.child import end_child, start_child
 from trajmill.stages.environments.pool.machines import Machines, MachineState, machine_address
-from trajmill.stages.environments.tasks import first_mistake
+from trajmill.stages.environments.tasks import read_part
 
 _LONGEST_WAIT_SECONDS = 5.0
 _SECONDS_TO_SAVE, _POLL_SECONDS = 2.0, 0.25
@@ -63,14 +62,10 @@ class DesktopEnvironment:
 
     async def reset(self, query: Query, seed: int) -> Observation:
         self._goal = query.goal
-        try:
-            steps = DesktopStart.model_validate_json(query.start_state).config
-        except ValidationError as error:
-            text = f"{query.task}: the start state is malformed: {first_mistake(error, 'the whole')}"
-            raise EnvironmentFailure(text, FailureClass.TASK) from error
+        start = read_part(DesktopStart.model_validate_json, query.start_state, f"start state of {query.task}")
         try:
             await self.desktop.reset()
-            await prepare(self.desktop, steps, self._files)
+            await prepare(self.desktop, start.config, self._files)
             return await self._observe()
         except EnvironmentFailure as error:
             raise EnvironmentFailure(f"{query.task}: {error}", FailureClass.SETUP) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -12,10 +11,10 @@ from pydantic import ValidationError
 from trajmill.schemas.actions import Action, SwitchDevice, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings, Environment, EnvironmentFactory, HealthChecked, Owner
-from trajmill.stages.environments.tasks import TaskLine, first_mistake, read_task_lines
+from trajmill.stages.environments.tasks import TaskLine, first_mistake
 
 _LOOK = Wait(seconds=0.0)
 _NOTHING = "{}"
@@ -118,8 +117,8 @@ def is_named(query: Query, device: Platform) -> bool:
     return query.platform is device or own.start_state != _NOTHING or own.goal != _NOTHING
 
 
-def read_device_tasks(path: Path, first: Platform, origin: Origin) -> list[Query]:
-    return read_task_lines(path, TaskLine[OnDevices, OnDevices], first, origin)
+class TaskAcross(TaskLine[OnDevices, OnDevices]):
+    platform = Platform.PHONE
 
 
 def _part(text: str, query: Query, device: Platform) -> str:

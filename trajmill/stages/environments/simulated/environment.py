@@ -14,7 +14,6 @@ from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.device import Device, episode_chance, surprises
 from trajmill.stages.environments.simulated.layout.profile import profile_of
 from trajmill.stages.environments.simulated.world import (
-    Difference,
     EpisodeGoal,
     Store,
     World,
@@ -94,8 +93,8 @@ class SimulatedEnvironment:
     def score_now(self) -> float | None:
         return self._running().goal.score(self._world, self._stores())
 
-    def differences_now(self) -> tuple[Difference, ...]:
-        return self._running().goal.differences(self._world, self._stores())
+    def differences_now(self) -> list[str]:
+        return list(self._running().goal.differences(self._world, self._stores()))
 
     def device(self) -> Device:
         return self._running().device

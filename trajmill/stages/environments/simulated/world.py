@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import networkx as nx
-from pydantic import TypeAdapter, ValidationError
+from pydantic import TypeAdapter
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.names import instead_of
@@ -21,6 +21,7 @@ from trajmill.stages.environments.simulated.app_files.app_spec import AnyWidget,
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.app_files.references import AppPlace, bind, bind_record, offered, place_of
 from trajmill.stages.environments.simulated.layout.view import PreparedApp, ViewCache, prepare_app
+from trajmill.stages.environments.tasks import read_part
 
 
 class TaskSlot(NamedTuple):
@@ -196,16 +197,6 @@ class StartState(Record):
     setup: dict[str, Item] = {}
 
 
-class Difference(NamedTuple):
-    state: str
-    wanted: str
-    """Its value as JSON; for lists, only the records that the other side lacks."""
-    found: str
-
-    def __str__(self) -> str:
-        return f"`{self.state}` is {self.found}, not {self.wanted}"
-
-
 class EpisodeGoal(NamedTuple):
     """Start and goal of an episode: reached if all apps have the start state with exactly the goal's changes."""
 
@@ -213,12 +204,10 @@ class EpisodeGoal(NamedTuple):
     goal: Goal | None
 
     def score(self, world: World, stores: Mapping[str, Store]) -> float | None:
-        return None if self.goal is None else float(next(self._differences(world, stores), None) is None)
+        return None if self.goal is None else float(next(self.differences(world, stores), None) is None)
 
-    def differences(self, world: World, stores: Mapping[str, Store]) -> tuple[Difference, ...]:
-        return tuple(self._differences(world, stores))
-
-    def _differences(self, world: World, stores: Mapping[str, Store]) -> Iterator[Difference]:
+    def differences(self, world: World, stores: Mapping[str, Store]) -> Iterator[str]:
+        """Yield where a state is not as the goal wants it, with both values as JSON."""
         goal = self.goal or {}
         for app in {*stores, *(place_of(name).app for name in goal)} if goal else ():
             wanted = wanted_store(world, app, self.start, goal)
@@ -243,27 +232,16 @@ def read_episode_goal(query: Query, world: World, platform: Platform) -> Episode
         app = world.apps.get(place.app)
         return app.state.get(place.name) if app and app.platform is platform else None
 
-    try:
-        start = StartState.model_validate_json(query.start_state)
-    except ValidationError as error:
-        raise _malformed("start state", query.start_state, error) from error
+    start = read_part(StartState.model_validate_json, query.start_state, "start state")
     for name in start.setup:
         if not isinstance(state_of(name), tuple):
             raise EnvironmentFailure(f"the start state names an unknown list `{name}`", FailureClass.TASK)
-    try:
-        goal = _GOAL.validate_json(query.goal)
-    except ValidationError as error:
-        raise _malformed("goal", query.goal, error) from error
+    goal = read_part(_GOAL.validate_json, query.goal, "goal")
     for name, change in goal.items():
         state = state_of(name)
         if state is None or isinstance(state, tuple) != isinstance(change, app_spec.ListChange):
             raise EnvironmentFailure(f"the goal names unknown state `{name}`", FailureClass.TASK)
     return EpisodeGoal(start, goal or None)
-
-
-def _malformed(what: str, text: str, error: ValidationError) -> EnvironmentFailure:
-    first = error.errors(include_url=False)[0]["msg"]
-    return EnvironmentFailure(f"the {what} `{text[:80]}` is malformed: {first}", FailureClass.TASK)
 
 
 def start_state_to_json(setup: Mapping[str, Item]) -> str:
@@ -304,13 +282,13 @@ def wanted_store(world: World, app: str, start: StartState, goal: Goal) -> Store
     return wanted
 
 
-def _difference(app: str, name: str, wanted: Scalar | tuple[Item, ...], found: Scalar | tuple[Item, ...]) -> Difference:
+def _difference(app: str, name: str, wanted: Scalar | tuple[Item, ...], found: Scalar | tuple[Item, ...]) -> str:
     if isinstance(wanted, tuple) and isinstance(found, tuple):
+        # Only the records that the other side lacks; without any, they differ in their order or number.
         missing = tuple(each for each in wanted if each not in found)
         added = tuple(each for each in found if each not in wanted)
-        # Without any, the records differ in their order or number.
         wanted, found = (missing, added) if missing or added else (wanted, found)
-    return Difference(f"{app}.{name}", json.dumps(wanted, ensure_ascii=False), json.dumps(found, ensure_ascii=False))
+    return f"`{app}.{name}` is {json.dumps(found, ensure_ascii=False)}, not {json.dumps(wanted, ensure_ascii=False)}"
 
 
 _GOAL: TypeAdapter[Goal] = TypeAdapter(Goal)

@@ -72,49 +72,45 @@ class _Connection(socketserver.BaseRequestHandler):
         self.server.connections.discard(self.socket)
 
     def handle(self) -> None:
+        """Answer questions to the server, or a service of the phone that was chosen; the connection ends after each."""
+        phone: Phone | None = None
         with suppress(OSError, EOFError):
             try:
-                self._requests()
+                while request := self._exactly(int(self._exactly(4), 16)).decode():
+                    if phone is not None:
+                        self._local(phone, request)
+                        return
+                    phone = self._host(request)
+                    if phone is None:
+                        return
             except _Refused as refusal:
                 self.socket.sendall(b"FAIL" + _block(str(refusal)))
 
-    def _requests(self) -> None:
-        """A question to the server, or the choice of a phone and a service of it; the end of the connection follows."""
-        phone: Phone | None = None
-        while request := self._request():
-            if request.startswith("host"):
-                phone = self._host(request)
-            elif phone is not None:
-                self._local(phone, request)
-                return
-            if phone is None:
-                return
-
     def _host(self, request: str) -> Phone | None:
-        """A question to the server itself; the phone for one that selects it."""
+        """Answer a question to the server itself; the phone for one that selects it."""
+        answer, phone = "", None
         match request.split(":"):
             case ["host", "version"]:
-                self._answer(_VERSION.decode())
+                answer = _VERSION.decode()
             case ["host", "devices"]:
-                self._answer("".join(f"{each.serial}\t{_state(each)}\n" for each in self.server.phones.values()))
+                answer = "".join(f"{each.serial}\t{_state(each)}\n" for each in self.server.phones.values())
             case ["host", "features" | "host-features"]:
-                self._answer("")
+                pass
             case ["host", "tport", "serial", *serial]:
                 phone = self._phone(":".join(serial))
                 self.socket.sendall(b"OKAY" + struct.pack("<Q", 1))
-                return phone
             case ["host", "transport", *serial]:
                 phone = self._phone(":".join(serial))
                 self.socket.sendall(b"OKAY")
-                return phone
             case ["host-serial", *serial, "get-state"]:
-                self._answer(_state(self._phone(":".join(serial))))
+                answer = _state(self._phone(":".join(serial)))
             case ["host-serial", *serial, "features" | "list-forward"]:
                 self._phone(":".join(serial))
-                self._answer("")
             case _:
                 raise _Refused(f"unknown host service {request!r}")
-        return None
+        if phone is None:
+            self.socket.sendall(b"OKAY" + _block(answer))
+        return phone
 
     def _phone(self, serial: str) -> Phone:
         phone = self.server.phones.get(serial)
@@ -156,15 +152,6 @@ class _Connection(socketserver.BaseRequestHandler):
             else:
                 text = b"No such file or directory"
                 self.socket.sendall(struct.pack("<4sI", b"FAIL", len(text)) + text)
-
-    def _answer(self, text: str) -> None:
-        self.socket.sendall(b"OKAY" + _block(text))
-
-    def _request(self) -> str:
-        try:
-            return self._exactly(int(self._exactly(4), 16)).decode()
-        except EOFError:
-            return ""
 
     def _exactly(self, count: int) -> bytes:
         received = b""

@@ -6,8 +6,14 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-_OPERATORS = re.compile(r"&&|\|\||2>&1|2>|>|;|\||&|\n")
-_NAME = re.compile(r"[?#@*0-9]|[A-Za-z_]\w*")
+_EXPANDED = r"\$\((?P<command>[^)]*)\)|`(?P<quoted_command>[^`]*)`|\$(?P<variable>[?#@*0-9]|[A-Za-z_]\w*)"
+_TOKEN = re.compile(
+    # A redirection of standard error and a comment begin only where a word could.
+    rf"(?P<operator>&&|\|\||(?<![^\s;|&>])2>&1|(?<![^\s;|&>])2>|[>;|&\n])|(?P<space>[ \t]+|(?<![^\s;|&>])#[^\n]*)"
+    rf"|'(?P<single>[^']*)'|\"(?P<double>(?:\\.|[^\"\\])*)\"|{_EXPANDED}|\\(?P<escaped>.)|(?P<text>.)",
+    re.DOTALL,
+)
+_IN_QUOTES = re.compile(rf"\\(?P<escaped>[\"$`\\\n])|{_EXPANDED}|(?P<text>.)", re.DOTALL)
 
 
 class Result(NamedTuple):
@@ -91,10 +97,12 @@ class Shell:
                 targets["2>"] = "&1"
             elif token.operator:
                 operator = token.operator
-            elif operator:
-                targets[operator], operator = self._word(token, arguments, status), ""
             else:
-                words.append(self._word(token, arguments, status))
+                word = "".join(self._piece(piece, arguments, status) for piece in token.pieces)
+                if operator:
+                    targets[operator], operator = word, ""
+                else:
+                    words.append(word)
         result = self._program(words, given) if words else Result()
         if targets.get("2>") == "&1":
             result = Result(result.out + result.error, result.status)
@@ -104,9 +112,6 @@ class Shell:
             self._write(targets[">"], result.out)
             result = result._replace(out=b"")
         return result
-
-    def _word(self, token: Token, arguments: Sequence[str], status: int) -> str:
-        return "".join(self._piece(piece, arguments, status) for piece in token.pieces)
 
     def _piece(self, piece: Piece, arguments: Sequence[str], status: int) -> str:
         if piece.kind == "text":
@@ -122,60 +127,27 @@ class Shell:
 
 def tokens(line: str) -> Iterator[Token]:
     """Words and operators of a line; `$name`, `$(...)` and backticks are expanded later, unless in single quotes."""
-    at, pieces, quoted = 0, list[Piece](), False
-    while at < len(line):
-        operator = _OPERATORS.match(line, at)
-        begins = not pieces and not quoted
-        if line[at] == "#" and begins:
-            at = line.find("\n", at) if "\n" in line[at:] else len(line)
+    word: list[Piece] | None = None
+    for match in _TOKEN.finditer(line):
+        kind = match.lastgroup
+        if kind not in ("operator", "space"):
+            inner = _IN_QUOTES.finditer(match["double"]) if kind == "double" else [match]
+            word = [*(word or []), *map(_piece_of, inner)]
             continue
-        # A redirection of standard error is an operator only where a word could begin.
-        if operator and (operator[0][0] != "2" or begins):
-            if not begins:
-                yield Token("", tuple(pieces))
-            yield Token(operator[0])
-            at, pieces, quoted = operator.end(), [], False
-        elif line[at] in " \t":
-            if not begins:
-                yield Token("", tuple(pieces))
-            at, pieces, quoted = at + 1, [], False
-        elif line[at] == "'":
-            end = line.index("'", at + 1)
-            pieces.append(Piece("text", line[at + 1 : end]))
-            at, quoted = end + 1, True
-        elif line[at] == '"':
-            at, quoted = _double_quoted(line, at + 1, pieces), True
-        else:
-            at = _unquoted(line, at, pieces, '"$`\\')
-    if pieces or quoted:
-        yield Token("", tuple(pieces))
+        if word is not None:
+            yield Token("", tuple(word))
+            word = None
+        if kind == "operator":
+            yield Token(match[0])
+    if word is not None:
+        yield Token("", tuple(word))
 
 
-def _double_quoted(line: str, at: int, pieces: list[Piece]) -> int:
-    while line[at] != '"':
-        if line[at] == "\\" and line[at + 1] not in '"$`\\\n':
-            pieces.append(Piece("text", "\\"))
-            at += 1
-        else:
-            at = _unquoted(line, at, pieces, '"$`\\')
-    return at + 1
-
-
-def _unquoted(line: str, at: int, pieces: list[Piece], special: str) -> int:
-    if line[at] == "\\":
-        if line[at + 1 : at + 2] != "\n":
-            pieces.append(Piece("text", line[at + 1 : at + 2]))
-        return at + 2
-    if line.startswith("$(", at):
-        end = line.index(")", at)
-        pieces.append(Piece("command", line[at + 2 : end]))
-        return end + 1
-    if line[at] == "`":
-        end = line.index("`", at + 1)
-        pieces.append(Piece("command", line[at + 1 : end]))
-        return end + 1
-    if line[at] == "$" and (name := _NAME.match(line, at + 1)):
-        pieces.append(Piece("variable", name[0]))
-        return name.end()
-    pieces.append(Piece("text", line[at]))
-    return at + 1
+def _piece_of(match: re.Match[str]) -> Piece:
+    kind, text = match.lastgroup or "", match[match.lastgroup or 0]
+    if kind in ("command", "quoted_command"):
+        return Piece("command", text)
+    if kind == "variable":
+        return Piece("variable", text)
+    # An escaped end of a line is none.
+    return Piece("text", "" if kind == "escaped" and text == "\n" else text)

@@ -1,0 +1,114 @@
+"""App files are read with the line of each value; what they hold is said and annotated."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.stages.critics.little_app import ORIGIN
+from tests.stages.environments.simulated.worlds import task_of
+from tests.stages.queries.samples import chosen, chosen_through, described
+from trajmill.stages.environments.simulated.app_files.loader import Mistake, YamlFile, parse_yaml, read_yaml
+from trajmill.stages.environments.simulated.app_files.references import texts_of
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
+from trajmill.stages.models.untrained import words_of
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.source import generate_queries
+
+
+def read(text: str) -> YamlFile:
+    source = parse_yaml("a.yaml", text)
+    assert isinstance(source, YamlFile), source
+    return source
+
+
+def test_only_plain_whole_numbers_and_true_and_false_are_not_text() -> None:
+    text = "{a: 7, b: -3, c: 07, d: 7:30, e: 9.50, f: yes, g: on, h: true, i: 'true', j: 0, k: 2026-11-20}"
+    expected = {"a": 7, "b": -3, "c": "07", "d": "7:30", "e": "9.50", "f": "yes", "g": "on", "h": True, "i": "true"}
+    assert read(text).data == {**expected, "j": 0, "k": "2026-11-20"}
+
+
+def test_values_know_their_line() -> None:
+    source = read("a: 1\nb:\n  - x\n  - {c: 2,\n     d: 3}\n")
+    assert source.line(("b", 1, "d")) == 5
+    assert source.line(("b", 1, "c")) == 4
+    assert source.line(("b", 1, "missing", "deeper")) == 4
+    assert source.line(()) == 1
+
+
+def test_mistakes_of_form_name_their_line() -> None:
+    def line(text: str) -> int:
+        mistake = parse_yaml("a.yaml", text)
+        assert isinstance(mistake, Mistake), text
+        return mistake.line
+
+    assert line("a: 1\nb: [1, 2\nc: 3\n") in (2, 3)
+    assert line("a: 1\nb: 2\na: 3\n") == 3
+    assert line("a: &x [1]\nb: *x\n") in (1, 2)
+    assert line("a: 1\nb: !!python/object:os.system x\n") == 2
+    assert line("- a\n") == 1
+    assert line("") == 1
+    assert line("a: 1\nb: " + "[" * 200_000) == 2
+    assert line("a: 1\nb: " + "1" * 5000) == 2
+
+
+def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> None:
+    assert isinstance(read_yaml(tmp_path / "none.yaml"), Mistake)
+    (tmp_path / "latin.yaml").write_bytes(b"a: \xff\xfe")
+    assert isinstance(read_yaml(tmp_path / "latin.yaml"), Mistake)
+    assert isinstance(read_yaml(tmp_path), Mistake)
+
+
+MARKET = Path(__file__).parents[4] / "docs" / "examples" / "market.yaml"
+
+
+@pytest.mark.slow
+def test_all_words_of_instructions_and_screens_are_known() -> None:
+    world = load_world([MARKET], ["bites", "clock"])
+    known = set(words_of(texts_of(world.apps.values(), [task.spec for task in world.tasks()])))
+    wanted = GraphQueriesSpec(train=60, heldout_slots=20, heldout_phrasings=20, heldout_apps=0, heldout_app_names=())
+    made = asyncio.run(generate_queries(world, wanted, 1, ORIGIN))
+    said = set(words_of(query.instruction for query in made.queries))
+    assert len(made.queries) > 80 and not said - known
+    for query in made.queries[::10]:
+        environment = SimulatedEnvironment(world, query.platform)
+        seen = environment.reset_now(query, 1)
+        assert not set(words_of(each.text for each in seen.elements or () if each.clickable)) - known
+    assert {"Margherita", "Quattro", "19:30", "Extra", "+", "Back"} <= known and "append" not in known
+
+
+def test_pages_carry_their_settings_in_the_order_of_the_screen(order: TaskGraph) -> None:
+    metadata = described(order, chosen(order, dish="Pad Thai", note="ring twice", spicy=True, size="Large"))
+    by_page = {page.page: [(s.label, s.kind, s.value) for s in page.settings] for page in metadata.pages}
+    assert by_page["bites.home"] == [("categories", "list", "Noodles")]
+    assert by_page["bites.menu"] == [("dishes", "list", "Pad Thai")]
+    assert by_page["bites.dish"] == [("Size", "choice", "Large"), ("Extra spicy", "switch", "on")]
+    assert by_page["bites.checkout"] == [("Note for the kitchen", "field", "ring twice")]
+
+
+def test_a_page_is_left_by_its_button_unless_a_choice_leads_on(order: TaskGraph) -> None:
+    metadata = described(order, chosen(order, dish="Pad Thai"))
+    assert [page.leave_by for page in metadata.pages][:4] == ["", "", "Go to checkout", "Place order"]
+    assert metadata.pages[-1].leave_by == ""
+
+
+def test_only_what_the_user_asks_for_is_a_constraint(order: TaskGraph) -> None:
+    metadata = described(order, chosen(order, dish="Pad Thai", size="Large"))
+    assert [slot.name for slot in metadata.constraints] == ["dish", "size"]
+    assert metadata.constraints[0].words == ("Pad Thai",)
+    assert "large" in metadata.constraints[1].words
+
+
+def test_a_branch_of_the_path_shows_only_its_own_settings(world: World) -> None:
+    wish = task_of(world, "bazaar.wish")
+    searched = described(wish, chosen_through(wish, "bazaar.search", product="Yoga Mat"))
+    browsed = described(wish, chosen_through(wish, "bazaar.shelf", product="Yoga Mat"))
+    assert [(s.kind, s.value) for p in searched.pages for s in p.settings] == [
+        ("search", "Yoga Mat"),
+        ("list", "Yoga Mat"),
+    ]
+    assert [(s.kind, s.value) for p in browsed.pages for s in p.settings] == [("list", "Sport"), ("list", "Yoga Mat")]
+    assert searched.constraints == browsed.constraints

@@ -1,0 +1,201 @@
+"""How the simulated screens are laid out and drawn, and how the devices differ."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageChops
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.environments.kinds import DevicesSpec, SimulatedSpec
+from trajmill.stages.environments.simulated.drawing.canvas import (
+    BLACK,
+    WHITE,
+    Palette,
+    Rgb,
+    Scene,
+    Shape,
+    font_of,
+    undrawn,
+)
+from trajmill.stages.environments.simulated.drawing.draw import PAINTERS, draw
+from trajmill.stages.environments.simulated.layout.profile import DeviceProfile, profile_of
+from trajmill.stages.environments.simulated.layout.view import place_rows
+from trajmill.stages.environments.simulated.layout.widgets import DrawnPart, WidgetRow
+from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.rollout.base import episode_seed
+
+SIZE = Size(360, 240)
+BOX = Box(40, 60, 320, 140)
+WITHOUT_TEXT = {"dim", "scroll_bar", "keyboard", "dialog", "wallpaper"}
+
+
+def scene(*shapes: Shape, dark: bool = False) -> Scene:
+    return Scene(SIZE, "#2266AA", dark, shapes)
+
+
+def pixels(of: Scene) -> Image.Image:
+    return Image.open(io.BytesIO(draw(of))).convert("RGB")
+
+
+def changed(first: Scene, second: Scene) -> tuple[int, int, int, int] | None:
+    return ImageChops.difference(pixels(first), pixels(second)).getbbox()
+
+
+@pytest.mark.parametrize("kind", sorted(set(PAINTERS) - {"dim"}))
+@pytest.mark.parametrize("state", ["", "on", "focused", "disabled"])
+def test_nothing_is_drawn_outside_the_box(kind: str, state: str) -> None:
+    shape = Shape(kind, BOX, "A text that is far too long for a box as small as this", "a note as long as that", state)
+    box = changed(scene(), scene(shape))
+    assert box is None or (box[0] >= BOX.left and box[1] >= BOX.top and box[2] <= BOX.right and box[3] <= BOX.bottom)
+
+
+@pytest.mark.parametrize("kind", sorted(set(PAINTERS) - WITHOUT_TEXT - {"stepper_button"}))
+@pytest.mark.parametrize("dark", [False, True])
+def test_text_is_visible_in_its_box(kind: str, dark: bool) -> None:
+    empty = scene(Shape(kind, BOX, " "), dark=dark)
+    box = changed(empty, scene(Shape(kind, BOX, "Margherita"), dark=dark))
+    assert box is not None
+    assert box[3] - box[1] >= 7, "the letters are too small to be read"
+
+
+def test_a_plus_is_not_a_minus() -> None:
+    assert changed(scene(Shape("stepper_button", BOX, "+")), scene(Shape("stepper_button", BOX, "-"))) is not None
+
+
+@pytest.mark.parametrize("kind", ["radio", "checkbox", "switch"])
+def test_a_state_is_visible(kind: str) -> None:
+    off, on = Shape(kind, BOX, "Gift wrap"), Shape(kind, BOX, "Gift wrap", "", "on")
+    assert changed(scene(off), scene(on)) is not None
+
+
+def test_lines_are_drawn_below_each_other() -> None:
+    second = changed(scene(Shape("value", BOX, "one\n ")), scene(Shape("value", BOX, "one\ntwo")))
+    assert second is not None
+    assert second[1] >= BOX.center.y
+
+
+def test_dim_darkens_what_lies_below_and_nothing_above() -> None:
+    below, above = Shape("value", BOX, "below"), Shape("dialog", Box(100, 150, 200, 230))
+    plain, dimmed = pixels(scene(below, above)), pixels(scene(below, Shape("dim", Box(0, 0, *SIZE)), above))
+    assert plain.getpixel((150, 190)) == dimmed.getpixel((150, 190)) == (255, 255, 255)
+    before, after = plain.getpixel((5, 5)), dimmed.getpixel((5, 5))
+    assert isinstance(before, tuple)
+    assert isinstance(after, tuple)
+    assert max(after) < min(before)
+
+
+def test_equal_scenes_give_equal_bytes() -> None:
+    first, second = scene(Shape("button", BOX, "Order")), scene(Shape("button", BOX, "Cancel"))
+    assert draw(first) == draw(scene(Shape("button", BOX, "Order"))) != draw(second)
+
+
+def test_more_colours_than_a_palette_holds_are_drawn_with_the_nearest() -> None:
+    palette = Palette()
+    for shade in range(256):
+        palette.index(Rgb(shade, shade, shade))
+    assert palette.colors[palette.index(Rgb(10, 10, 11))] == Rgb(10, 10, 10)
+    ramp = palette.ramp(BLACK, WHITE)
+    assert (palette.colors[ramp[0]], palette.colors[ramp[-1]]) == (BLACK, WHITE)
+
+
+@pytest.mark.parametrize("text", ["Núñez in Málaga", "Łódź", "Привет", "Ελλάδα", "5 € → ½"])
+def test_letters_of_europe_are_drawn_each_in_its_shape(text: str) -> None:
+    assert undrawn(text) == ""
+    letters = sorted(set(text) - {" "})
+    font = font_of(text, 24)
+    assert len({bytes(font.getmask(letter)) for letter in letters}) == len(letters)
+
+
+def test_letters_without_a_font_are_named_once() -> None:
+    assert undrawn("雨 and 雨 and 🌧!") == "雨🌧"
+
+
+def test_plain_english_keeps_its_font() -> None:
+    assert font_of("Hello, world", 24).getname() == ("Aileron", "Regular")
+
+
+MARKET = Path(__file__).parents[4] / "docs" / "examples" / "market.yaml"
+
+
+def met(devices: DevicesSpec, purpose: Purpose) -> set[DeviceProfile]:
+    return {profile_of(episode_seed(0, 1, f"q{at}", purpose, 0), devices) for at in range(400)}
+
+
+def test_by_default_there_are_eight_devices() -> None:
+    assert [profile_of(seed) for seed in range(20)] == [DeviceProfile(seed % 8) for seed in range(20)]
+
+
+def test_evaluation_uses_no_device_and_no_long_list_order_of_training() -> None:
+    devices = DevicesSpec(orders=70)
+    trained, measured = met(devices, Purpose.TRAIN), met(devices, Purpose.EVALUATE)
+    assert len(trained) > 200 and len(measured) > 100 and not trained & measured
+    things = range(12)
+    assert not {each.arrange("list", things) for each in trained} & {each.arrange("list", things) for each in measured}
+
+
+def test_themes_and_text_sizes_can_be_left_out() -> None:
+    plain = met(DevicesSpec(dark=False, large_text=False), Purpose.TRAIN)
+    assert {(each.dark, each.scale) for each in plain} == {(False, 1.0)} and len(plain) == 6
+    assert len({(each.dark, each.scale) for each in met(DevicesSpec(), Purpose.TRAIN)}) == 4
+
+
+@pytest.mark.slow
+def test_a_world_of_chosen_apps() -> None:
+    world = load_world([MARKET], ["notes", "maps"])
+    assert set(world.apps) == {"notes", "maps", "market"} and not world.errands
+    assert [app.app for app in load_world([MARKET], []).apps_on(Platform.PHONE)] == ["market"]
+    assert load_world(builtin=None).apps == load_world().apps
+    with pytest.raises(BadInputError, match=r"^builtin_apps: there is no app 'note'; did you mean notes\?$"):
+        SimulatedSpec(builtin_apps=("note",)).navigation_graph()
+
+
+def _row(number: int, height: int) -> WidgetRow:
+    def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
+        return (DrawnPart(Shape("text", Box(left, top, left + 50, min(top + height, bottom)), str(number))),)
+
+    return WidgetRow(height, place, str(number))
+
+
+def _rows(heights: list[int]) -> list[WidgetRow]:
+    return [_row(number, height) for number, height in enumerate(heights)]
+
+
+@pytest.mark.slow
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.integers(20, 900), min_size=1, max_size=25), st.integers(0, 30), st.integers(100, 700))
+def test_scrolling_shows_every_row_and_comes_back(heights: list[int], gap: int, room: int) -> None:
+    viewport = Box(10, 100, 300, 100 + room)
+    rows, offset, seen = _rows(heights), 0, set[str]()
+    for _ in range(len(rows) + 1):
+        shown = place_rows(rows, viewport, gap, offset, "")
+        seen.update(part.shape.text for part in shown.parts)
+        assert all(part.shape.box.bottom <= viewport.bottom for part in shown.parts)
+        assert all(part.shape.box.top >= viewport.top for part in shown.parts)
+        if shown.scroll.down is None:
+            break
+        assert shown.scroll.down > shown.scroll.offset
+        offset = shown.scroll.down
+    assert seen == {str(number) for number in range(len(rows))}
+    for _ in range(len(rows) + 1):
+        shown = place_rows(rows, viewport, gap, offset, "")
+        if shown.scroll.up is None:
+            break
+        assert shown.scroll.up < shown.scroll.offset
+        offset = shown.scroll.up
+    assert offset == 0
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.integers(20, 90), min_size=1, max_size=25), st.integers(0, 2000), st.data())
+def test_the_focused_row_is_shown(heights: list[int], offset: int, data: st.DataObject) -> None:
+    focus = str(data.draw(st.integers(0, len(heights) - 1)))
+    shown = place_rows(_rows(heights), Box(0, 0, 100, 120), 10, offset, focus)
+    assert focus in [part.shape.text for part in shown.parts]

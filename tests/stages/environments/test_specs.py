@@ -1,0 +1,130 @@
+"""Every kind of environment is described by one spec; files of tasks, and what a mistake in one says."""
+
+from __future__ import annotations
+
+import pickle
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Source, Split
+from trajmill.stages.environments.android.task import PhoneGoal, PhoneStart
+from trajmill.stages.environments.browser.task import BrowserGoal, BrowserStart
+from trajmill.stages.environments.desktop.task import import_tasks
+from trajmill.stages.environments.kinds import (
+    ENVIRONMENTS,
+    AndroidSpec,
+    BrowserSpec,
+    DesktopSpec,
+    FaultRates,
+    SimulatedSpec,
+)
+from trajmill.stages.environments.spec import EnvironmentSpec
+
+FOLDER = Path(__file__).parents[3] / "docs/examples/tasks"
+ORIGIN = Origin(round=1, run_id="run", code_version="code")
+TASK = (
+    '{"instruction": "Send it.", "apps": ["form"], "start_state": {"url": "http://127.0.0.1:8000/form"},'
+    ' "goal": {"all": [{"check": "text", "selector": "#sent", "equals": "Sent"}]}, "split": "heldout_slots"}'
+)
+
+
+@pytest.mark.parametrize("kind", ENVIRONMENTS.built_in)
+def test_the_spec_of_a_kind_is_complete_without_a_key_and_reaches_workers(kind: str) -> None:
+    spec = ENVIRONMENTS.spec_class(kind).model_validate({})
+    assert isinstance(spec, EnvironmentSpec)
+    assert spec.kind == kind
+    assert pickle.loads(pickle.dumps(spec)) == spec
+
+
+def test_specs_are_known_without_what_the_environments_need() -> None:
+    code = (
+        "import sys\n"
+        "from trajmill.stages.environments.kinds import ENVIRONMENTS\n"
+        "[ENVIRONMENTS.spec_class(kind) for kind in ENVIRONMENTS.built_in]\n"
+        "heavy = {'PIL', 'networkx', 'numpy', 'playwright', 'pyarrow', 'yaml', 'httpx', 'adbutils'}\n"
+        "print(*sorted(heavy & set(sys.modules)))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == []
+
+
+def test_where_episodes_happen_is_no_part_of_a_run_and_what_happens_is() -> None:
+    there = AndroidSpec(host="10.0.0.7", port=5038, serials=("emulator-5554",), call_seconds=9.0, lease_seconds=1.0)
+    assert there.identity() == AndroidSpec().identity()
+    assert AndroidSpec(settle_seconds=1.0).identity() != AndroidSpec().identity()
+    assert DesktopSpec(servers=("http://10.0.0.7:5000",)).identity() == DesktopSpec().identity()
+    assert SimulatedSpec(faults=FaultRates(slow=0.1)).identity() != SimulatedSpec().identity()
+
+
+def test_files_count_by_what_is_in_them(tmp_path: Path) -> None:
+    one, same, other = (tmp_path / name for name in ("one.jsonl", "same.jsonl", "other.jsonl"))
+    one.write_text("{}\n")
+    same.write_text("{}\n")
+    other.write_text("{} \n")
+    assert BrowserSpec(tasks=one).identity() == BrowserSpec(tasks=same).identity()
+    assert BrowserSpec(tasks=one).identity() != BrowserSpec(tasks=other).identity()
+    assert SimulatedSpec(apps=(one,)).identity() != SimulatedSpec(apps=(other,)).identity()
+
+
+def test_a_spec_says_which_of_its_keys_must_be_set() -> None:
+    for spec in (BrowserSpec(), AndroidSpec()):
+        assert [each.key for each in spec.missing(other_queries=False)] == ["tasks"]
+        assert spec.missing(other_queries=True) == []
+    assert DesktopSpec().missing(other_queries=False) == []
+
+
+def test_task_lines_of_the_browser_become_queries(tmp_path: Path) -> None:
+    queries = BrowserSpec().read_tasks(FOLDER / "browser.jsonl", ORIGIN)
+    assert [query.split for query in queries] == [Split.TRAIN, Split.VALIDATION, Split.TRAIN]
+    assert all(
+        BrowserStart.model_validate_json(query.start_state).url and BrowserGoal.model_validate_json(query.goal).all
+        for query in queries
+    )
+    assert [step.operation for step in queries[0].path] == ["tap", "type", "tap", "finish"]
+    (tmp_path / "tasks.jsonl").write_text(f"{TASK}\n\n")
+    (query,) = BrowserSpec().read_tasks(tmp_path / "tasks.jsonl", ORIGIN)
+    assert (query.platform, query.task, query.split) == (Platform.WEB, "form", Split.HELDOUT_SLOTS)
+
+
+def test_task_lines_of_a_device_become_queries(tmp_path: Path) -> None:
+    (on_desktop,) = import_tasks(FOLDER / "desktop", 0.0, ORIGIN)
+    assert on_desktop.path[-1].operation == "finish"
+    queries = AndroidSpec().read_tasks(FOLDER / "android.jsonl", ORIGIN)
+    assert [PhoneStart.model_validate_json(query.start_state).open for query in queries] == ["Settings", ""]
+    assert [bool(PhoneGoal.model_validate_json(query.goal).files) for query in queries] == [False, True]
+    assert len({query.query_id for query in queries}) == 2
+    (tmp_path / "tasks.jsonl").write_text('{"instruction": "Turn Wi-Fi off.", "apps": ["com.android.settings"]}')
+    (query,) = AndroidSpec().read_tasks(tmp_path / "tasks.jsonl", ORIGIN)
+    assert (query.source, query.task, query.goal) == (Source.IMPORTED, "com.android.settings", "{}")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("", "has no tasks"),
+        ("nonsense", ":1: the line: Invalid JSON"),
+        ('{"instruction": "Go."}', ":1: start_state: Field required"),
+        (f"\n{TASK.replace('http:', 'file:')}", ":2: start_state: 'file:"),
+        (TASK.replace('"check": "text"', '"check": "guess"'), ":1: goal.all.0: "),
+        (None, "name a file"),
+    ],
+)
+def test_a_mistake_gives_one_error_line_with_its_place(tmp_path: Path, text: str | None, reason: str) -> None:
+    file = tmp_path / "tasks.jsonl"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(BadInputError) as caught:
+        BrowserSpec().read_tasks(file, ORIGIN)
+    assert reason in str(caught.value) and "\n" not in str(caught.value)
+
+
+def test_a_goal_of_a_device_holds_no_command(tmp_path: Path) -> None:
+    file = tmp_path / "tasks.jsonl"
+    file.write_text('{"instruction": "x", "apps": [], "goal": {"shell": "rm"}}')
+    with pytest.raises(BadInputError, match=r"goal\.shell: Extra inputs"):
+        AndroidSpec().read_tasks(file, ORIGIN)
