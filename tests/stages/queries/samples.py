@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
@@ -24,17 +24,20 @@ from trajmill.stages.queries.base import (
     draft,
 )
 from trajmill.stages.queries.generate import QuerySet
-from trajmill.stages.queries.tasks.source import Path, TaskGoal, paths
+from trajmill.stages.queries.tasks.source import TaskGoal, paths
 
 
 def chosen(task: TaskGraph, **values: Scalar) -> TaskGoal:
     """The sample with these slot values, on the first path of the task."""
-    return _on(task, paths(task)[0], values)
+    return chosen_through(task, task.start, **values)
 
 
 def chosen_through(task: TaskGraph, page: str, **values: Scalar) -> TaskGoal:
     """The sample with these slot values, on the first path that passes a page."""
-    return _on(task, next(path for path in paths(task) if page in path), values)
+    path = next(path for path in paths(task) if page in path)
+    return TaskGoal(
+        task, path, {slot.spec.name: values[slot.spec.name] for slot in task.slots if slot.spec.name in values}
+    )
 
 
 def described(task: TaskGraph, sample: TaskGoal) -> PathMetadata:
@@ -42,18 +45,12 @@ def described(task: TaskGraph, sample: TaskGoal) -> PathMetadata:
     return path_metadata(task, sample.path, sample.asked)
 
 
-def _on(task: TaskGraph, path: Path, values: Mapping[str, Scalar]) -> TaskGoal:
-    return TaskGoal(
-        task, path, {slot.spec.name: values[slot.spec.name] for slot in task.slots if slot.spec.name in values}
-    )
-
-
 def drafted(goal: Goal, origin: Origin, seed: int = 0, heldout: bool = False, split: Split = Split.TRAIN) -> Query:
     """The query of a goal in the words of its grammar, not walked."""
     return asyncio.run(draft(Candidate(goal, split, heldout, seed), GrammarWriter(), origin))
 
 
-def made_by(
+async def making(
     source: QuerySource,
     walk: WalkQueries,
     origin: Origin,
@@ -62,13 +59,15 @@ def made_by(
     environment: EnvironmentSpec = SimulatedSpec(),
 ) -> NewQueries:
     """The queries of one source, walked by a function."""
+    queries = QuerySet([GrammarWriter()], origin)
+    await queries.take(await source.candidates(SourceContext(environment, unseen, seed, origin)), walk)
+    return queries.without_leaks(unseen.heldout)
 
-    async def made() -> NewQueries:
-        queries = QuerySet([GrammarWriter()], origin)
-        await queries.take(await source.candidates(SourceContext(environment, unseen, seed, origin)), walk)
-        return queries.without_leaks(unseen.heldout)
 
-    return asyncio.run(made())
+def made_by(
+    source: QuerySource, walk: WalkQueries, origin: Origin, unseen: UnseenApps = UnseenApps(), seed: int = 0
+) -> NewQueries:
+    return asyncio.run(making(source, walk, origin, unseen, seed))
 
 
 async def passes(queries: Sequence[Query]) -> NewQueries:

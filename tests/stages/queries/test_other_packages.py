@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -46,7 +45,7 @@ class OneTask:
 '''
 
 
-def test_a_source_of_another_package_gives_walked_queries(
+async def test_a_source_of_another_package_gives_walked_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: Origin
 ) -> None:
     information = tmp_path / "one_task-1.0.dist-info"
@@ -58,7 +57,7 @@ def test_a_source_of_another_package_gives_walked_queries(
     (tmp_path / "trajmill.toml").write_text('[sources.orders]\nkind = "one_task"\ntask = "bites.order"\n')
     sources = load_config(tmp_path / "trajmill.toml").sources
     context = SourceContext(SimulatedSpec(faults=FaultRates(popup=0.0)), UnseenApps(), 3, origin)
-    made = asyncio.run(make_queries([spec.open() for spec in sources.values()], context))
+    made = await make_queries([spec.open() for spec in sources.values()], context)
     assert [(query.task, query.split, query.validation) for query in made.queries] == [
         ("bites.order", Split.TRAIN, "passed")
     ] * 2

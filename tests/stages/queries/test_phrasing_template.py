@@ -10,37 +10,29 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.stages.queries.templates import parse_template, tidy
 
 WORDS = {"dish": "Pad Thai", "size": "large"}
-
-plain = st.text(alphabet="abc ,.'\"é", min_size=1, max_size=8)
-
-
-def _joined(children: st.SearchStrategy[tuple[str, frozenset[str]]]) -> st.SearchStrategy[tuple[str, frozenset[str]]]:
-    several = st.lists(children, min_size=1, max_size=3)
-    return st.one_of(
-        st.tuples(children, children).map(lambda two: (two[0][0] + two[1][0], _products(two[0][1], two[1][1]))),
-        several.map(lambda options: (f"({'|'.join(o[0] for o in options)})", _union(options))),
-        several.map(lambda options: (f"[{'|'.join(o[0] for o in options)}]", _union(options) | {""})),
-    )
-
-
-def _products(left: frozenset[str], right: frozenset[str]) -> frozenset[str]:
-    return frozenset(a + b for a in left for b in right)
-
-
-def _union(options: list[tuple[str, frozenset[str]]]) -> frozenset[str]:
-    return frozenset(sentence for option in options for sentence in option[1])
-
-
-leaves = st.one_of(
-    plain.map(lambda text: (text, frozenset({text}))),
-    st.sampled_from(sorted(WORDS)).map(lambda name: (f"{{{name}}}", frozenset({WORDS[name]}))),
-)
-templates = st.recursive(leaves, _joined, max_leaves=8)
+Language = tuple[str, frozenset[str]]
 """A template's text with its whole language."""
 
 
-@given(templates, st.integers(0, 2**32))
-def test_an_expansion_is_a_sentence_of_the_language(template: tuple[str, frozenset[str]], seed: int) -> None:
+def _joined(children: st.SearchStrategy[Language]) -> st.SearchStrategy[Language]:
+    several = st.lists(children, min_size=1, max_size=3).map(
+        lambda options: ("|".join(text for text, _ in options), frozenset().union(*(said for _, said in options)))
+    )
+    return st.one_of(
+        st.tuples(children, children).map(
+            lambda two: (two[0][0] + two[1][0], frozenset(a + b for a in two[0][1] for b in two[1][1]))
+        ),
+        several.map(lambda options: (f"({options[0]})", options[1])),
+        several.map(lambda options: (f"[{options[0]}]", options[1] | {""})),
+    )
+
+
+plain = st.text(alphabet="abc ,.'\"é", min_size=1, max_size=8).map(lambda text: (text, frozenset({text})))
+names = st.sampled_from(sorted(WORDS)).map(lambda name: (f"{{{name}}}", frozenset({WORDS[name]})))
+
+
+@given(st.recursive(plain | names, _joined, max_leaves=8), st.integers(0, 2**32))
+def test_an_expansion_is_a_sentence_of_the_language(template: Language, seed: int) -> None:
     text, language = template
     assert parse_template(text, "t").expand(WORDS, Random(seed)) in language
 
@@ -50,12 +42,7 @@ def test_any_text_parses_or_is_refused_in_one_line(text: str) -> None:
     try:
         parse_template(text, "bites.order")
     except BadInputError as error:
-        assert "\n" not in str(error)
-        assert str(error).startswith("bites.order: phrasing ")
-
-
-def test_names_are_found_at_every_depth() -> None:
-    assert parse_template("a {b} (c {d}|[{e} f])", "t").names() == {"b", "d", "e"}
+        assert "\n" not in str(error) and str(error).startswith("bites.order: phrasing ")
 
 
 @pytest.mark.parametrize(
@@ -74,6 +61,7 @@ def test_a_broken_template_is_refused_with_place_and_advice(text: str, complaint
     with pytest.raises(BadInputError) as caught:
         parse_template(text, "bites.order")
     assert complaint in str(caught.value)
+    assert parse_template("a {b} (c {d}|[{e} f])", "t").names() == {"b", "d", "e"}
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import io
 import json
 from typing import Any
@@ -47,22 +46,25 @@ def command(instruction: str, *steps: dict[str, str], **more: Any) -> dict[str, 
     return {"instruction": instruction, "steps": list(steps), "shows": SHOWN, **more}
 
 
-def asked_of(
+async def asked_of(
     server: FaultServer, places: tuple[CommandPlace, ...], environment: EnvironmentSpec, origin: Origin
 ) -> NewQueries:
     model = Endpoint(OpenAiSpec(urls=(server.url,), model="tiny"))
     source = CommandSource(places, 1, model, command_prompt())
-    return asyncio.run(make_queries([source], SourceContext(environment, UnseenApps(), 0, origin)))
+    return await make_queries([source], SourceContext(environment, UnseenApps(), 0, origin, instances=2))
 
 
-def answered(commands: list[dict[str, Any]], place: CommandPlace, origin: Origin) -> tuple[NewQueries, FaultServer]:
-    with running_server(writes=lambda body: json.dumps({"commands": commands})) as server:
-        return asked_of(server, (place,), SimulatedSpec(), origin), server
+async def answered(
+    command: dict[str, Any] | str, place: CommandPlace, origin: Origin
+) -> tuple[NewQueries, FaultServer]:
+    text = command if isinstance(command, str) else json.dumps({"commands": [command]})
+    with running_server(writes=lambda body: text) as server:
+        return await asked_of(server, (place,), SimulatedSpec(), origin), server
 
 
 @pytest.mark.slow
-def test_a_command_is_written_from_a_screenshot_and_walked(origin: Origin) -> None:
-    made, server = answered([command("Show the shopping list", SHOPPING)], NOTES, origin)
+async def test_a_command_is_written_from_a_screenshot_and_walked(origin: Origin) -> None:
+    made, server = await answered(command("Show the shopping list", SHOPPING), NOTES, origin)
     [query] = made.queries
     assert (query.instruction, query.source, query.validation) == ("Show the shopping list.", Source.ATOMIC, "passed")
     assert [step.operation for step in query.path] == ["tap", "tap", "finish"]
@@ -88,26 +90,25 @@ def test_a_command_is_written_from_a_screenshot_and_walked(origin: Origin) -> No
         (command("Show the notes", SHOPPING, shows=[{"id": "x"}]), "the reference path does not meet the goal"),
     ],
 )
-def test_a_command_that_cannot_be_done_is_refused_with_the_reason(
+async def test_a_command_that_cannot_be_done_is_refused_with_the_reason(
     written: dict[str, Any], reason: str, origin: Origin
 ) -> None:
-    made, _ = answered([written], NOTES, origin)
+    made, _ = await answered(written, NOTES, origin)
     assert made.queries == () and reason in made.failures[0].message
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_no_command_is_a_failure(origin: Origin) -> None:
-    with running_server(writes=lambda body: "I am sorry") as server:
-        made = asked_of(server, (NOTES,), SimulatedSpec(), origin)
+async def test_an_answer_that_is_no_command_is_a_failure(origin: Origin) -> None:
+    made, _ = await answered("I am sorry", NOTES, origin)
     assert made.queries == () and [failure.input_id for failure in made.failures] == [NOTES.id]
 
 
 @pytest.mark.slow
-def test_a_command_takes_a_pathway_and_ends_at_what_it_shows(origin: Origin) -> None:
+async def test_a_command_takes_a_pathway_and_ends_at_what_it_shows(origin: Origin) -> None:
     steps = (PathStep(page="notes.start", operation="tap", target="notes.home/shopping"),)
     way = KnownPathway(("Shopping list",), steps, ())
     place = NOTES._replace(source=Source.PATHWAY, pathways=(way,))
-    made, server = answered([command("Show what is to be bought", pathway=0)], place, origin)
+    made, server = await answered(command("Show what is to be bought", pathway=0), place, origin)
     assert [query.source for query in made.queries] == [Source.PATHWAY]
     assert '0. \\"Shopping list\\"' in json.dumps(server.received[0].body)
 
@@ -123,7 +124,7 @@ def test_documents_hold_what_can_be_worked_on_and_are_the_same_again() -> None:
 
 @pytest.mark.slow
 @pytest.mark.desktop
-def test_commands_for_a_text_and_a_table_are_walked_in_libreoffice(origin: Origin) -> None:
+async def test_commands_for_a_text_and_a_table_are_walked_in_libreoffice(origin: Origin) -> None:
     line = docx.Document(io.BytesIO(document("docx", 0))).paragraphs[1].text
     first = "soffice/text_field"
     by_program = {
@@ -148,6 +149,6 @@ def test_commands_for_a_text_and_a_table_are_walked_in_libreoffice(origin: Origi
 
     places = tuple(document_place(kind, 0) for kind in ("docx", "xlsx"))
     with running_server(writes=writes) as server:
-        made = asked_of(server, places, DesktopSpec(), origin)
+        made = await asked_of(server, places, DesktopSpec(), origin)
     assert [failure.message for failure in made.failures] == []
     assert {query.apps for query in made.queries} == {("libreoffice-writer",), ("libreoffice-calc",)}

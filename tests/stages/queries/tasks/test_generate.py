@@ -5,18 +5,28 @@ from collections import Counter
 
 import pytest
 
-from tests.stages.queries.samples import chosen, drafted
+from tests.stages.queries.samples import chosen
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.environments.kinds import FaultRates
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import TaskGraph, World
-from trajmill.stages.queries.base import Candidate, GrammarWriter, NewQueries, Written
+from trajmill.stages.queries.base import (
+    Candidate,
+    FreshRequest,
+    GrammarWriter,
+    NewQueries,
+    SourceContext,
+    UnseenApps,
+    Written,
+    draft,
+)
+from trajmill.stages.queries.generate import fresh_queries
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
+from trajmill.stages.queries.tasks.source import TaskSource, generate_queries
 from trajmill.stages.queries.walk import walk
 
 HELDOUT_APPS = ("notes", "clock")
@@ -27,38 +37,21 @@ SETTINGS = GraphQueriesSpec(
 
 @pytest.fixture(scope="module")
 def generated(world: World, origin: Origin) -> NewQueries:
-    return _generate(world, origin, seed=1)
+    return asyncio.run(generate_queries(world, SETTINGS, 1, origin))
 
 
-@pytest.fixture(scope="module")
-def of_another_seed(world: World, origin: Origin) -> NewQueries:
-    return _generate(world, origin, seed=2)
-
-
-def _generate(world: World, origin: Origin, seed: int, settings: GraphQueriesSpec = SETTINGS) -> NewQueries:
-    return asyncio.run(generate_queries(world, settings, seed, origin))
-
-
-def _only(world: World, app: AppSpec) -> World:
+def _only(app: AppSpec) -> World:
     return World({app.app: app}, {})
 
 
-@pytest.mark.slow
-def test_every_split_has_its_queries_and_nothing_was_dropped(generated: NewQueries) -> None:
-    assert Counter(query.split for query in generated.queries) == {split: SETTINGS.wanted(split) for split in Split}
-    assert generated.failures == ()
-
-
-@pytest.mark.slow
-def test_nothing_held_out_is_in_training(generated: NewQueries, of_another_seed: NewQueries) -> None:
-    for queries in (generated.queries, of_another_seed.queries):
-        assert leaks_in_queries(queries, HELDOUT_APPS) == ()
-        goals = {split: {query.goal_key() for query in queries if query.split is split} for split in Split}
-        assert sum(map(len, goals.values())) == len(set.union(*goals.values()))
-
-
-def test_the_queries_of_the_grammar_do_not_change(generated: NewQueries) -> None:
-    assert content_id([query.query_id for query in generated.queries]) == "e7a0fd449ad15e66a03b1ddc"
+def test_every_split_has_its_queries_and_nothing_held_out_is_in_training(generated: NewQueries) -> None:
+    queries = generated.queries
+    assert Counter(query.split for query in queries) == {split: SETTINGS.wanted(split) for split in Split}
+    assert generated.failures == () and leaks_in_queries(queries, HELDOUT_APPS) == ()
+    goals = {split: {query.goal_key() for query in queries if query.split is split} for split in Split}
+    assert sum(map(len, goals.values())) == len(set.union(*goals.values()))
+    # The queries of the grammar do not change.
+    assert content_id([query.query_id for query in queries]) == "e7a0fd449ad15e66a03b1ddc"
 
 
 class _LastFirst(GrammarWriter):
@@ -77,14 +70,12 @@ class _LastFirst(GrammarWriter):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("in_flight", [64])
-def test_how_many_drafts_are_in_flight_changes_nothing(
-    world: World, origin: Origin, generated: NewQueries, in_flight: int
+async def test_how_many_drafts_are_in_flight_changes_nothing(
+    world: World, origin: Origin, generated: NewQueries
 ) -> None:
     writer = _LastFirst()
-    made = asyncio.run(generate_queries(world, SETTINGS, 1, origin, [writer], in_flight=in_flight))
-    assert made == generated
-    assert in_flight // 2 < writer.most_at_once <= in_flight
+    assert await generate_queries(world, SETTINGS, 1, origin, [writer], in_flight=64) == generated
+    assert 32 < writer.most_at_once <= 64
 
 
 def test_heldout_phrasings_are_marked_and_others_are_not(generated: NewQueries) -> None:
@@ -95,45 +86,42 @@ def test_heldout_phrasings_are_marked_and_others_are_not(generated: NewQueries) 
         elif query.split is not Split.HELDOUT_APPS:
             assert "/h" not in query.phrasing
         assert query.phrasing.startswith(query.task)
-
-
-def test_half_of_the_validation_queries_are_of_an_app_that_no_other_split_has(generated: NewQueries) -> None:
+    # Half of the validation queries are of an app that no other split has.
     assert SETTINGS.validation_app_names == ("rides",)
     of_app = [query.split for query in generated.queries if "rides" in query.apps]
     assert of_app == [Split.VALIDATION] * 12
 
 
-def test_validation_needs_no_app_of_its_own(world: World, origin: Origin) -> None:
+async def test_validation_needs_no_app_of_its_own(world: World, origin: Origin) -> None:
     spared = GraphQueriesSpec(train=12, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=6)
-    clock = _only(world, world.apps["clock"])
-    made = _generate(clock, origin, 1, spared)
+    clock = _only(world.apps["clock"])
+    made = await generate_queries(clock, spared, 1, origin)
     assert Counter(query.split for query in made.queries) == {Split.TRAIN: 12, Split.VALIDATION: 6}
     assert leaks_in_queries(made.queries, spared.unseen_app_names) == ()
     with pytest.raises(BadInputError, match=r"validation_app_names: there is no app 'cluck'; did you mean clock\?"):
-        _generate(clock, origin, 1, spared.model_validate(spared.model_dump() | {"validation_app_names": ("cluck",)}))
+        await generate_queries(clock, spared.model_copy(update={"validation_app_names": ("cluck",)}), 1, origin)
 
 
 @pytest.mark.slow
-def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, origin: Origin) -> None:
+async def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, origin: Origin) -> None:
     bites = world.apps["bites"]
     checkout = bites.screens["checkout"]
     idle = tuple(w.model_copy(update={"do": ()}) if w.id == "order" else w for w in checkout.widgets)
     screens = {**bites.screens, "checkout": checkout.model_copy(update={"widgets": idle})}
     broken = bites.model_copy(update={"screens": screens, "tasks": {"order": bites.tasks["order"]}})
-    generated = _generate(
-        _only(world, broken), origin, 1, GraphQueriesSpec(train=5, heldout_app_names=(), validation=0)
-    )
+    settings = GraphQueriesSpec(train=5, heldout_app_names=(), validation=0)
+    generated = await generate_queries(_only(broken), settings, 1, origin)
     assert generated.queries == ()
     first = generated.failures[0]
     assert (first.stage, first.failure_class) == ("generate", FailureClass.TASK)
     assert first.message.startswith("bites.order: the reference path does not meet the goal check (")
 
 
-def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> None:
+async def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> None:
     bites = world.apps["bites"]
     small = bites.model_copy(update={"tasks": {"cutlery": bites.tasks["cutlery"]}})
     settings = GraphQueriesSpec(train=1000, heldout_slots=1, heldout_phrasings=0, heldout_app_names=(), validation=0)
-    generated = _generate(_only(world, small), origin, 1, settings)
+    generated = await generate_queries(_only(small), settings, 1, origin)
     assert 0 < len(generated.queries) < 1000
     messages = [failure.message for failure in generated.failures]
     assert messages == [
@@ -142,31 +130,44 @@ def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> 
     ]
 
 
-@pytest.fixture
-def query(order: TaskGraph, origin: Origin) -> Query:
-    asked = chosen(order, dish="Udon Soup", quantity=3, note="no onions")
-    return drafted(asked, origin, 1)
+async def test_a_walk_says_why_a_path_is_refused(world: World, order: TaskGraph, origin: Origin) -> None:
+    candidate = Candidate(chosen(order, dish="Udon Soup", quantity=3, note="no onions"), Split.TRAIN, False, 1)
+    query = await draft(candidate, GrammarWriter(), origin)
 
+    async def walked(**changes: object) -> str | None:
+        environment = SimulatedEnvironment(world, query.platform, FaultRates(popup=0.0))
+        return await walk(environment, query.model_copy(update=changes))
 
-def _walk(world: World, query: Query, **changes: object) -> str:
-    environment = SimulatedEnvironment(world, query.platform, FaultRates(popup=0.0))
-    return asyncio.run(walk(environment, query.model_copy(update=changes))) or "passed"
-
-
-def test_a_walk_says_why_a_path_is_refused(world: World, query: Query) -> None:
-    assert _walk(world, query) == "passed"
+    assert await walked() is None
     plus = next(number for number, step in enumerate(query.path) if step.target == "bites.dish/quantity/+")
-    missed = _walk(world, query, path=(*query.path[:plus], *query.path[plus + 1 :]))
+    missed = await walked(path=(*query.path[:plus], *query.path[plus + 1 :])) or ""
     assert missed.startswith("the reference path does not meet the goal check (`bites.orders` is [{")
     assert '"quantity": 2' in missed.partition(" not [")[0] and '"quantity": 3' in missed.partition(" not [")[2]
     at = next(n for n, step in enumerate(query.path) if step.target == "bites.menu/dishes/Udon Soup")
     gone = query.path[at].model_copy(update={"target": "bites.menu/dishes/Roast Duck"})
-    lost = _walk(world, query, path=(*query.path[:at], gone, *query.path[at + 1 :]))
+    lost = await walked(path=(*query.path[:at], gone, *query.path[at + 1 :]))
     assert lost == "the reference path is lost on bites.menu: cannot tap bites.menu/dishes/Roast Duck"
-    assert _walk(world, query, max_steps=5) == "the reference path is not done after 5 steps"
-    assert _walk(world, query, goal="{}") == "there is no goal check"
-
-
-def test_a_start_state_that_is_nonsense_is_refused(world: World, query: Query) -> None:
+    assert await walked(max_steps=5) == "the reference path is not done after 5 steps"
+    assert await walked(goal="{}") == "there is no goal check"
     with pytest.raises(EnvironmentFailure):
-        _walk(world, query, start_state='{"setup": {"nowhere.at_all": {}}}')
+        await walked(start_state='{"setup": {"nowhere.at_all": {}}}')
+
+
+async def test_rounds_add_other_queries_and_nothing_of_the_held_out_sets(
+    world: World, origin: Origin, generated: NewQueries
+) -> None:
+    async def fresh(known: tuple[Query, ...], seed: int, level: int = 3, count: int = 12) -> tuple[Query, ...]:
+        context = SourceContext(SimulatedSpec(), UnseenApps(HELDOUT_APPS), 1, origin)
+        return await fresh_queries([TaskSource(world, SETTINGS)], context, FreshRequest(count, level, seed), known)
+
+    known = generated.queries
+    first = await fresh(known, seed=2)
+    assert await fresh(known, seed=2) == first
+    second = await fresh((*known, *first), seed=3)
+    every = (*known, *first, *second)
+    assert (len(first), len(second), len({query.query_id for query in every})) == (12, 12, len(every))
+    assert {(query.split, query.validation) for query in (*first, *second)} == {(Split.TRAIN, "passed")}
+    assert leaks_in_queries(every, HELDOUT_APPS) == ()
+    # None is harder than asked for, and as many as possible are as hard.
+    for level in (1, 2):
+        assert {query.difficulty for query in await fresh(known, seed=2, level=level, count=6)} == {level}

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable
@@ -19,7 +18,7 @@ from trajmill.stages.environments.simulated.annotations import KnownSlot, known_
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.queries.base import Candidate, DraftRefused, GrammarWriter, NewQueries, Written
+from trajmill.stages.queries.base import Candidate, DraftRefused, GrammarWriter
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.model_writer import (
     LONGEST_INSTRUCTION,
@@ -60,13 +59,9 @@ def brief(task: TaskGraph, heldout: bool = False, seed: int = 0) -> Candidate:
     return Candidate(sample, Split.TRAIN, heldout, seed)
 
 
-def write(answer: Callable[[ChatRequest], Answer], brief: Candidate) -> tuple[Written, ScriptedModel]:
-    model = ScriptedModel(answer)
-    return asyncio.run(ModelWriter(model).write(brief)), model
-
-
-def test_the_prompts_tell_the_path_and_the_values(order: TaskGraph) -> None:
-    written, model = write(honest, brief(order))
+async def test_the_prompts_tell_the_path_and_the_values(order: TaskGraph) -> None:
+    model = ScriptedModel(honest)
+    written = await ModelWriter(model).write(brief(order))
     synthesis, refinement = model.asked
     for told in ("Order a dish", "Bites: ", 'type "no nuts" into Note for the kitchen', '- size: say "large" or "big"'):
         assert told in _text(synthesis)
@@ -76,9 +71,10 @@ def test_the_prompts_tell_the_path_and_the_values(order: TaskGraph) -> None:
     assert synthesis.answer_schema and "instruction" in synthesis.answer_schema
 
 
-def test_every_manner_is_drawn_and_heldout_ones_never_for_training(order: TaskGraph) -> None:
-    trained = {write(honest, brief(order, False, seed))[0].phrasing for seed in range(40)}
-    heldout = {write(honest, brief(order, True, seed))[0].phrasing for seed in range(40)}
+async def test_every_manner_is_drawn_and_heldout_ones_never_for_training(order: TaskGraph) -> None:
+    writer = ModelWriter(ScriptedModel(honest))
+    trained = {(await writer.write(brief(order, False, seed))).phrasing for seed in range(40)}
+    heldout = {(await writer.write(brief(order, True, seed))).phrasing for seed in range(40)}
     assert (len(trained), len(heldout)) == (4, 2)
     assert all(phrasing.startswith("bites.order/h") for phrasing in heldout)
     assert not any("/h" in phrasing for phrasing in trained)
@@ -88,50 +84,41 @@ def test_every_manner_is_drawn_and_heldout_ones_never_for_training(order: TaskGr
     ("instruction", "heldout", "reason"),
     [
         ('Order Pad Thai, note "no nuts".', False, 'size is lost: say "large" or "big" or "Large"'),
-        ('Order a large Pad Thai for 3, note "no nuts".', False, 'the number "3" is invented'),
-        ('Order a small Pad Thai, note "no nuts".', False, 'size is changed: "small" is another value'),
         ('Get me a large Pad Thai, note "no nuts"?', False, "it must not be a question"),
         ('Get me a large Pad Thai, note "no nuts".', True, "it must be a question"),
         ("Pad Thai " * 60, False, "at most 400 are allowed"),
     ],
 )
-def test_a_draft_that_is_never_right_is_refused_with_its_reason(
+async def test_a_draft_that_is_never_right_is_refused_with_its_reason(
     order: TaskGraph, instruction: str, heldout: bool, reason: str
 ) -> None:
     model = ScriptedModel(saying(instruction))
     with pytest.raises(DraftRefused) as refused:
-        asyncio.run(ModelWriter(model).write(brief(order, heldout)))
+        await ModelWriter(model).write(brief(order, heldout))
     assert str(refused.value).startswith("bites.order: refinement: 3 drafts were refused, the last: ")
     assert reason in str(refused.value)
     assert len(str(refused.value)) < 1000 and "\n" not in str(refused.value)
     assert (refused.value.attempts, len(model.asked)) == (TRIES, 1 + TRIES)
 
 
-def test_the_next_draft_is_asked_for_with_the_reason(order: TaskGraph) -> None:
+async def test_the_next_draft_is_asked_for_with_the_reason(order: TaskGraph) -> None:
     def learns(request: ChatRequest) -> str:
         told = str(request.messages[-1].parts[0])
         refining = "Explicit instruction" in _text(request)
         return honest(request) if not refining or "size is lost" in told else saying("Pad Thai.")(request)
 
-    written, model = write(learns, brief(order))
-    assert "large" in written.text
+    model = ScriptedModel(learns)
+    assert "large" in (await ModelWriter(model).write(brief(order))).text
     assert [len(request.messages) for request in model.asked] == [2, 2, 4]
     assert model.asked[1].seed != model.asked[2].seed
 
 
-def _generate(
-    world: World, origin: Origin, answer: Callable[[ChatRequest], Answer], settings: GraphQueriesSpec
-) -> NewQueries:
-    writer = ModelWriter(ScriptedModel(answer))
-    return asyncio.run(generate_queries(world, settings, 4, origin, [writer], in_flight=24))
-
-
 @pytest.mark.slow
-def test_a_query_set_by_a_model_is_walked_and_leaks_nothing(world: World, origin: Origin) -> None:
+async def test_a_query_set_by_a_model_is_walked_and_leaks_nothing(world: World, origin: Origin) -> None:
     settings = GraphQueriesSpec(
-        train=80, heldout_slots=12, heldout_phrasings=12, heldout_apps=8, heldout_app_names=("notes",), validation=8
+        train=40, heldout_slots=6, heldout_phrasings=6, heldout_apps=4, heldout_app_names=("notes",), validation=4
     )
-    made = _generate(world, origin, honest, settings)
+    made = await generate_queries(world, settings, 4, origin, [ModelWriter(ScriptedModel(honest))], in_flight=24)
     assert Counter(query.split for query in made.queries) == {split: settings.wanted(split) for split in Split}
     assert leaks_in_queries(made.queries, ("notes",)) == ()
     for query in made.queries:
@@ -149,11 +136,10 @@ def test_a_query_set_by_a_model_is_walked_and_leaks_nothing(world: World, origin
         (saying("Do the usual."), FailureClass.TASK, TRIES, "refinement: 3 drafts were refused, the last: "),
         (lambda request: ModelFailure("no server answers"), FailureClass.MODEL, 1, "no server answers"),
         (lambda request: "I am sorry, I cannot do that.", FailureClass.MODEL, 1, "holds no JSON object"),
-        (lambda request: "", FailureClass.MODEL, 1, "the reply is empty"),
         (lambda request: json.dumps({"instruction": "x" * 10**6}), FailureClass.MODEL, 1, "at most 1600 characters"),
     ],
 )
-def test_a_model_that_fails_leaves_failures_with_their_reason(
+async def test_a_model_that_fails_leaves_failures_with_their_reason(
     world: World,
     origin: Origin,
     answer: Callable[[ChatRequest], Answer],
@@ -163,15 +149,10 @@ def test_a_model_that_fails_leaves_failures_with_their_reason(
 ) -> None:
     bites = world.apps["bites"]
     small = World({"bites": bites.model_copy(update={"tasks": {"order": bites.tasks["order"]}})}, {})
-    made = _generate(
-        small,
-        origin,
-        answer,
-        GraphQueriesSpec(train=5, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0),
-    )
-    assert made.queries == ()
+    settings = GraphQueriesSpec(train=5, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0)
+    made = await generate_queries(small, settings, 4, origin, [ModelWriter(ScriptedModel(answer))], in_flight=24)
     *failed, short = made.failures
-    assert len(failed) == 3
+    assert made.queries == () and len(failed) == 3
     for failure in failed:
         assert (failure.input_id, failure.failure_class, failure.attempts) == ("bites.order", failure_class, attempts)
         assert reason in failure.message and len(failure.message) < 1200
@@ -179,14 +160,12 @@ def test_a_model_that_fails_leaves_failures_with_their_reason(
 
 
 @pytest.mark.slow
-def test_the_grammar_replaces_a_writer_of_nonsense(world: World, origin: Origin) -> None:
-    model = ScriptedModel(saying("Do the usual."))
+async def test_the_grammar_replaces_a_writer_of_nonsense(world: World, origin: Origin) -> None:
+    writers = (ModelWriter(ScriptedModel(saying("Do the usual."))), GrammarWriter())
     settings = GraphQueriesSpec(train=20, heldout_slots=4, heldout_phrasings=4, heldout_app_names=(), validation=0)
-    making = generate_queries(world, settings, 0, origin, [ModelWriter(model), GrammarWriter()], 4)
-    made = asyncio.run(making)
-    assert len(made.queries) == 28
+    made = await generate_queries(world, settings, 0, origin, writers, 4)
     stood_in = [query for query in made.queries if query.made_by == GrammarWriter().version]
-    assert all(query.slots for query in stood_in) and len(stood_in) > 14
+    assert len(made.queries) == 28 and all(query.slots for query in stood_in) and len(stood_in) > 14
     assert sum("3 drafts were refused" in failure.message for failure in made.failures) >= len(stood_in)
     assert leaks_in_queries(made.queries, ()) == ()
 

@@ -1,0 +1,313 @@
+"""The walk over a program: what it finds, never touches and survives; then queries from it, really walked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.stages.models.scripted import ScriptedModel
+from tests.stages.queries.pathways.toy import PROGRAM, Toy, ToyFactory
+from tests.stages.queries.samples import making, passes
+from trajmill.schemas.errors import BadInputError, FailureClass, ModelFailure
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import Observation
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.pathway import EndKind, Pathway
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.environments.desktop.task import parse_task
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
+from trajmill.stages.environments.simulated.environment import SimulatedFactory
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.graphs.explore.deny_list import deny_list, packaged_deny_list
+from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.models.prompts import PromptedModel
+from trajmill.stages.queries.base import GrammarWriter, NewQueries, SourceContext, UnseenApps, WalkQueries
+from trajmill.stages.queries.generate import QuerySet
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.model_writer import ModelWriter
+from trajmill.stages.queries.pathways.programs import (
+    PathwayProgram,
+    WalkBounds,
+    WalkResult,
+    packaged_programs,
+    read_programs,
+)
+from trajmill.stages.queries.pathways.search import (
+    collect_pathways,
+    deep_search,
+    needs_by_model,
+    needs_by_tree,
+    selection_prompt,
+)
+from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
+from trajmill.stages.queries.walk import walk_all
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.worker import run_attempts
+
+BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
+HALF = PathwaySettings(heldout_slots=0.25, heldout_phrasings=0.25)
+
+
+async def walk(origin: Origin, factory: ToyFactory | None = None, **bounds: int) -> WalkResult:
+    allowed = BOUNDS.model_copy(update=bounds)
+    return await deep_search(factory or ToyFactory(), PROGRAM, allowed, packaged_deny_list(), origin)
+
+
+def by_names(pathways: Sequence[Pathway]) -> dict[str, Pathway]:
+    return {" > ".join(step.name for step in pathway.steps): pathway for pathway in pathways}
+
+
+@pytest.fixture(scope="module")
+def log() -> list[str]:
+    """What the walk of the module pressed, started and reset."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def walked(log: list[str], origin: Origin) -> WalkResult:
+    return asyncio.run(walk(origin, ToyFactory(log)))
+
+
+def test_menus_dialogs_and_tabs_are_found_with_the_boxes_on_the_way(walked: WalkResult) -> None:
+    found = by_names(walked.pathways)
+    assert found["File"].end_kind is EndKind.MENU
+    assert found["Edit > Convert > To Red"].end_kind is EndKind.MENU_ITEM
+    assert not found["Edit > Convert > To Red"].enabled
+    dialog = found["File > Open..."]
+    assert (dialog.end_kind, dialog.end_name, dialog.pressed) == (EndKind.DIALOG, "Open", True)
+    assert [step.bounds for step in dialog.steps] == [Box(0, 20, 90, 40), Box(0, 50, 200, 75)]
+    tab = found["File > Open... > Sizes"]
+    assert (tab.end_kind, tab.shows[0].state) == (EndKind.TAB, "selected")
+    assert {step.screen_id for pathway in walked.pathways for step in pathway.steps} <= walked.screens.keys()
+
+
+def test_denied_entries_are_recorded_but_never_pressed(walked: WalkResult, log: list[str]) -> None:
+    assert not by_names(walked.pathways)["File > Quit..."].pressed
+    assert {"Quit...", "Print..."}.isdisjoint(log)
+
+
+def test_what_crashes_hangs_or_ends_the_program_is_noted_and_the_walk_goes_on(
+    walked: WalkResult, log: list[str]
+) -> None:
+    told = {failure.message.partition(":")[0] for failure in walked.failures}
+    assert told == {"File > Crash...", "File > Hang...", "File > Vanish..."}
+    assert "Edit > Convert > To Blue" in by_names(walked.pathways)
+    # A crash or a hang costs the instance, a program that ended only a reset; Escape comes back without one.
+    assert [log.count(each) for each in ("start", "close", "reset")] == [3, 3, 4]
+
+
+async def test_the_bounds_of_a_walk_end_it_with_its_results_so_far(origin: Origin) -> None:
+    broken = await walk(origin, failures=0)
+    assert broken.failures[-1].message.startswith("the walk ended early:")
+    assert "File" in by_names(broken.pathways) and "Edit" not in by_names(broken.pathways)
+    short = await walk(origin, steps=2)
+    assert short.tally.steps == 2 and short.failures[-1].failure_class is FailureClass.LIMIT and short.pathways
+    assert max(len(pathway.steps) for pathway in (await walk(origin, depth=1)).pathways) == 2
+    assert {pathway.steps[0].name for pathway in (await walk(origin, breadth=1)).pathways} == {"File"}
+
+
+async def test_a_program_that_shows_late_is_waited_for_and_one_that_never_does_is_a_failure(
+    origin: Origin, walked: WalkResult
+) -> None:
+    late = await walk(origin, ToyFactory(looks_until_shown=3))
+    assert [each.pathway_id for each in late.pathways] == [each.pathway_id for each in walked.pathways]
+    never = await walk(origin, ToyFactory(looks_until_shown=1000))
+    assert [failure.failure_class for failure in never.failures] == [FailureClass.SETUP] and not never.pathways
+    slow = await walk(origin, ToyFactory(opens_late=2))
+    assert by_names(slow.pathways).keys() == by_names(walked.pathways).keys()
+    assert sorted(each.message for each in slow.failures) == sorted(each.message for each in walked.failures)
+
+
+async def test_a_walk_that_finds_nothing_says_so(origin: Origin) -> None:
+    found = await deep_search(ToyFactory(), PROGRAM, BOUNDS, deny_list(["file", "edit"]), origin)
+    assert not found.pathways and "shows nothing that opens" in found.failures[0].message
+
+
+def test_denied_words_are_whole_words() -> None:
+    denied = filter(
+        packaged_deny_list().denies,
+        ("Quit", "_Quit", "Log Out...", "Log  out", "Delete line", "Footprints", "Printing office", "Preferences..."),
+    )
+    assert [*denied] == ["Quit", "_Quit", "Log Out...", "Log  out", "Delete line"]
+
+
+def needing(pathways: tuple[Pathway, ...]) -> set[str]:
+    return {pathway.steps[-1].name for pathway in pathways if pathway.needs_selection}
+
+
+async def test_what_is_disabled_without_a_selection_and_enabled_with_one_needs_it(
+    origin: Origin, walked: WalkResult
+) -> None:
+    told = await needs_by_tree(ToyFactory(), PROGRAM, walked, BOUNDS, origin)
+    assert needing(told.pathways) == {"Copy", "To Red"} and told.failures == walked.failures
+    assert {pathway.selection_by for pathway in told.pathways} == {"tree"}
+    program = PROGRAM.model_copy(update={"selecting": ()})
+    told = await needs_by_tree(ToyFactory(), program, walked, BOUNDS, origin)
+    assert {pathway.needs_selection for pathway in told.pathways} == {None}
+
+
+async def test_a_model_is_asked_only_where_the_tree_shows_nothing_and_may_fail(
+    origin: Origin, walked: WalkResult
+) -> None:
+    def answer(request: ChatRequest) -> str | ModelFailure:
+        question = str(request.messages[1].parts[0])
+        if "Colours" in question or "Sizes" in question:
+            return ModelFailure("no answer")
+        return json.dumps({"why": "it works on an object", "needs_selection": "To Blue" in question})
+
+    model = ScriptedModel(answer)
+    shown = await needs_by_tree(ToyFactory(), PROGRAM, walked._replace(failures=()), BOUNDS, origin)
+    told = await needs_by_model(PromptedModel(model, selection_prompt()), PROGRAM, shown, origin)
+    assert needing(told.pathways) == {"Copy", "To Red", "To Blue"}
+    assert {p.steps[-1].name: p.selection_by for p in told.pathways}["To Blue"] == f"writer_selection-1@{model.version}"
+    assert len(told.failures) == 1 and len(told.pathways) == len(shown.pathways)
+    assert not any("Copy" in str(request.messages[1].parts[0]) for request in model.asked)
+
+
+def test_the_packaged_programs_have_start_states_that_a_desktop_understands() -> None:
+    programs = read_programs(packaged_programs())
+    assert {"mousepad", "galculator", "pcmanfm", "libreoffice-writer", "libreoffice-calc"} == {p.name for p in programs}
+    for program in programs:
+        parse_task({"id": program.name, "instruction": "", **json.loads(program.start_state)}, program.name)
+        assert bool(program.selecting) == bool(program.selection)
+    with pytest.raises(BadInputError, match="no program 'gimp'; there are mousepad"):
+        read_programs(packaged_programs(), ("gimp",))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("- name: x\n  title: the x\n", "start_state: Field required"),
+        ("- name: x\n  title: the x\n  start_state: {}\n  colour: red\n", "colour: Extra inputs"),
+        ("- name: [\n", "no list of programs"),
+        ("3\n", "no list of programs"),
+    ],
+)
+def test_a_wrong_file_gives_one_error_line_that_names_it(text: str, said: str, tmp_path: Path) -> None:
+    file = tmp_path / "programs.yaml"
+    file.write_text(text)
+    with pytest.raises(BadInputError) as caught:
+        read_programs(file)
+    assert said in str(caught.value) and str(file) in str(caught.value) and "\n" not in str(caught.value)
+
+
+@pytest.fixture(scope="module")
+def toy(origin: Origin, walked: WalkResult) -> WalkResult:
+    """The walk with the needs of its pathways."""
+    return asyncio.run(needs_by_tree(ToyFactory(), PROGRAM, walked, BOUNDS, origin))
+
+
+async def made_of(
+    toy: WalkResult, origin: Origin, settings: PathwaySettings = HALF, walk: WalkQueries = passes
+) -> NewQueries:
+    return await making(PathwaySource(toy.pathways, [PROGRAM], settings), walk, origin, seed=3)
+
+
+def asking_for(end: str, queries: Sequence[Query]) -> Query:
+    return next(query for query in queries if query.slots[0].value == end)
+
+
+async def test_every_query_is_walked_and_meets_its_goal(toy: WalkResult, origin: Origin) -> None:
+    made = await made_of(toy, origin, walk=lambda drafts: walk_all(ToyFactory(), drafts, origin, 2))
+    assert {(query.validation, query.source) for query in made.queries} == {("passed", Source.PATHWAY)}
+    ends = {query.slots[0].value for query in made.queries}
+    assert {"Open", "Sizes", "Convert", "To Red", "Copy"} <= ends and made.failures == ()
+    # What is denied or cannot be reached is not asked for.
+    assert {"Quit", "Print", "Paste"}.isdisjoint(ends)
+
+
+async def test_splits_share_neither_goals_nor_words(toy: WalkResult, origin: Origin) -> None:
+    queries = (await made_of(toy, origin)).queries
+    assert {query.split for query in queries} == set(Split) - {Split.HELDOUT_APPS}
+    assert leaks_in_queries(queries, ()) == ()
+    marked = [query.phrasing.split("/")[1].startswith("h") for query in queries]
+    assert marked == [query.split is Split.HELDOUT_PHRASINGS for query in queries]
+    # Dialogs and tabs come first where queries are few.
+    few = (await made_of(toy, origin, PathwaySettings(most=2))).queries
+    assert {query.task.partition(".")[2] for query in few} == {EndKind.DIALOG, EndKind.TAB}
+
+
+async def test_a_selection_that_is_needed_is_asked_for_and_made(toy: WalkResult, origin: Origin) -> None:
+    query = asking_for("To Red", (await made_of(toy, origin)).queries)
+    assert PROGRAM.selection in query.instruction and query.path[0] == PROGRAM.selecting[0]
+    without = query.model_copy(update={"path": query.path[1:]})
+    (failure,) = (await walk_all(ToyFactory(), [without], origin)).failures
+    assert "does not meet the goal check" in failure.message
+
+
+class SlowOnce(Toy):
+    """Shows in its first episode nothing that could be pressed."""
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        observation = await super().reset(query, seed)
+        self.looks_until_shown = 0
+        return observation
+
+
+class SlowOnceFactory(ToyFactory):
+    async def __call__(self) -> Toy:
+        return SlowOnce(self.log, looks_until_shown=self.looks_until_shown)
+
+
+async def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(toy: WalkResult, origin: Origin) -> None:
+    query = asking_for("Open", (await made_of(toy, origin)).queries)
+    nowhere = PathStep(page="toy.start", operation="tap", target="toy/menu:Nothing")
+    lost = query.model_copy(update={"query_id": "1057", "path": (nowhere,), "max_steps": 40})
+    shown = {"showing": [{"role": "menu", "text": "File"}]}
+    met = query.model_copy(update={"query_id": "3e7", "goal": json.dumps(shown)})
+    told = [failure.message for failure in (await walk_all(ToyFactory(), [lost, met], origin)).failures]
+    assert ["lost" in told[0], "before anything was done" in told[1]] == [True, True]
+    # A path that is lost once is walked again.
+    walked = await walk_all(SlowOnceFactory(looks_until_shown=60), [query], origin)
+    assert [each.query_id for each in walked.queries] == [query.query_id]
+
+
+async def test_pathways_of_the_simulated_desktop_become_queries_that_the_reference_agent_solves(
+    world: World, origin: Origin
+) -> None:
+    program = PathwayProgram(
+        name="files",
+        title="the file manager",
+        start_state="{}",
+        opening=(PathStep(page="files.start", operation="double_tap", target="launcher/files"),),
+        presses_commands=True,
+    )
+    factory = SimulatedFactory(world, Platform.DESKTOP, FaultRates(popup=0.0))
+    collected = await collect_pathways(factory, program, BOUNDS, origin)
+    assert {EndKind.MENU, EndKind.DIALOG, EndKind.PAGE} <= {each.end_kind for each in collected.pathways}
+    source = PathwaySource(collected.pathways, [program])
+    made = await making(source, lambda drafts: walk_all(factory, drafts, origin), origin, seed=1)
+    rewards: list[float | None] = []
+
+    async def record(rollout: FinishedAttempt) -> None:
+        rewards.append(rollout.episode.trajectory.reward)
+
+    attempts = [Attempt(query, Purpose.REFERENCE, 0, 0) for query in made.queries]
+    await run_attempts(attempts, ReferenceAgent, factory, Limits(), origin, record, 2)
+    assert len(rewards) >= 5 and set(rewards) == {1.0}
+
+
+def wish(request: ChatRequest) -> str:
+    """Says the wish of the prompt, as a question where the style is one; of one program nothing that fits."""
+    text = "\n".join(str(part) for message in request.messages for part in message.parts)
+    task = text.rpartition("\nTask: ")[2].partition("\n")[0].strip().rstrip(".")
+    asks = "ends with a question mark" in text or ("a question" in text and "not a question" not in text)
+    said = "Do something nice" if "Sizes" in task else task
+    return json.dumps({"instruction": f"Could you do this: {said}?" if asks else f"{said}."})
+
+
+async def test_a_model_words_queries_and_the_grammar_those_that_it_does_not(toy: WalkResult, origin: Origin) -> None:
+    made = QuerySet([ModelWriter(ScriptedModel(wish)), GrammarWriter()], origin)
+    context = SourceContext(SimulatedSpec(), UnseenApps(), 0, origin)
+    await made.take(await PathwaySource(toy.pathways, [PROGRAM]).candidates(context), passes)
+    found = made.without_leaks(())
+    written = [query for query in found.queries if query.made_by.startswith("writer_synthesise")]
+    assert written and all(query.slots[0].value in query.instruction for query in written)
+    assert [query.slots[0].value for query in found.queries if query not in written] == ["Sizes"]
+    assert any("is lost" in failure.message for failure in found.failures)
