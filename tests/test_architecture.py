@@ -109,7 +109,7 @@ _BUDGETS = (
     Budget(("stages/export", "stages/curate", "stages/importing"), 4_390),
     Budget(("stages/derive", "stages/guidance"), 3_736),
     Budget(("stages/training",), 3211),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_486),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_500),
     Budget(("stages/graphs", "stages/annotation"), 3_790),
     Budget(("",), 68_910),
 )

@@ -116,7 +116,8 @@ class AttemptRunner(StageWork[P]):
         async def run(screens: ScreenWriter) -> None:
             board, opened = SlotBoard(), AsyncExitStack()
             storing = stored_in_time(parts, self.durability)
-            async with opened, self.agent.open() as make_agent, shown_slots(board, journal.path), storing as one_more:
+            slots = shown_slots(board, journal.path, with_screens=not self.environment.draws_screens)
+            async with opened, self.agent.open() as make_agent, slots, storing as one_more:
                 judges = judge and judging(judge.spec, judge.critics, self.origin)
                 judged = await opened.enter_async_context(judges) if judges else None
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,17 +15,20 @@ from tests.warehouse.samples import (
     commit_rows,
     judgement,
     observation,
+    png,
     query,
     stage_run,
     trajectory,
 )
 from trajmill.flows.viewer.app import viewer_app
+from trajmill.pipelines.reading.slots import shown_slots
 from trajmill.schemas.actions import Click, action_to_json
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.trajectory import Purpose, Step, TargetElement
+from trajmill.stages.rollout.base import SlotBoard, SlotState
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 
 PASSED = {1: (1.0, 0.0, 0.0), 2: (0.0, 1.0, 0.0)}
@@ -142,6 +147,40 @@ def test_two_policies_are_compared_on_the_queries_that_both_tried(client: TestCl
 def test_a_run_that_is_not_there_has_nothing(client: TestClient, path: str) -> None:
     answer = _get(client, f"{path}?run=%27%20OR%20true")
     assert answer.get("clusters", answer.get("queries")) == []
+
+
+async def test_attempts_are_shown_with_their_last_screen_while_they_run(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "warehouse")
+    folder = stage_run().staging(warehouse)
+    folder.mkdir(parents=True)
+    client, board, seen = (
+        TestClient(viewer_app(warehouse), base_url="http://127.0.0.1:8080"),
+        SlotBoard(),
+        observation(5),
+    )
+    slot = board.add()
+    slot.instruction, slot.did, slot.screen, slot.step = "Send <b>", 'Tapped "Öffnen".', seen.screen, 3
+    screen = f"/api/live/run-a/{seen.screen.screen_id}"
+    assert _get(client, "/api/live") == []
+    with slot.waiting(SlotState.MODEL):
+        async with shown_slots(board, folder / "episodes-00000.jsonl", with_screens=True):
+            await asyncio.sleep(0.05)
+            [run] = _get(client, "/api/live")
+            assert (run["run_id"], run["workers"]) == ("run-a", 1)
+            [shown] = run["slots"]
+            assert shown.pop("seconds") < 100
+            assert shown == {
+                "state": "model",
+                "step": 3,
+                "instruction": "Send <b>",
+                "did": 'Tapped "Öffnen".',
+                "screen_id": seen.screen.screen_id,
+            }
+            answer = client.get(screen)
+            assert (answer.content, answer.headers["content-type"]) == (png(5), "image/png")
+            assert client.get("/api/live/run-a/..%2Fepisodes-00000.slots").status_code == 404
+    assert _get(client, "/api/live") == [] and client.get(screen).status_code == 404
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(("path", "kind"), [("/nothing", "text/html"), ("/api/nothing", "application/json")])

@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections import defaultdict
 
 from fastapi import APIRouter
+from fastapi.responses import Response
 
 from trajmill.flows.report.figures import JUDGE, SPLIT_NAMES, SUCCESS, run_views
 from trajmill.flows.viewer.attempts import Catalogue, Row
+from trajmill.flows.viewer.trajectory import media_type_of
+from trajmill.pipelines.reading.slots import read_slots, slot_screen
+from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse
 
 _RUNS = """
@@ -87,6 +91,25 @@ def run_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
         rounds = [row["round"] for row in catalogue.ask(_PURPOSE_ROUNDS, [run, purpose])]
         with run_views(warehouse, run) as views:
             return {"rounds": rounds, "clusters": list(map(vars, views.rows(_FAILURES, purpose, round)))}
+
+    @routes.get("/live")
+    def live() -> list[Row]:
+        """Return the slots of all runs of this machine that roll out right now."""
+        runs = sorted(folder.name for folder in (warehouse.root / "staging").glob("*") if folder.is_dir())
+        found = {run: read_slots(warehouse, run) for run in runs}
+        return [
+            {"run_id": run, "workers": live.workers, "slots": [slot._asdict() for slot in live.slots]}
+            for run, live in found.items()
+            if live.workers
+        ]
+
+    @routes.get("/live/{run}/{screen_id}")
+    def live_screen(run: str, screen_id: str) -> Response:
+        """Return the last screen of a slot, or 404 after the attempt has gone on."""
+        image = slot_screen(warehouse, run, screen_id)
+        if image is None:
+            raise BadInputError(f"no slot of {run!r} shows screen {screen_id!r}")
+        return Response(image, media_type=media_type_of(image), headers={"cache-control": "no-store"})
 
     @routes.get("/policies")
     def policies(run: str, a: str = "", b: str = "") -> Row:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trajmill.stages.rollout.base import SlotBoard, SlotState, SlotView
 from trajmill.warehouse.layout import Warehouse
 
 _SUFFIX = ".slots"
+_SCREENS = ".slot-screens"
 _SECONDS_BETWEEN = 1.0
 _SECONDS_ALIVE = 15.0
 """A file that is older belongs to a worker that has ended or is stuck."""
@@ -31,14 +33,29 @@ class LiveSlots(NamedTuple):
 
 
 @asynccontextmanager
-async def shown_slots(board: SlotBoard, beside: Path) -> AsyncIterator[None]:
-    """Write the board's slots next to a file of the worker while the block runs; a full disk does not end the work."""
-    file = beside.with_suffix(_SUFFIX)
+async def shown_slots(board: SlotBoard, beside: Path, with_screens: bool = False) -> AsyncIterator[None]:
+    """Write the board's slots next to a file of the worker while the block runs; a full disk does not end the work.
+
+    With `with_screens`, the last screen of each slot is written, too: for environments that have its image already.
+    """
+    file, screens = beside.with_suffix(_SUFFIX), beside.with_suffix(_SCREENS)
     temporary = file.with_suffix(f"{_SUFFIX}-{os.getpid()}")
+
+    def write_screens() -> None:
+        shown = board.screens()
+        screens.mkdir(exist_ok=True)
+        for path in screens.iterdir():
+            if shown.pop(path.name, None) is None:
+                path.unlink()
+        for screen_id, screen in shown.items():
+            temporary.write_bytes(screen.encode())
+            temporary.replace(screens / screen_id)
 
     async def write() -> None:
         while True:
             with suppress(OSError):
+                if with_screens:
+                    write_screens()
                 temporary.write_text(json.dumps({"slots": board.views(), "spent": board.spent()}))
                 temporary.replace(file)
             await asyncio.sleep(_SECONDS_BETWEEN)
@@ -51,20 +68,41 @@ async def shown_slots(board: SlotBoard, beside: Path) -> AsyncIterator[None]:
         with suppress(asyncio.CancelledError):
             await writing
         file.unlink(missing_ok=True)
+        shutil.rmtree(screens, ignore_errors=True)
 
 
 def read_slots(warehouse: Warehouse, run_id: str) -> LiveSlots:
     """Read the slots of a run's workers; a worker that does not write any more is left out."""
     workers, slots, spent = 0, list[SlotView](), dict.fromkeys(SlotState, 0.0)
-    for file in sorted(warehouse.staging(run_id).glob(f"*/*{_SUFFIX}")):
+    for found in _boards(warehouse, run_id):
         try:
-            if time.time() - file.stat().st_mtime > _SECONDS_ALIVE or file.stat().st_size > _MOST_BYTES:
-                continue
-            found = json.loads(file.read_bytes())
-            slots += [SlotView(SlotState(state), int(step), float(seconds)) for state, step, seconds in found["slots"]]
-            for state, seconds in found["spent"].items():
-                spent[SlotState(state)] += float(seconds)
-        except (OSError, ValueError, LookupError, TypeError, AttributeError):
-            continue  # It ended while it was read, or was cut short by a full disk.
+            views = [
+                SlotView(SlotState(state), int(step), float(seconds), *map(str, texts))
+                for state, step, seconds, *texts in found["slots"]
+            ]
+            times = {SlotState(state): float(seconds) for state, seconds in found["spent"].items()}
+        except (ValueError, LookupError, TypeError, AttributeError):
+            continue  # It was cut short by a full disk.
+        slots += views
+        for state, seconds in times.items():
+            spent[state] += seconds
         workers += 1
     return LiveSlots(workers, tuple(slots), spent)
+
+
+def slot_screen(warehouse: Warehouse, run_id: str, screen_id: str) -> bytes | None:
+    """Return the image of a slot's last screen; None if it is not shown any more."""
+    for path in warehouse.staging(run_id).glob(f"*/*{_SCREENS}/*"):
+        if path.name == screen_id:
+            with suppress(OSError):
+                return path.read_bytes()
+    return None
+
+
+def _boards(warehouse: Warehouse, run_id: str) -> Iterator[Any]:
+    for file in sorted(warehouse.staging(run_id).glob(f"*/*{_SUFFIX}")):
+        # It may end while it is read.
+        with suppress(OSError, ValueError):
+            stat = file.stat()
+            if time.time() - stat.st_mtime <= _SECONDS_ALIVE and stat.st_size <= _MOST_BYTES:
+                yield json.loads(file.read_bytes())

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import NamedTuple, Protocol
 
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.observation import Observation
+from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
@@ -156,12 +156,21 @@ class SlotView(NamedTuple):
     step: int
     seconds: float
     """Since it began to wait for this."""
+    instruction: str = ""
+    """What its agent was asked last; empty before the first attempt."""
+    did: str = ""
+    """What the agent says of its last step."""
+    screen_id: str = ""
+    """The last screen of the attempt."""
 
 
 @dataclass(slots=True)
 class RolloutSlot:
     state: SlotState = SlotState.IDLE
     step: int = 0
+    instruction: str = ""
+    did: str = ""
+    screen: ScreenHandle | None = None
     since: float = field(default_factory=perf_counter)
     """When it began to wait for this, in seconds of `time.perf_counter`."""
     spent: dict[SlotState, float] = field(default_factory=lambda: dict.fromkeys(SlotState, 0.0))
@@ -175,6 +184,10 @@ class RolloutSlot:
             yield
         finally:
             self._enter(before)
+
+    def view(self, now: float) -> SlotView:
+        screen_id = self.screen.screen_id if self.screen else ""
+        return SlotView(self.state, self.step, now - self.since, self.instruction, self.did, screen_id)
 
     def _enter(self, state: SlotState) -> SlotState:
         now, before = perf_counter(), self.state
@@ -193,7 +206,11 @@ class SlotBoard:
 
     def views(self) -> list[SlotView]:
         now = perf_counter()
-        return [SlotView(slot.state, slot.step, now - slot.since) for slot in self._slots]
+        return [slot.view(now) for slot in self._slots]
+
+    def screens(self) -> dict[str, ScreenHandle]:
+        """Return the last screens of the slots by id."""
+        return {slot.screen.screen_id: slot.screen for slot in self._slots if slot.screen}
 
     def spent(self) -> dict[SlotState, float]:
         now = perf_counter()

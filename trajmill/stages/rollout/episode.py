@@ -184,6 +184,7 @@ async def run_episode(
             observation = await done.timed(environment.reset(attempt.query, attempt.seed))
             done.observations.append(observation)
             while len(done.decisions) < attempt.query.max_steps:
+                done.slot.screen = observation.screen
                 view = EpisodeView(
                     attempt.query.instruction,
                     guidance.text if guidance else None,
@@ -203,7 +204,7 @@ async def run_episode(
                 if decision.action is not None:
                     observation = await done.timed(environment.step(decision.action))
                 done.decisions.append(decision)
-                done.slot.step = len(done.decisions)
+                done.slot.step, done.slot.did = len(done.decisions), decision.conclusion
                 done.observations.append(observation)
                 if decision.action is not None and ends_episode(decision.action):
                     stop = StopReason.AGENT_DONE

@@ -86,7 +86,7 @@ async def try_once(
 ) -> FinishedAttempt:
     """Roll out an attempt in an environment of the pool; it is void where none can be started."""
     slot = slot or RolloutSlot()
-    slot.step = 0
+    slot.step, slot.instruction, slot.did, slot.screen = 0, attempt.query.instruction, "", None
     try:
         with slot.waiting(SlotState.INSTANCE):
             async with pool.lease() as environment:

@@ -15,7 +15,8 @@ export async function ask(path, parameters) {
   return answer;
 }
 
-async function request(address) {
+/** Asks the server anew, for what changes by the second. */
+export async function request(address) {
   const response = await fetch(address, { headers: { accept: "application/json" } });
   if (response.ok) return response.json();
   const body = await response.json().catch(() => ({}));

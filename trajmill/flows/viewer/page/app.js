@@ -4,6 +4,7 @@ import { h, replace } from "./dom.js";
 import { compareView } from "./compare.js";
 import { failuresView } from "./failures.js";
 import { go } from "./navigation.js";
+import { liveView } from "./live.js";
 import { policiesView } from "./policies.js";
 import { runsView } from "./runs.js";
 import { successView } from "./success.js";
@@ -16,11 +17,12 @@ const PLACES = [
   { path: /^\/success$/, view: successView, name: "Success", link: "/success" },
   { path: /^\/failures$/, view: failuresView, name: "Failures", link: "/failures" },
   { path: /^\/policies$/, view: policiesView, name: "Policies", link: "/policies" },
+  { path: /^\/live$/, view: liveView, name: "Live", link: "/live" },
   { path: /^\/trajectories\/([^/]+)\/([^/]+)$/, view: trajectoryView },
   { path: /^\/compare$/, view: compareView },
 ];
 const KEYS = { g: ["runs", () => go("/")], t: ["trajectories", () => go("/trajectories")], s: ["success", () => go("/success")],
-  f: ["failures", () => go("/failures")], v: ["policies", () => go("/policies")] };
+  f: ["failures", () => go("/failures")], v: ["policies", () => go("/policies")], l: ["live attempts", () => go("/live")] };
 const NOWHERE = { view: nowhereView };
 
 let shown = { keys: {} };
