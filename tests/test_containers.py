@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import re
+import shutil
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -13,17 +17,44 @@ from trajmill.flows.cli.app import app
 
 _ROOT = Path(__file__).parents[1]
 _COMPOSE = yaml.safe_load((_ROOT / "compose.yaml").read_text(encoding="utf-8"))
+_IMAGES = ("Dockerfile", "Dockerfile.worker")
+_COMPILED = shutil.ignore_patterns("__pycache__")
 _OWN = [name for name, service in _COMPOSE["services"].items() if "entrypoint" not in service]
 
 
-@pytest.mark.parametrize("image", ["Dockerfile", "Dockerfile.worker"])
-def test_the_image_copies_what_there_is_and_what_is_sent(image: str) -> None:
+def _copied(image: str) -> list[str]:
     lines = (_ROOT / image).read_text(encoding="utf-8").splitlines()
     copies = [line.split()[1:-1] for line in lines if line.startswith("COPY ") and "--from=" not in line]
-    copied = [name for names in copies for name in names]
+    return [name for names in copies for name in names]
+
+
+def test_the_images_copy_what_there_is_and_all_that_is_sent() -> None:
+    copied = {name for image in _IMAGES for name in _copied(image)}
     assert copied and all((_ROOT / name).exists() for name in copied)
     sent = (_ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
-    assert {f"!{name.removeprefix('./')}" for name in copied} == {line for line in sent if line.startswith("!")}
+    assert {f"!{name}" for name in copied} == {line for line in sent if line.startswith("!")}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("image", _IMAGES)
+def test_a_wheel_of_what_an_image_copies_is_whole(image: str, tmp_path: Path) -> None:
+    for name in _copied(image):
+        source, target = _ROOT / name, tmp_path / "source" / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target, ignore=_COMPILED) if source.is_dir() else shutil.copy(source, target)
+    options = ["--no-deps", "--no-build-isolation", "--no-index", "--quiet", "--wheel-dir", str(tmp_path)]
+    subprocess.run([sys.executable, "-m", "pip", "wheel", *options, str(tmp_path / "source")], check=True)
+    [wheel] = tmp_path.glob("*.whl")
+    held = set(zipfile.ZipFile(wheel).namelist())
+    wanted = {str(path.relative_to(_ROOT)) for path in (_ROOT / "trajmill").rglob("*") if path.is_file()}
+    assert {name for name in wanted if "__pycache__" not in name} <= held
+
+
+def test_a_volume_is_mounted_on_a_folder_that_the_user_of_the_image_owns() -> None:
+    mounts = [mount for service in _COMPOSE["services"].values() for mount in service["volumes"] if mount[0] != "."]
+    folders = {mount.partition(":")[2] for mount in mounts}
+    made = re.findall(r"install --directory --owner 1000 --group 1000 (\S+)", (_ROOT / "Dockerfile").read_text("utf-8"))
+    assert folders and folders == set(made)
 
 
 def test_the_worker_image_has_the_beam_that_was_tested() -> None:
