@@ -37,6 +37,7 @@ def test_malformed_replies_are_counted_by_role(tmp_path: Path) -> None:
     calls = [row for row in rows if isinstance(row, ModelCall)]
     assert len({call.call_id for call in calls}) == len(calls)
 
+    refresh_views(warehouse)
     with connect(warehouse) as views:
         query = "SELECT agent, role, count(*), count(malformed) FROM role_calls GROUP BY ALL ORDER BY ALL"
         counted = views.execute(query).fetchall()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from typing import Any
 
 from trajmill.schemas.record import content_id
@@ -21,29 +19,14 @@ def test_ids_are_what_they_have_always_been() -> None:
     assert Guidance.make_id("q", "Press order.") == "d8059205a3c716e07b278982"
 
 
-def test_ids_do_not_depend_on_the_process() -> None:
-    code = "from trajmill.schemas.record import content_id; print(content_id('a', 1, None, [2.5, {'b': True}]))"
-    output = subprocess.run(
-        [sys.executable, "-c", code], env={"PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True
-    )
-    assert output.stdout.strip() == content_id("a", 1, None, [2.5, {"b": True}])
-
-
 def test_ids_depend_on_every_part_and_on_nothing_else() -> None:
     assert content_id({"x": 1, "y": 2}) == content_id({"y": 2, "x": 1})
     different = [content_id("a", "b"), content_id("ab"), content_id("a", ["b"]), content_id("b", "a"), content_id()]
     assert len(set(different)) == len(different)
-    base = ("q", "agent", "policy-1", Purpose.TRAIN, None, 7, 0)
-    changed = [
-        ("p", *base[1:]),
-        (base[0], "other", *base[2:]),
-        (*base[:2], "policy-2", *base[3:]),
-        (*base[:3], Purpose.GUIDED, *base[4:]),
-        (*base[:4], "g", *base[5:]),
-        (*base[:5], 8, 0),
-        (*base[:6], 1),
-    ]
-    assert len({Trajectory.make_id(*parts) for parts in (base, *changed)}) == 8
+    one: list[Any] = ["q", "agent", "policy-1", Purpose.TRAIN, None, 7, 0]
+    other = ["p", "other", "policy-2", Purpose.GUIDED, "g", 8, 1]
+    changed = [[*one[:place], each, *one[place + 1 :]] for place, each in enumerate(other)]
+    assert len({Trajectory.make_id(*parts) for parts in (one, *changed)}) == 8
 
 
 def test_the_goal_of_a_query_does_not_depend_on_its_words_or_the_order_of_its_slots() -> None:

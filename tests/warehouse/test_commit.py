@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
@@ -35,13 +36,6 @@ def test_rows_are_visible_only_after_their_commit(warehouse: Warehouse) -> None:
     assert read_rows(warehouse, StepVerdict) == step_verdicts(5, at)
 
 
-def test_committing_twice_is_a_no_op(warehouse: Warehouse) -> None:
-    at = stage_run("judge")
-    version = commit(warehouse, TABLE, [write(warehouse, at)], at)
-    assert commit(warehouse, TABLE, [write(warehouse, at)], at) == version
-    assert read_table(warehouse, TABLE).num_rows == 5
-
-
 def test_a_later_attempt_adds_rows(warehouse: Warehouse) -> None:
     first, second = stage_run("judge"), stage_run("judge", attempt=1)
     commit(warehouse, TABLE, [write(warehouse, first)], first)
@@ -49,11 +43,13 @@ def test_a_later_attempt_adds_rows(warehouse: Warehouse) -> None:
     assert read_table(warehouse, TABLE).num_rows == 7
 
 
-def test_a_committed_file_never_changes(warehouse: Warehouse) -> None:
+def test_committing_twice_is_a_no_op_and_a_committed_file_never_changes(warehouse: Warehouse) -> None:
     at = stage_run("judge")
     file = write(warehouse, at, count=5)
-    commit(warehouse, TABLE, [file], at)
+    assert pq.read_schema(warehouse.table(TABLE) / file.path).equals(arrow_schema(TABLE).append(WRITTEN_AT))
+    version = commit(warehouse, TABLE, [file], at)
     assert write(warehouse, at, count=3) == file
+    assert commit(warehouse, TABLE, [file], at) == version
     assert read_table(warehouse, TABLE).num_rows == 5
 
 
@@ -118,13 +114,21 @@ def test_files_beyond_the_bounds_of_a_column_are_not_read(warehouse: Warehouse) 
     assert read_table(warehouse, TABLE, where=middle)["trajectory_id"].to_pylist() == ["1-t"] * 4
 
 
-def test_batches_become_row_groups_in_constant_memory(warehouse: Warehouse) -> None:
-    at = stage_run("judge")
-    batches = (rows_to_arrow(TABLE, step_verdicts(1, at, n)).to_batches()[0] for n in range(10))
-    file = write_shard(warehouse, TABLE, at, batches)
-    assert file.rows == 10
-    commit(warehouse, TABLE, [file], at)
-    assert read_rows(warehouse, StepVerdict) == step_verdicts(10, at)
+@pytest.mark.slow
+def test_rows_of_a_file_with_many_row_groups_are_found_with_nulls_for_lacking_columns(warehouse: Warehouse) -> None:
+    for at in (stage_run("judge", 1), stage_run("judge", 2)):
+        commit(warehouse, TABLE, [write(warehouse, at, count=20)], at)
+    stored = read_table(warehouse, TABLE)
+    for path in committed_files(warehouse, TABLE):
+        rows = pq.read_table(path, partitioning=None).drop_columns(["judge_id", "summary"])
+        pq.write_table(rows, path, row_group_size=3)
+    assert read_table(warehouse, TABLE, where={"trajectory_id": []}).num_rows == 0
+    wanted = stored.filter(pc.is_in(stored["index"], pa.array([0, 7, 8, 19])))
+    found = read_table(warehouse, TABLE, where={"trajectory_id": wanted["trajectory_id"].to_pylist()})
+    assert found["summary"].null_count == found.num_rows == 8
+    names = [name for name in stored.column_names if name not in ("judge_id", "summary")]
+    assert found.select(names).to_pylist() == wanted.select(names).to_pylist()
+    assert read_table(warehouse, TABLE, where={"judge_id": ["other"]}).num_rows == 0
 
 
 def test_a_column_added_later_is_null_in_older_rows(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,11 +154,6 @@ def test_the_folder_can_be_copied_and_read_elsewhere(warehouse: Warehouse, tmp_p
     commit(moved, TABLE, [write(moved, later)], later)
     assert all(path.is_relative_to(copy) for path in committed_files(moved, TABLE))
     assert read_table(moved, TABLE).num_rows == 10
-
-
-def test_files_keep_the_schema_that_the_records_name(warehouse: Warehouse) -> None:
-    file = write(warehouse, stage_run("judge"))
-    assert pq.read_schema(warehouse.table(TABLE) / file.path).equals(arrow_schema(TABLE).append(WRITTEN_AT))
 
 
 def test_rows_have_the_utc_time_at_which_they_were_written(warehouse: Warehouse) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.flows.synthetic_run import RUN, write_run
+from tests.records import record
 from tests.warehouse.samples import at_origin, commit_rows, query, round_summary, stage_run, trajectory
 from trajmill.schemas.tables.example import Example, Message
-from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import StageRun, Warehouse
@@ -58,20 +58,9 @@ def test_the_views_of_nights_speak_of_a_run_and_its_rounds(warehouse: Warehouse)
 
 
 def example(name: str, at: StageRun, trajectory_id: str) -> Example:
-    return Example(
-        example_id=name,
-        kind="end_to_end",
-        messages=(Message(role="user", content="Send it"), Message(role="assistant", content="Tap")),
-        screens=(),
-        action=None,
-        coordinate_space="absolute",
-        loss_weight=1.0,
-        query_id="q",
-        trajectory_id=trajectory_id,
-        step_index=0,
-        split=Split.TRAIN,
-        **at_origin(at),
-    )
+    said = (Message(role="user", content="Send it"), Message(role="assistant", content="Tap"))
+    ids = {"example_id": name, "query_id": "q", "trajectory_id": trajectory_id}
+    return record(Example, **ids, kind="end_to_end", messages=said, **at_origin(at))
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.records import record
 from tests.stages.metrics.test_pathways import LEVEL_2
 from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
 from trajmill.schemas.actions import (
@@ -45,22 +46,16 @@ def ask(warehouse: Warehouse, text: str) -> list[dict[str, Any]]:
 
 
 def stored(trajectory_id: str, index: int, action: Action | None, screen: str = "", box: Box | None = BOX) -> Step:
-    return Step(
+    return record(
+        Step,
         trajectory_id=trajectory_id,
         index=index,
         screen_before=screen or f"s{index}",
         screen_after=f"s{index + 1}",
-        app_before="mail",
-        app_after="mail",
-        thought="",
         action=None if action is None else action_to_json(action),
         action_kind="unparsed" if action is None else action.kind,
-        conclusion="",
-        raw_response="",
         target=None if box is None else TargetElement(role="button", text="Send", bounds=box),
         role_outputs="{}",
-        prompt="",
-        guided=False,
         **at_origin(AT),
     )
 
@@ -83,14 +78,8 @@ def test_success_pass_at_4_and_wpsr_are_those_of_the_stage(warehouse: Warehouse)
     tried = {"a": (1, [1, 0, 0, 0]), "b": (3, [1, 1, 1, 1, 0]), "c": (2, [1])}
     rewards = [(name, reward) for name, (_, outcomes) in tried.items() for reward in outcomes]
     rows = [trajectory(n, AT, name, reward=float(reward)) for n, (name, reward) in enumerate(rewards)]
-    commit_rows(
-        warehouse,
-        AT,
-        *(pages(name, count, AT) for name, (count, _) in tried.items()),
-        *rows,
-        judgement(rows[0].trajectory_id, AT, True),
-        judgement(rows[1].trajectory_id, AT, False),
-    )
+    judged = (judgement(rows[place].trajectory_id, AT, not place) for place in (0, 1))
+    commit_rows(warehouse, AT, *(pages(name, count, AT) for name, (count, _) in tried.items()), *rows, *judged)
     [found] = ask(warehouse, "FROM metrics_by_round")
     counts = [QueryAttempts(len(outcomes), sum(outcomes)) for _, outcomes in tried.values()]
     assert (found["queries"], found["attempts"], found["yield"]) == (3, 10, 0.5)
@@ -217,15 +206,8 @@ def test_an_accepted_attempt_is_compared_with_others_that_did_the_same_and_not_w
 ) -> None:
     attempts = [trajectory(number, AT, "q", reward=1.0, purpose=Purpose.EVALUATE) for number in range(3)]
     tap = Click(x=200, y=230)
-    commit_rows(
-        warehouse,
-        AT,
-        query("q", AT, Split.HELDOUT_SLOTS),
-        *attempts,
-        *(stored(attempt.trajectory_id, 0, tap) for attempt in attempts[:2]),
-        stored(attempts[2].trajectory_id, 1, tap),
-        *seen(2),
-    )
+    steps = [stored(attempt.trajectory_id, place, tap) for attempt, place in zip(attempts, (0, 0, 1), strict=True)]
+    commit_rows(warehouse, AT, query("q", AT, Split.HELDOUT_SLOTS), *attempts, *steps, *seen(2))
     [found] = ask(warehouse, "FROM action_match")
     assert (found["steps"], found["type"], found["sr"]) == (2, 1.0, 1.0)
 
@@ -238,30 +220,14 @@ def test_a_harmful_step_of_an_accepted_attempt_is_not_right(warehouse: Warehouse
     harm, help_ = Click(x=150, y=230), Click(x=500, y=900)
 
     def verdict(index: int, label: StepLabel, judge: str | None = None) -> Row:
-        values = {
-            "trajectory_id": known[0].trajectory_id,
-            "index": index,
-            "analysis": "",
-            "summary": "",
-            "label": label,
-        }
-        return StepVerdict.model_validate(values | {"judge": judge} | at_origin(AT))
+        named = {"trajectory_id": known[0].trajectory_id, "judge": judge}
+        return record(StepVerdict, index=index, label=label, **named, **at_origin(AT))
 
-    commit_rows(
-        warehouse,
-        AT,
-        query("q", AT, Split.HELDOUT_SLOTS),
-        measured,
-        *known,
-        *(stored(measured.trajectory_id, n, harm) for n in range(3)),
-        *(stored(known[0].trajectory_id, n, harm) for n in range(3)),
-        stored(known[1].trajectory_id, 1, help_, box=Box(480, 880, 520, 920)),
-        verdict(0, StepLabel.HARMFUL),
-        verdict(1, StepLabel.HARMFUL),
-        verdict(2, StepLabel.GOOD),
-        verdict(2, StepLabel.HARMFUL, judge="another"),
-        *seen(3),
-    )
+    steps = [stored(each.trajectory_id, n, harm) for each in (measured, known[0]) for n in range(3)]
+    steps.append(stored(known[1].trajectory_id, 1, help_, box=Box(480, 880, 520, 920)))
+    said = [verdict(n, StepLabel.GOOD if n == 2 else StepLabel.HARMFUL) for n in range(3)]
+    said.append(verdict(2, StepLabel.HARMFUL, judge="another"))
+    commit_rows(warehouse, AT, query("q", AT, Split.HELDOUT_SLOTS), measured, *known, *steps, *said, *seen(3))
     [found] = ask(warehouse, "FROM action_match")
     assert (found["steps"], found["type"], found["sr"]) == (2, 1.0, 0.5)
 
@@ -279,19 +245,17 @@ def test_each_failure_has_the_first_class_that_fits(warehouse: Warehouse) -> Non
         ("knowledge_deficit", [tap, gave_up], None, StopReason.AGENT_DONE),
         ("planning", [tap, tap, done], 2, StopReason.AGENT_DONE),
     ]
+    rows: list[Row] = []
     for number, (_, actions, first_error, stop) in enumerate(cases):
         made = trajectory(number, AT, "q", reward=0.0, model_version=f"p{number}", stop_reason=stop, steps=len(actions))
         verdict = judgement(made.trajectory_id, AT, False).model_copy(update={"first_error_step": first_error})
         steps = [stored(made.trajectory_id, n, action) for n, action in enumerate(actions)]
-        unmoved = [step.model_copy(update={"screen_after": step.screen_before}) for step in steps]
-        at = stage_run("rollout", 1, "run-a", number)
-        commit_rows(
-            warehouse,
-            at,
-            made,
-            verdict,
-            *(u if a == lost else s for s, u, a in zip(steps, unmoved, actions, strict=True)),
-        )
+        moved = [
+            each.model_copy(update={"screen_after": each.screen_before}) if action == lost else each
+            for each, action in zip(steps, actions, strict=True)
+        ]
+        rows += [made, verdict, *moved]
+    commit_rows(warehouse, AT, *rows)
     found = {row["policy_version"]: row["error"] for row in ask(warehouse, "FROM error_attribution")}
     assert found == {f"p{number}": case[0] for number, case in enumerate(cases)}
 

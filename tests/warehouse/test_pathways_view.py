@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.records import record
 from tests.warehouse.samples import at_origin, commit_rows, stage_run
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayStep
@@ -15,20 +16,15 @@ from trajmill.warehouse.sql import run_sql
 
 def pathway(at: StageRun, program: str, name: str, kind: EndKind, after: float, needs: bool | None) -> Pathway:
     step = PathwayStep(role="menu", name=name, target=f"menu:{name}", bounds=Box(1, 2, 3, 4), screen_id="screen")
-    return Pathway(
+    return record(
+        Pathway,
         pathway_id=Pathway.make_id(program, "{}", (step.target,)),
         platform=Platform.DESKTOP,
         program=program,
-        environment="desktop",
-        start_state="{}",
         steps=(step,),
         end_kind=kind,
-        end_name=name,
-        pressed=True,
-        enabled=True,
         shows=(Evidence(role="menu_item", text="New", state=""),),
         needs_selection=needs,
-        selection_by="tree",
         found_after=after,
         **at_origin(at),
     )

@@ -6,13 +6,8 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.weights import SUMS, checked_weights, keep_weights
-
-
-@pytest.fixture
-def warehouse(tmp_path: Path) -> Warehouse:
-    return create_warehouse(tmp_path / "root")
 
 
 @pytest.fixture

@@ -14,12 +14,14 @@ from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.sql import QueryLimits, answer_sql, format_rows, run_sql
+from trajmill.warehouse.views import refresh_views
 
 
 @pytest.fixture(scope="module")
 def filled(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     warehouse = create_warehouse(tmp_path_factory.mktemp("filled") / "a warehouse")
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(3, stage_run("judge")))
+    refresh_views(warehouse)
     return warehouse
 
 

@@ -57,10 +57,8 @@ EXAMPLES: dict[str, Action] = {
 
 def actions_on(screen: Size) -> st.SearchStrategy[Action]:
     """Any action on a screen, and some beyond it: those no family may put into words."""
-    wheel = st.integers(-6, 6) | st.integers(-1100, 1100)
-    return any_action(
-        st.integers(-1, screen.width), st.integers(-1, screen.height), _TEXT, _SECONDS, wheel, st.integers(1, 4)
-    )
+    xs, ys, wheel = st.integers(-1, screen.width), st.integers(-1, screen.height), st.integers(-1100, 1100)
+    return any_action(xs, ys, _TEXT, _SECONDS, st.integers(-6, 6) | wheel, st.integers(1, 4))
 
 
 def any_action(

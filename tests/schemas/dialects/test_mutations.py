@@ -1,5 +1,3 @@
-"""Twenty thousand mutated replies; `tests/schemas/dialects/mutations.py` runs as many more as one likes."""
-
 from __future__ import annotations
 
 from tests.schemas.dialects.mutations import run

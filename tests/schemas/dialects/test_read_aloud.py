@@ -17,10 +17,6 @@ FAMILY = FAMILIES["read-aloud"]
 DIALECT, FRAME = FAMILY.dialect(Platform.PHONE), FAMILY.frame(Size(720, 1280))
 
 
-def test_a_phone_has_a_place_for_each_patch_of_14_pixels() -> None:
-    assert FRAME.resized == Size(168, 308) and FRAME.extent == (12.0, 22.0)
-
-
 @pytest.mark.parametrize(
     ("action", "said", "remembered"),
     [
@@ -39,6 +35,7 @@ def test_rows_are_read_before_an_action_is_said(action: Action, said: str, remem
     text = DIALECT.render(Reply(thought, action, "not written"), FRAME)
     assert text == f"find Lemon <r0> Banana <r1> Lemon {said}"
     read = DIALECT.parse(text, FRAME)
+    assert FRAME.resized == Size(168, 308) and FRAME.extent == (12.0, 22.0), "a place for each patch of 14 pixels"
     assert isinstance(read, Reply) and (read.thought, read.conclusion) == (thought, remembered)
     assert DIALECT.render(read, FRAME) == text
 
@@ -51,17 +48,8 @@ def test_the_prompt_is_the_task_and_what_was_pressed() -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "<r0> Banana",
-        "<do>",
-        "<do> click",
-        "<do> click <x1>",
-        "<do> click <x1> <y2> <x1> <y2>",
-        "<do> click <x1> <y2> now",
-        "<do> swipe <x1> <y2>",
-        "<do> type",
-        "<do> done twice",
-        "<do> fly",
+        *("", "<r0> Banana", "<do>", "<do> click", "<do> click <x1>", "<do> click <x1> <y2> <x1> <y2>"),
+        *("<do> click <x1> <y2> now", "<do> swipe <x1> <y2>", "<do> type", "<do> done twice", "<do> fly"),
     ],
 )
 def test_a_reply_without_a_complete_action_has_no_action(text: str) -> None:
@@ -75,11 +63,3 @@ def test_no_label_is_taken_for_the_action(labels: list[str]) -> None:
     read = DIALECT.parse(text, FRAME)
     assert isinstance(read, Reply) and read.action == Click(x=60, y=116)
     assert text.count("<r") <= 32 + sum(label.count("<r") for label in labels)
-
-
-@given(
-    text=st.text() | st.lists(st.sampled_from(["<do>", "click", "<x3>", "<y4>", "swipe", "type", "a"])).map(" ".join)
-)
-def test_any_text_is_read_without_an_error(text: str) -> None:
-    read = DIALECT.parse(text, FRAME)
-    assert isinstance(read, Reply | ParseFailure)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tests.records import record
 from tests.stages.derive.samples import COMMON, query, size_of, success
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
@@ -28,22 +29,8 @@ def example(kind: str, said: str) -> Example:
 
 
 def rl_step(name: str, asked: str, response: str) -> RLStep:
-    return RLStep(
-        rl_step_id=name,
-        group="q",
-        trajectory_id="t",
-        step_index=0,
-        prompt=(Message(role="user", content=asked),),
-        response=response,
-        screens=(),
-        accuracy_reward=1.0,
-        format_reward=0.0,
-        reward=1.0,
-        advantage=0.5,
-        step_weight=1.0,
-        replayed=False,
-        **COMMON,
-    )
+    prompt = (Message(role="user", content=asked),)
+    return record(RLStep, rl_step_id=name, group="q", prompt=prompt, response=response, **COMMON)
 
 
 def check(spec: CurateSpec | None = None) -> LeakCheck:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from tests.records import record
 from trajmill.schemas.actions import Action, Click, Terminate, action_to_json
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.dialects.base import Reply
@@ -12,8 +13,8 @@ from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin, content_id
-from trajmill.schemas.tables.query import Platform, Query, Source, Split
-from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason, Trajectory
+from trajmill.schemas.tables.query import Platform, Query, Split
+from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
 
 PHONE, DESKTOP = Size(720, 1280), Size(1280, 720)
@@ -33,19 +34,13 @@ def frame_of(screen_id: str) -> CoordinateFrame:
 
 
 def query(name: str = "q", platform: Platform = Platform.PHONE, split: Split = Split.TRAIN) -> Query:
-    return Query(
+    return record(
+        Query,
         query_id=name,
         platform=platform,
         apps=("bites",),
-        source=Source.DAG,
         task="bites.order",
-        raw_instruction="order",
         instruction=f"Order {name}",
-        phrasing="0",
-        pages=(),
-        page_descriptions=(),
-        slots=(),
-        path=(),
         start_state="{}",
         goal="{}",
         difficulty=1,
@@ -66,7 +61,8 @@ def step(
     before, after = screens or (f"s{index}", f"s{index + 1}")
     reply = Reply(f"Thought {index}", action, f"Did {index}") if action is not None else None
     frame = native_frame(size_of(before))
-    return Step(
+    return record(
+        Step,
         trajectory_id="t",
         index=index,
         screen_before=before,
@@ -78,30 +74,17 @@ def step(
         action_kind="unparsed" if action is None else action.kind,
         conclusion=f"Did {index}",
         raw_response="no call" if reply is None else ANY.dialect(platform).render(reply, frame),
-        target=None,
         role_outputs="{}",
         prompt=f"The user query: go\nTask progress: {index} steps" if prompt is None else prompt,
-        guided=False,
         **COMMON,
     )
 
 
 def verdicts(trajectory_id: str, correct: bool, labels: Sequence[StepLabel]) -> dict[str, Any]:
     """The verdicts of an episode, by field."""
-    steps = tuple(
-        StepVerdict(trajectory_id=trajectory_id, index=i, analysis="", summary="", label=label, **COMMON)
-        for i, label in enumerate(labels)
-    )
-    judgement = Judgement(
-        trajectory_id=trajectory_id,
-        correct=correct,
-        rule="test",
-        agreed=True,
-        redundant_steps=(),
-        first_error_step=None,
-        **COMMON,
-    )
-    return {"step_verdicts": steps, "judgement": judgement}
+    named = {"trajectory_id": trajectory_id, **COMMON}
+    steps = tuple(record(StepVerdict, index=i, label=label, **named) for i, label in enumerate(labels))
+    return {"step_verdicts": steps, "judgement": record(Judgement, correct=correct, **named)}
 
 
 def episode(
@@ -119,27 +102,16 @@ def episode(
     trajectory_id = content_id("test", name)
     return Episode(
         query=asked,
-        trajectory=Trajectory(
+        trajectory=record(
+            Trajectory,
             trajectory_id=trajectory_id,
             query_id=asked.query_id,
             agent="end_to_end",
             model_version="m0",
             environment="simulated",
-            seed=0,
-            attempt=0,
             purpose=purpose,
-            guidance_id=None,
             status=status,
-            stop_reason=StopReason.AGENT_DONE,
-            failure_class=None,
-            failure_message=None,
-            answer=None,
-            reward=None,
             steps=len(steps),
-            input_tokens=0,
-            output_tokens=0,
-            wall_ms=0.0,
-            environment_ms=0.0,
             **COMMON,
         ),
         steps=tuple(s.model_copy(update={"trajectory_id": trajectory_id}) for s in steps),

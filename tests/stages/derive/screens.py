@@ -43,14 +43,15 @@ class DrawnScreens:
     """Screens that a deriver has made."""
 
     def image(self, screen_id: str) -> bytes:
-        drawn = Image.new("RGB", self.size(screen_id), "white")
-        pen = ImageDraw.Draw(drawn)
+        drawn, written = Image.new("RGB", self.size(screen_id), "white"), io.BytesIO()
         for element in self.trees[screen_id]:
-            left, top, right, bottom = element.bounds
-            pen.rectangle((left, top, right - 1, bottom - 1), fill=self.colours.get(element.text, "white"))
-        written = io.BytesIO()
+            self.draw(element, ImageDraw.Draw(drawn))
         drawn.save(written, "PNG")
         return written.getvalue()
+
+    def draw(self, element: UIElement, pen: ImageDraw.ImageDraw) -> None:
+        left, top, right, bottom = element.bounds
+        pen.rectangle((left, top, right - 1, bottom - 1), fill=self.colours.get(element.text, "white"))
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         return self.trees[screen_id]
@@ -59,18 +60,12 @@ class DrawnScreens:
         return size_of(screen_id)
 
 
-@dataclass
 class WrittenScreens(DrawnScreens):
     """Screens whose elements are written in black on white, large enough to be read."""
 
-    def image(self, screen_id: str) -> bytes:
-        drawn = Image.new("RGB", self.size(screen_id), "white")
-        pen, font = ImageDraw.Draw(drawn), ImageFont.load_default(40)
-        for element in self.trees[screen_id]:
-            pen.text((element.bounds.left + 20, element.bounds.top + 16), element.text, "black", font)
-        written = io.BytesIO()
-        drawn.save(written, "PNG")
-        return written.getvalue()
+    def draw(self, element: UIElement, pen: ImageDraw.ImageDraw) -> None:
+        left, top, *_ = element.bounds
+        pen.text((left + 20, top + 16), element.text, "black", ImageFont.load_default(40))
 
 
 def tools_of(
@@ -89,10 +84,6 @@ def derived(
     spec: KindSpec, given: Episode, tools: Tools | None = None, only: frozenset[int] | None = None
 ) -> DerivedRows:
     return asyncio.run(spec.open(tools or tools_of(spec)).derive(given, only))
-
-
-def derived_rows(given: Episode, spec: KindSpec) -> DerivedRows:
-    return derived(spec, given)
 
 
 def kept(rows: DerivedRows) -> list[tuple[int | None, str | None]]:

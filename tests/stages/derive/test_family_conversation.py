@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -55,7 +54,7 @@ class Served:
         return Completion(next(self.replies), 1, 1, "stop")
 
 
-def played(family: Family) -> tuple[Episode, list[ChatRequest]]:
+async def played(family: Family) -> tuple[Episode, list[ChatRequest]]:
     """An episode that a model of the family acted in, its third reply no action, and the requests that it got."""
     frame, dialect = family.frame(PHONE), family.dialect(Platform.PHONE)
     replies = [dialect.render(Reply("I see.", a, f"Do {n}."), frame) for n, a in enumerate(ACTIONS)]
@@ -67,7 +66,7 @@ def played(family: Family) -> tuple[Episode, list[ChatRequest]]:
     for _ in replies:
         now = ToyPhone(0).look()
         view = EpisodeView("Order q", None, now, tuple(decisions), 7, tuple(seen))
-        decisions.append(asyncio.run(agent.act(view)))
+        decisions.append(await agent.act(view))
         seen.append(now)
     steps = [
         step(index, made.action).model_copy(
@@ -90,8 +89,8 @@ def as_sent(message: ChatMessage) -> tuple[str, str]:
 
 
 @families
-def test_the_rows_of_a_served_family_are_what_its_agent_was_sent_and_wrote(family: Family) -> None:
-    acted, asked = played(family)
+async def test_the_rows_of_a_served_family_are_what_its_agent_was_sent_and_wrote(family: Family) -> None:
+    acted, asked = await played(family)
     for at, request in enumerate(asked):
         made = family_conversation(family, acted, at, lambda _: PHONE)
         *prompt, reply = made.messages

@@ -65,6 +65,17 @@ def test_the_next_try_has_another_style_and_the_last_one_is_told_the_action() ->
     assert 'button \\"OK\\"' in told[-1] or 'button "OK"' in told[-1]
 
 
+def thinks(thought: str | Callable[[Body], str]) -> Callable[[Body], str]:
+    """Acts rightly, whatever it thinks."""
+
+    def answer(body: Body) -> str:
+        if "response_format" not in body:
+            return call(TAP)
+        return json.dumps({"thought": thought if isinstance(thought, str) else thought(body)})
+
+    return answer
+
+
 def refused(rows: DerivedRows) -> list[tuple[str | None, str]]:
     return [(row.variant, row.reason) for row in rows.refusals]
 
@@ -80,11 +91,7 @@ def test_a_step_whose_action_never_follows_is_refused() -> None:
 
 @pytest.mark.parametrize("nothing", ["(not told)", "...", "—", " None. ", "the thought", "N/A"])
 def test_a_placeholder_is_no_thought_though_the_action_is_right(nothing: str) -> None:
-    def answer(body: Body) -> str:
-        if "response_format" not in body:
-            return call(TAP)
-        return json.dumps({"thought": "I press OK." if "button" in words(body) else nothing})
-
+    answer = thinks(lambda body: "I press OK." if "button" in words(body) else nothing)
     rows, asked = derived_with(OFFLINE, one_step(), answer)
     assert [row.variant for row in rows.examples] == ["hinted"]
     assert len(asked) == 4, "nothing follows from a placeholder, so its action is not asked for"
@@ -103,23 +110,16 @@ def test_a_placeholder_is_no_thought_though_the_action_is_right(nothing: str) ->
     ],
 )
 def test_a_thought_that_copies_its_hint_is_refused_though_the_action_is_right(copied: str, reason: str) -> None:
-    def answer(body: Body) -> str:
-        if "response_format" not in body:
-            return call(TAP)
-        return json.dumps({"thought": "..." if "(not told)" in words(body) else copied})
-
-    rows, asked = derived_with(OFFLINE, one_step(), answer)
+    rows, asked = derived_with(
+        OFFLINE, one_step(), thinks(lambda body: "..." if "(not told)" in words(body) else copied)
+    )
     assert rows.examples == ()
     assert refused(rows) == [("offline", reason)]
     assert len(asked) == 3, "the action of such a thought is not asked for"
 
 
 def test_numbers_of_the_task_may_be_thought_of() -> None:
-    def answer(body: Body) -> str:
-        return (
-            json.dumps({"thought": "Seats (4, 5) are free, so I press OK."}) if "response_format" in body else call(TAP)
-        )
-
+    answer = thinks("Seats (4, 5) are free, so I press OK.")
     given = one_step(prompt="The user query: take seats (4, 5)\nTask progress: none")
     rows, _ = derived_with(OFFLINE, given, answer)
     assert [row.variant for row in rows.examples] == ["style_1"]
@@ -139,10 +139,7 @@ def test_a_hint_tells_a_position_only_where_words_do_not_tell_the_element() -> N
 
 @pytest.mark.parametrize("short", ["Back.", "点击确定"])
 def test_a_short_thought_in_any_script_is_one(short: str) -> None:
-    def answer(body: Body) -> str:
-        return json.dumps({"thought": short}) if "response_format" in body else call(TAP)
-
-    rows, _ = derived_with(OFFLINE, one_step(), answer)
+    rows, _ = derived_with(OFFLINE, one_step(), thinks(short))
     assert [row.variant for row in rows.examples] == ["style_1"]
 
 

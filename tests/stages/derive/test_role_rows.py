@@ -7,13 +7,16 @@ from collections.abc import Sequence
 
 import pytest
 
+from tests.records import record
 from tests.stages.derive.samples import COMMON, DONE, TAP, episode, step, walked
-from tests.stages.derive.screens import derived_rows as derived
+from tests.stages.derive.screens import derived as derived_by
 from tests.stages.derive.screens import kept, refused
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.derive.collected import DerivedRows
+from trajmill.stages.derive.kind_spec import KindSpec
 from trajmill.stages.derive.spec import CodaDataSpec, RftDataSpec, RolesSpec
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
@@ -29,18 +32,12 @@ def call(
         "trajectory_id": "t",
         "step_index": index,
         "role": role,
-        "payload_hash": "x",
         "messages": json.dumps(messages),
         "response": f"{role} says {index}" if said is None else said,
-        "input_tokens": 1,
-        "output_tokens": 1,
-        "latency_ms": 1.0,
-        "price": 0.0,
-        "error": None,
         **COMMON,
         "made_by": f"{role}-model",
     }
-    return ModelCall.model_validate(values | changes)
+    return record(ModelCall, **values | changes)
 
 
 def walk(outcomes: str, calls: Sequence[ModelCall], correct: bool = True, labels: Sequence[StepLabel] = ()) -> Episode:
@@ -51,6 +48,10 @@ def walk(outcomes: str, calls: Sequence[ModelCall], correct: bool = True, labels
         for each, mark in zip(steps[1:], outcomes, strict=True)
     ]
     return episode([steps[0], *marked], correct=correct, labels=labels).model_copy(update={"calls": tuple(calls)})
+
+
+def derived(given: Episode, spec: KindSpec) -> DerivedRows:
+    return derived_by(spec, given)
 
 
 def reflections(count: int) -> list[ModelCall]:

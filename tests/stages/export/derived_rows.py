@@ -7,6 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from tests.records import record
 from tests.stages.derive.samples import COMMON, ORIGIN
 from tests.stages.export.walks import SeenScreens
 from trajmill.schemas.episode import Episode
@@ -49,7 +50,7 @@ def derived_rows(walks: Sequence[Episode], screens: SeenScreens, each: int) -> l
 
 def _of_kind(kind: str, walks: Sequence[Episode], screens: SeenScreens) -> Iterator[DerivedRow]:
     def keep(screen: Observation) -> None:
-        screens[screen.screen.screen_id] = screen
+        screens.seen[screen.screen.screen_id] = screen
 
     asked = [walk.query for walk in walks]
     for walk in map(_with_roles, walks):
@@ -76,18 +77,13 @@ def _call(walk: Episode, index: int, role: str, shown: int) -> ModelCall:
     parts: list[object] = [f"What is next at step {index}?"]
     parts += [{"screen": step.screen_before} for step in steps[:shown]]
     messages = [{"role": "system", "content": [f"You are the {role}."]}, {"role": "user", "content": parts}]
-    return ModelCall(
+    return record(
+        ModelCall,
         call_id=f"{role}{index}",
         trajectory_id=walk.trajectory.trajectory_id,
         step_index=index,
         role=role,
-        payload_hash="x",
         messages=json.dumps(messages),
         response=f"I continue with step {index}.",
-        input_tokens=1,
-        output_tokens=1,
-        latency_ms=1.0,
-        price=0.0,
-        error=None,
         **COMMON,
     )

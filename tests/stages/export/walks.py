@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Sequence
 
-import pyarrow as pa
-
+from tests.records import record
 from tests.stages.derive.samples import COMMON, ORIGIN
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.schemas.tables.screen import tree_column
+from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.agents.reference import ReferenceAgent
@@ -26,23 +23,12 @@ from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
 
-class SeenScreens(dict[str, Observation]):
+class SeenScreens(ObservedScreens):
     """The screens of some episodes, drawn when they are asked for."""
 
-    def image(self, screen_id: str) -> bytes:
-        return self[screen_id].screen.encode()
-
-    def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        return ((screen_id, self.image(screen_id)) for screen_id in screen_ids)
-
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        return self[screen_id].elements or ()
-
-    def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
-        return tree_column([self.elements(screen_id) for screen_id in screen_ids])
-
-    def size(self, screen_id: str) -> Size:
-        return self[screen_id].screen.size
+    def __init__(self) -> None:
+        self.seen: dict[str, Observation] = {}
+        super().__init__(self.seen)
 
 
 def walks(screens: SeenScreens, each: int) -> list[Episode]:
@@ -58,7 +44,7 @@ def walks(screens: SeenScreens, each: int) -> list[Episode]:
         environment = SimulatedEnvironment(world, query.platform, FaultRates())
         attempt = Attempt(query, Purpose.TRAIN, 0, 0)
         rollout = asyncio.run(run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN))
-        screens.update(rollout.screens)
+        screens.seen.update(rollout.screens)
         return _as_learned(rollout.episode)
 
     platforms = [[query for query in queries if query.platform is platform] for platform in Platform]
@@ -71,13 +57,5 @@ def _as_learned(episode: Episode) -> Episode:
         step.model_copy(update={"prompt": compose(episode.query.instruction, None, said[:number])})
         for number, step in enumerate(episode.steps)
     ]
-    judgement = Judgement(
-        trajectory_id=episode.trajectory.trajectory_id,
-        correct=True,
-        rule="test",
-        agreed=True,
-        redundant_steps=(),
-        first_error_step=None,
-        **COMMON,
-    )
+    judgement = record(Judgement, trajectory_id=episode.trajectory.trajectory_id, correct=True, **COMMON)
     return episode.model_copy(update={"steps": tuple(steps), "judgement": judgement})

@@ -65,21 +65,9 @@ def gui_odyssey(folder: Path, episode: str = "7", instruction: str = "Find a not
         # As they are downloaded, and as the project's own script moves them.
         place = "screenshots/data_1" if number % 2 else "screenshots"
         write(folder, f"{place}/{episode}_{number}.png", picture(number))
-    task = {
-        "category": "Multi_Apps",
-        "app": ["Notes", "Mail"],
-        "meta_task": "Find {} and share it",
-        "task": "Find a note and share it",
-        "instruction": instruction,
-    }
-    device = {"product": "husky", "release_version": "14", "sdk_version": "34", "h": PHONE[1], "w": PHONE[0]}
-    whole = {
-        "episode_id": episode,
-        "device_info": device | {"device_name": "Pixel 8 Pro"},
-        "task_info": task,
-        "step_length": len(steps),
-        "steps": steps,
-    }
+    task = {"category": "Multi_Apps", "app": ["Notes", "Mail"], "task": "Find a note", "instruction": instruction}
+    device = {"product": "husky", "device_name": "Pixel 8 Pro", "h": PHONE[1], "w": PHONE[0]}
+    whole = {"episode_id": episode, "device_info": device, "task_info": task, "step_length": len(steps), "steps": steps}
     write(folder, f"annotations/{episode}.json", whole)
 
 

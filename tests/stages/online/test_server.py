@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
+from tests.records import record
 from tests.stages.online.toy_server import DONE, PRESS, ToyServer, ToySpec, toy_server
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
@@ -254,15 +255,8 @@ def test_a_token_keeps_others_out_and_pages_of_other_sites_are_never_let_in() ->
 def test_the_reward_can_be_what_the_judge_says() -> None:
     async def judge(made: FinishedAttempt) -> FinishedAttempt:
         trajectory = made.episode.trajectory
-        judgement = Judgement(
-            trajectory_id=trajectory.trajectory_id,
-            correct=trajectory.steps == 1,
-            rule="text",
-            agreed=True,
-            redundant_steps=(),
-            first_error_step=None,
-            **ORIGIN.common("test"),
-        )
+        named = {"trajectory_id": trajectory.trajectory_id, **ORIGIN.common("test")}
+        judgement = record(Judgement, correct=trajectory.steps == 1, **named)
         return replace(made, episode=made.episode.model_copy(update={"judgement": judgement}))
 
     with toy_server(judge=judge) as server, EnvironmentClient(server.url) as client:

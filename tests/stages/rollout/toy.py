@@ -6,12 +6,13 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tests.records import record
 from trajmill.schemas.actions import Action, Click, Terminate
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
+from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.agents.base import Decision, EpisodeView
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
@@ -20,27 +21,10 @@ BUTTON = UIElement("button", "Go", Box(0, 0, 10, 10), ("clickable",))
 
 def toy_query(name: str = "press", max_steps: int = 4) -> Query:
     """A query whose goal is one press of the button."""
-    return Query(
-        query_id=name,
-        platform=Platform.PHONE,
-        apps=("toy",),
-        source=Source.DAG,
-        task="toy.press",
-        raw_instruction="Press Go",
-        instruction="Press Go",
-        phrasing="0",
-        pages=("toy.home",),
-        page_descriptions=("home",),
-        slots=(),
-        path=(PathStep(page="toy.home", operation="tap", target="go"),),
-        start_state="{}",
-        goal="{}",
-        difficulty=1,
-        max_steps=max_steps,
-        split=Split.TRAIN,
-        validation="passed",
-        **ORIGIN.common(made_by="test"),
-    )
+    path = (PathStep(page="toy.home", operation="tap", target="go"),)
+    words = {"apps": ("toy",), "task": "toy.press", "instruction": "Press Go", "start_state": "{}", "goal": "{}"}
+    common = ORIGIN.common(made_by="test")
+    return record(Query, query_id=name, path=path, max_steps=max_steps, validation="passed", **words, **common)
 
 
 def look(pressed: bool) -> Observation:

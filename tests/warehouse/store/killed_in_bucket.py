@@ -9,12 +9,10 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Mapping
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
 from unittest.mock import patch
 
-import obstore
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -63,24 +61,6 @@ def kill_after(step: str, url: str) -> None:
         if read_marker(warehouse, AT.staging(warehouse), KEY) is None:
             make_stage(warehouse, AT, after)
         make_release(warehouse)
-
-
-def kill_at(request: int, environment: Mapping[str, str], url: str) -> None:
-    """Do the stage and the release, but die before a request to the store; Delta's own requests are not counted."""
-    os.environ.update(environment)
-    numbers = count(1)
-
-    def counted(work: Callable[..., object]) -> Callable[..., object]:
-        def ask(*given: object, **named: object) -> object:
-            if next(numbers) == request:
-                os.kill(os.getpid(), signal.SIGKILL)
-            return work(*given, **named)
-
-        return ask
-
-    for name in ("get", "put", "head", "list", "delete"):
-        patch.object(obstore, name, counted(getattr(obstore, name))).start()
-    kill_after("", url)
 
 
 def make_stage(warehouse: Warehouse, at: StageRun, after: Callable[[str], None] = lambda step: None) -> None:

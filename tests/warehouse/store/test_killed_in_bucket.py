@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import random
 import signal
 import subprocess
 import sys
@@ -13,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.bucket_server import environment_for
-from tests.warehouse.store.killed_in_bucket import AT, KEY, RELEASE, ROWS, SCREENS, STEPS, kill_at
+from tests.warehouse.store.killed_in_bucket import AT, KEY, RELEASE, ROWS, SCREENS, STEPS
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import verify_release
@@ -24,8 +21,6 @@ from trajmill.warehouse.store.address import store_at
 from trajmill.warehouse.store.lease import leased
 
 pytestmark = pytest.mark.slow
-
-FORKS = multiprocessing.get_context("forkserver")
 
 
 def start(call: str, caches: Path) -> subprocess.Popen[bytes]:
@@ -38,18 +33,6 @@ def test_killed_after_each_step_of_a_commit_and_a_release(bucket_url: str, tmp_p
     for step in STEPS:
         assert start(f"kill_after({step!r}, {bucket_url!r})", tmp_path / step).wait() == -signal.SIGKILL, step
     assert start(f"kill_after('', {bucket_url!r})", tmp_path / "whole").wait() == 0
-    check_whole(bucket_url)
-
-
-def test_killed_at_random_requests(bucket_url: str, s3_endpoint: str, tmp_path: Path) -> None:
-    environment = environment_for(s3_endpoint, tmp_path / "caches")
-    ends = []
-    for request in (*random.Random(0).sample(range(1, 45), 5), 0):
-        process = FORKS.Process(target=kill_at, args=(request, environment, bucket_url))
-        process.start()
-        process.join()
-        ends.append(process.exitcode)
-    assert ends.count(-signal.SIGKILL) >= 3 and ends[-1] == 0
     check_whole(bucket_url)
 
 

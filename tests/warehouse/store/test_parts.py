@@ -43,16 +43,6 @@ def test_another_machine_goes_on_with_the_parts_of_a_killed_worker(bucket_url: s
     assert list(Journal(path).read()) == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
 
 
-def test_a_journal_in_a_folder_is_left_alone(tmp_path: Path) -> None:
-    warehouse, at = create_warehouse(tmp_path), stage_run("rollout")
-    path = at.staging(warehouse) / "episodes-00000.jsonl"
-    Journal(path).append(b'{"n":0}')
-    parts = JournalParts(warehouse, at, [path])
-    parts.publish(parts.sizes())
-    assert list(Journal(path).read()) == [b'{"n":0}']
-    assert [file.name for file in path.parent.iterdir()] == [path.name]
-
-
 class _CountedParts(JournalParts):
     puts = 0
 
@@ -61,35 +51,21 @@ class _CountedParts(JournalParts):
         super().publish(sizes)
 
 
-def _episodes_at_once(parts: _CountedParts, path: Path) -> None:
-    journal = Journal(path)
+@pytest.mark.parametrize(("where", "puts"), [("bucket_url", 2), ("tmp_path", 0)])
+async def test_episodes_that_end_while_others_are_stored_are_stored_together_and_none_in_a_folder_waits(
+    where: str, puts: int, request: pytest.FixtureRequest
+) -> None:
+    warehouse, at = create_warehouse(request.getfixturevalue(where)), stage_run("rollout")
+    path = at.staging(warehouse) / "episodes-00000.jsonl"
+    parts, journal = _CountedParts(warehouse, at, [path]), Journal(path)
 
-    async def store_all() -> None:
-        async with stored_in_time(parts, Durability(episodes=4, seconds=1000)) as one_more:
+    async def end(number: int) -> None:
+        journal.append(b'{"n":%d}' % number)
+        await one_more()
 
-            async def end(number: int) -> None:
-                journal.append(b'{"n":%d}' % number)
-                await one_more()
-
-            await asyncio.gather(*map(end, range(16)))
-
-    asyncio.run(store_all())
+    async with stored_in_time(parts, Durability(episodes=4, seconds=1000)) as one_more:
+        await asyncio.gather(*map(end, range(16)))
     journal.close()
-
-
-def test_episodes_that_end_while_others_are_stored_are_stored_together(bucket_url: str) -> None:
-    warehouse, at = create_warehouse(bucket_url), stage_run("rollout")
-    path = at.staging(warehouse) / "episodes-00000.jsonl"
-    parts = _CountedParts(warehouse, at, [path])
-    _episodes_at_once(parts, path)
-    assert parts.puts == 2
+    assert parts.puts == puts
     JournalParts(warehouse, at, [path])
-    assert len(list(Journal(path).read())) == 16
-
-
-def test_no_episode_in_a_folder_waits_to_be_stored(tmp_path: Path) -> None:
-    warehouse, at = create_warehouse(tmp_path), stage_run("rollout")
-    path = at.staging(warehouse) / "episodes-00000.jsonl"
-    parts = _CountedParts(warehouse, at, [path])
-    _episodes_at_once(parts, path)
-    assert parts.puts == 0
+    assert len(list(Journal(path).read())) == 16 and [file.name for file in path.parent.iterdir()] == [path.name]

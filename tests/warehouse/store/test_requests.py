@@ -19,7 +19,7 @@ from trajmill.warehouse.shards import write_tables
 
 pytestmark = pytest.mark.slow
 
-FILES = 5
+FILES = 4
 
 
 class CountedBucket(NamedTuple):
@@ -42,19 +42,6 @@ def bucket(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -
         yield CountedBucket(create_warehouse(bucket_url), proxy.numbers)
 
 
-def test_reading_a_table_again_asks_for_its_files_alone(bucket: CountedBucket) -> None:
-    for number in range(FILES):
-        at = stage_run("judge", number)
-        commit_rows(bucket.warehouse, at, *step_verdicts(2, at))
-
-    def read() -> None:
-        assert read_table(bucket.warehouse, "step_verdicts").num_rows == 2 * FILES
-
-    requests = [bucket.requests_of(read) for _ in range(3)]
-    # The log is listed and its sizes are compared; then each file is one request.
-    assert requests[1:] == [2 + FILES] * 2
-
-
 def test_a_commit_and_the_reader_after_it_ask_for_what_is_new(bucket: CountedBucket) -> None:
     committing, asking = list[int](), list[int]()
     for number in range(FILES):
@@ -69,17 +56,20 @@ def test_a_commit_and_the_reader_after_it_ask_for_what_is_new(bucket: CountedBuc
     assert committing[-1] <= committing[1] + 2 * (FILES - 2)
 
 
-def test_a_row_is_looked_up_with_few_requests_however_many_files_there_are(bucket: CountedBucket) -> None:
+def test_reading_a_table_again_or_a_row_of_it_asks_for_the_files_that_may_have_it(bucket: CountedBucket) -> None:
     for number in range(FILES):
         at = stage_run("rollout", number)
         rows = [trajectory(each, at, "q") for each in range(20)]
         commit_rows(bucket.warehouse, at, *rows)
     where = {"trajectory_id": [rows[7].trajectory_id]}
 
+    def read() -> None:
+        assert read_table(bucket.warehouse, "trajectories").num_rows == 20 * FILES
+
     def look_up() -> None:
         found = read_table(bucket.warehouse, "trajectories", ["round"], rounds=[FILES - 1], where=where)
         assert found["round"].to_pylist() == [FILES - 1]
 
-    requests = [bucket.requests_of(look_up) for _ in range(2)]
-    # The log is listed and its sizes are compared; then the file is one request.
-    assert requests[1] == 3
+    # The log is listed and its sizes are compared; then each file is one request.
+    assert [bucket.requests_of(read) for _ in range(3)][1:] == [2 + FILES] * 2
+    assert bucket.requests_of(look_up) == 3

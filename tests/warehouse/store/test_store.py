@@ -26,18 +26,12 @@ def test_a_file_is_put_read_listed_and_deleted(store: FileStore) -> None:
     assert [file.name for file in store.files("a")] == ["a/deep/c"]
 
 
-def test_of_many_who_create_a_file_one_succeeds(store: FileStore) -> None:
+def test_of_many_who_create_a_file_or_claim_a_name_one_succeeds(store: FileStore) -> None:
     with ThreadPoolExecutor(8) as pool:
         made = list(pool.map(lambda number: store.create("only", b"%d" % number), range(8)))
-    assert made.count(True) == 1
-    assert store.get("only") == b"%d" % made.index(True)
-
-
-def test_of_many_who_claim_a_name_one_succeeds(store: FileStore) -> None:
-    with ThreadPoolExecutor(8) as pool:
         claimed = list(pool.map(lambda _: store.claim("claims/000001"), range(8)))
-    assert claimed.count(True) == 1
-    assert store.claim("claims/000002") and not store.claim("claims/000002")
+    assert made.count(True) == 1 and store.get("only") == b"%d" % made.index(True)
+    assert claimed.count(True) == 1 and not store.claim("claims/000001")
 
 
 def test_a_local_file_is_published_and_fetched_where_it_is_missing(store: FileStore) -> None:
@@ -72,7 +66,6 @@ def test_a_bucket_that_is_not_there_is_one_line(bucket_url: str) -> None:
         "s3://bucket/a%20b",
         "s3://bucket//a",
         "S3://a/b",
-        "s3:/a/b",
     ],
 )
 def test_an_impossible_url_is_one_line(written: str) -> None:

@@ -281,7 +281,7 @@ def written_seconds(seconds: float) -> float:
     """A duration for a reply. Raises NotExpressible if it is too long."""
     if not 0.0 <= seconds <= LONGEST_SECONDS:
         raise NotExpressible(f"{seconds:g} s are not between 0 and {LONGEST_SECONDS:g}")
-    return seconds
+    return seconds + 0.0  # Zero may have had a sign, which no dialect reads.
 
 
 def written_extent(frame: CoordinateFrame) -> str:

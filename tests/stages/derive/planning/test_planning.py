@@ -61,7 +61,7 @@ def reason(rows: DerivedRows) -> str:
 def test_without_a_model_conclusions_become_steps_with_names_in_the_place_of_values() -> None:
     wrong = 'Tapped "Help" on "Bites".'
     given = success(OPEN, wrong, CHOOSE, ENLARGE, labels=(StepLabel.GOOD, StepLabel.HARMFUL))
-    (row,) = plain(given).examples
+    (row,) = plain(given, sources(given, success(*STEPS, name="other"))).examples
     assert row.messages[1].content == "Task: Order a {size} {dish}"
     assert row.messages[2].content.splitlines() == [
         '1. Tap "Bites" on "Home screen".',
@@ -69,12 +69,6 @@ def test_without_a_model_conclusions_become_steps_with_names_in_the_place_of_val
         '3. Tap "{size}" on "{dish}".',
     ]
     assert (row.variant, row.written_by, row.screens, row.step_index) == ("unmeasured", "template", (), None)
-    assert row.source_trajectories == (given.trajectory.trajectory_id,)
-
-
-def test_a_plain_manual_has_no_other_source_than_its_own_success() -> None:
-    given = success(*STEPS)
-    (row,) = plain(given, sources(given, success(*STEPS, name="other"))).examples
     assert row.source_trajectories == (given.trajectory.trajectory_id,)
 
 

@@ -1,0 +1,29 @@
+"""Records for tests: what a test does not say is empty."""
+
+from __future__ import annotations
+
+import types
+from enum import StrEnum
+from typing import Any, TypeVar, Union, get_origin, get_type_hints
+
+from pydantic import BaseModel
+
+R = TypeVar("R", bound=BaseModel)
+
+
+def record(kind: type[R], /, **values: Any) -> R:
+    """A record with these values; a required field without one is "", 0, (), null, or the first of an enum."""
+    hints = get_type_hints(kind)
+    required = (name for name, field in kind.model_fields.items() if field.is_required() and name not in values)
+    return kind.model_validate({name: _empty(hints[name]) for name in required} | values)
+
+
+def _empty(annotation: Any) -> Any:
+    origin = get_origin(annotation)
+    if origin in (Union, types.UnionType):
+        return None
+    if origin is tuple:
+        return ()
+    if issubclass(annotation, BaseModel):
+        return record(annotation)
+    return next(iter(annotation)) if issubclass(annotation, StrEnum) else annotation()
