@@ -50,10 +50,11 @@ def waiting_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _run_until_it_waits(folder: Path) -> None:
     from tests.flows.policies.network import NOBODY_TRAINS, network_config, network_folder
-    from tests.flows.tasks.test_train import first_waiting, start
+    from tests.flows.tasks.test_train import first_waiting
+    from trajmill.flows.stage import RoundContext
 
     network = network_folder(folder / "network", seed=3)
-    assert first_waiting(start(network_config(folder / "root", network, NOBODY_TRAINS))) is not None
+    assert first_waiting(RoundContext.of(network_config(folder / "root", network, NOBODY_TRAINS))) is not None
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
+from tests.flows.served_judge import opinion
 from tests.flows.small_run import small_config
 from trajmill.flows.configuration.config import Config, JudgeSection, QueriesSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
@@ -29,14 +30,6 @@ _DESKTOP: Final = (
     {"action": "double_click", "coordinate": [0, 0]},
     {"action": "key", "keys": ["ctrl", "a"]},
 )
-_OPINION: Final[dict[str, object]] = {
-    "analysis": "the screen changed",
-    "summary": "moved on",
-    "label": "GOOD",
-    "reason": "all was done",
-    "redundant_steps": [],
-    "first_error_step": None,
-}
 
 
 def served_config(root: Path, url: str) -> Config:
@@ -60,9 +53,10 @@ def answer(body: dict[str, Any]) -> str:
     """The policy's reply, or a critic's opinion; the same request is always answered alike."""
     draw = crc32(json.dumps([body["messages"][0], body["messages"][1], body.get("seed")]).encode())
     if "response_format" in body:
-        fields = body["response_format"]["json_schema"]["schema"]["properties"]
-        said = _OPINION | {"correct": crc32(str(body["messages"]).encode()) % 3 > 0}
-        return json.dumps({name: said[name] for name in fields})
+        said = json.loads(opinion(body))
+        if "correct" in said:
+            said["correct"] = crc32(str(body["messages"]).encode()) % 3 > 0
+        return json.dumps(said)
     return _reply(body["messages"], draw)
 
 

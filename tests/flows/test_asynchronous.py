@@ -62,12 +62,8 @@ class Script:
         return self.events.index(event)  # type: ignore[arg-type]
 
 
-def first_round(config: Config) -> RoundContext:
-    return RoundContext.of(config)
-
-
 def test_the_next_rollout_goes_on_while_the_policy_trains_and_ends_before_the_evaluation(tmp_path: Path) -> None:
-    script, context = Script(), first_round(small_config(tmp_path))
+    script, context = Script(), RoundContext.of(small_config(tmp_path))
     assert do_stages(context, script, context.in_round(2)) == ""
     assert script.position("end", JUDGE_GUIDED, 1) < script.position("begin", ROLLOUT, 2)
     assert script.position("begin", ROLLOUT, 2) < script.position("end", TRAIN, 1)
@@ -79,13 +75,13 @@ def test_the_next_rollout_goes_on_while_the_policy_trains_and_ends_before_the_ev
 def test_tasks_for_the_next_round_are_proposed_before_this_one_is_derived(tmp_path: Path) -> None:
     base = small_config(tmp_path)
     config = base.model_copy(update={"queries": base.queries.model_copy(update={"curriculum": 2})})
-    script, context = Script(), first_round(config)
+    script, context = Script(), RoundContext.of(config)
     do_stages(context, script, context.in_round(2))
     assert script.position("end", PROPOSE, 2) < script.position("begin", CALIBRATE, 1)
 
 
 def test_a_round_that_awaits_a_policy_ends_when_the_next_one_is_rolled_out(tmp_path: Path) -> None:
-    script, context = Script("awaiting a policy"), first_round(small_config(tmp_path))
+    script, context = Script("awaiting a policy"), RoundContext.of(small_config(tmp_path))
     assert do_stages(context, script, context.in_round(2)) == "awaiting a policy"
     assert script.events[-1][0] == "end"
     assert {name for _, name, number in script.events if number == 2} == {ROLLOUT}
@@ -99,9 +95,9 @@ def asynchronous(config: Config) -> Config:
 def test_no_round_beyond_the_last_one_is_begun_and_the_run_stays_the_same(tmp_path: Path) -> None:
     config = asynchronous(small_config(tmp_path, rounds=2))
     assert config.run_id == small_config(tmp_path).run_id
-    assert rolled_out_ahead(first_round(config)) == first_round(config).in_round(2)
-    assert rolled_out_ahead(first_round(config).in_round(2)) is None
-    begun = first_round(small_config(tmp_path, rounds=2))
+    assert rolled_out_ahead(RoundContext.of(config)) == RoundContext.of(config).in_round(2)
+    assert rolled_out_ahead(RoundContext.of(config).in_round(2)) is None
+    begun = RoundContext.of(small_config(tmp_path, rounds=2))
     begun.at(ROLLOUT).staging(begun.warehouse).mkdir(parents=True)
     assert rolled_out_ahead(begun.in_round(0)) == begun, "what has begun is ended, whatever the key says by now"
 
@@ -134,7 +130,7 @@ def decide(context: RoundContext, stage: str, version: str) -> None:
 
 
 def test_versions_count_as_stale_by_the_changes_of_the_policy_since_they_acted(tmp_path: Path) -> None:
-    context = first_round(small_config(tmp_path))
+    context = RoundContext.of(small_config(tmp_path))
     decide(context.in_round(0), BASELINE, "v0")
     assert acting_round(context).round == 1
     assert acting_round(context.in_round(2)).round == 1, "round 1 still trains"
@@ -163,7 +159,7 @@ def killed_in_rollout(config: Config) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return do_stage(stage, context)
 
-    do_stages(first_round(config), do, first_round(config).in_round(2))
+    do_stages(RoundContext.of(config), do, RoundContext.of(config).in_round(2))
 
 
 @pytest.mark.slow
@@ -173,7 +169,7 @@ def test_a_rollout_ahead_that_is_killed_goes_on_with_the_same_policy(tmp_path: P
     process.start()
     process.join(300)
     assert process.exitcode == -signal.SIGKILL
-    context = first_round(config)
+    context = RoundContext.of(config)
     kept = journaled(context.in_round(2))
     seen = re.fullmatch(r"round 2, rollout: \d+ of \d+ attempts, by (\S+) while round 1 learns", ahead_line(context))
     assert seen is not None

@@ -10,6 +10,7 @@ import threading
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
@@ -69,37 +70,36 @@ attempts = 1
 """
 
 
-class _Refusing(BaseHTTPRequestHandler):
-    """Refuses everything, and echoes the key in the status line, in a header and in the body."""
-
-    def do_GET(self) -> None:
-        key = self.headers.get("Authorization") or self.headers.get("X-Amz-Security-Token") or _KEY
-        body = json.dumps({"error": f"{key} {' '.join(_FORMS)} is not allowed"}).encode()
-        self.send_response(401, f"no {key}")
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("X-Error-Message", key)
+class _Handler(BaseHTTPRequestHandler):
+    def answer(self, status: int, body: object, reason: str | None = None, **headers: str) -> None:
+        data = json.dumps(body).encode()
+        self.send_response(status, reason)
+        for name, value in {"Content-Length": str(len(data)), **headers}.items():
+            self.send_header(name.replace("_", "-"), value)
         self.end_headers()
-        self.wfile.write(body)
-
-    def do_POST(self) -> None:
-        self.do_GET()
-
-    def do_PUT(self) -> None:
-        self.do_GET()
-
-    def do_HEAD(self) -> None:
-        self.do_GET()
+        self.wfile.write(data)
 
     def log_message(self, format: str, *args: object) -> None:
         pass
 
 
-class _Echo(BaseHTTPRequestHandler):
+class _Refusing(_Handler):
+    """Refuses everything, and echoes the key in the status line, in a header and in the body."""
+
+    def do_GET(self) -> None:
+        key = self.headers.get("Authorization") or self.headers.get("X-Amz-Security-Token") or _KEY
+        body = {"error": f"{key} {' '.join(_FORMS)} is not allowed"}
+        self.answer(401, body, f"no {key}", X_Error_Message=key)
+
+    do_POST = do_PUT = do_HEAD = do_GET  # noqa: N815
+
+
+class _Echo(_Handler):
     refuses = False
     done: Counter[str] = Counter()
 
     def do_GET(self) -> None:
-        self._refuse() if self.refuses else self._answer(200, {"data": [{"id": "tiny"}]})
+        self._refuse() if self.refuses else self.answer(200, {"data": [{"id": "tiny"}]}, X_Echo=self.key)
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
@@ -109,38 +109,35 @@ class _Echo(BaseHTTPRequestHandler):
             self._refuse()
         elif way == "header":
             # No header of HTTP: the client's error quotes it.
-            self.wfile.write(b"HTTP/1.1 200 OK\r\nX \xff " + self.headers["Authorization"].encode() + b"\r\n\r\n")
+            self.wfile.write(b"HTTP/1.1 200 OK\r\nX \xff " + self.key.encode() + b"\r\n\r\n")
         else:
-            text = (
-                opinion(body).replace("moved on", " ".join(_FORMS)).replace("it moved", self.headers["Authorization"])
-            )
+            text = opinion(body).replace("moved on", " ".join(_FORMS)).replace("it moved", self.key)
             message = {"role": "assistant", "content": text}
-            choice = {"index": 0, "message": message, "finish_reason": "stop"}
-            self._answer(200, {"choices": [choice]})
+            self.answer(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}, X_Echo=self.key)
+
+    @property
+    def key(self) -> str:
+        return self.headers["Authorization"]
 
     def _refuse(self) -> None:
-        self._answer(401, {"error": {"message": f"no such key: {' '.join(_FORMS)}, {self.headers['Authorization']}"}})
-
-    def _answer(self, status: int, body: object) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.send_header("X-Echo", self.headers["Authorization"])
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+        body = {"error": {"message": f"no such key: {' '.join(_FORMS)}, {self.key}"}}
+        self.answer(401, body, X_Echo=self.key)
 
 
-@pytest.fixture
-def refusing() -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Refusing) as server:
+@contextmanager
+def serving(handler: type[_Handler]) -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
         thread.join()
+
+
+@pytest.fixture
+def refusing() -> Iterator[str]:
+    with serving(_Refusing) as url:
+        yield url
 
 
 @pytest.mark.parametrize(
@@ -218,12 +215,8 @@ def test_a_failing_night_logs_no_key(
 @pytest.fixture
 def url() -> Iterator[str]:
     _Echo.refuses, _Echo.done = False, Counter()
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Echo) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/v1"
-        server.shutdown()
-        thread.join()
+    with serving(_Echo) as url:
+        yield f"{url}/v1"
 
 
 def test_an_echoed_key_is_stored_and_printed_nowhere(url: str, prefect_home: Path, tmp_path: Path) -> None:
@@ -232,15 +225,9 @@ def test_an_echoed_key_is_stored_and_printed_nowhere(url: str, prefect_home: Pat
     variables = os.environ | {"ECHOED": _KEY, "PREFECT_HOME": str(prefect_home)}
 
     def evolve(*options: str) -> str:
-        command = [
-            sys.executable,
-            "-c",
-            "from trajmill.flows.cli import main; main()",
-            "evolve",
-            "--config",
-            str(config),
-        ]
-        ended = subprocess.run([*command, *options], env=variables, capture_output=True, text=True, cwd=tmp_path)
+        program = [sys.executable, "-c", "from trajmill.flows.cli import main; main()"]
+        command = [*program, "evolve", "--config", str(config), *options]
+        ended = subprocess.run(command, env=variables, capture_output=True, text=True, cwd=tmp_path)
         return ended.stdout + ended.stderr
 
     output = evolve()

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.flows.small_run import run_stages
-from tests.flows.tasks.test_train import first_waiting, start
+from tests.flows.tasks.test_train import first_waiting
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS
 from tests.vllm.conftest import TinyServer, config_with
 from tests.vllm.tiny_adapter import tiny_adapter
@@ -65,7 +65,7 @@ def short(**further: object) -> dict[str, Any]:
 
 def test_a_served_policy_is_trained_compared_and_swapped_in(server: TinyServer, tmp_path: Path) -> None:
     recipe = TrlSftSpec(**short())
-    context = start(config(tmp_path / "warehouse", server).model_copy(update={"train": recipe}))
+    context = RoundContext.of(config(tmp_path / "warehouse", server).model_copy(update={"train": recipe}))
     rounds = (1, 2)
     for number in rounds:
         assert first_waiting(context.in_round(number)) is None, number
@@ -92,7 +92,7 @@ def test_a_served_policy_learns_from_stored_replies_while_the_next_round_is_roll
         "rl": base.rl.model_copy(update={"tokens": True}),
         "run": base.run.model_copy(update={"asynchronous": True}),
     }
-    context = start(base.model_copy(update=changed))
+    context = RoundContext.of(base.model_copy(update=changed))
     versions = []
     for now in (context, context.in_round(2)):
         ahead = rolled_out_ahead(now)
@@ -123,7 +123,7 @@ def acted(context: RoundContext, number: int) -> set[str]:
 
 def test_an_adapter_of_somebody_else_is_added_or_refused(server: TinyServer, tmp_path: Path) -> None:
     whole = config(tmp_path / "warehouse", server)
-    context = start(whole)
+    context = RoundContext.of(whole)
     waiting = first_waiting(context)
     assert waiting is not None and "trajmill policy add --model NAME" in waiting.waiting
     too_large = tiny_adapter(tmp_path, "too-large", seed=1, rank=64)

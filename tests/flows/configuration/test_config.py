@@ -53,20 +53,13 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("run.seeed = 3\n", "1: unknown key run.seeed; did you mean run.seed?"),
         ("[rolout]\nworkers = 1\n", "1: unknown key rolout; did you mean rollout?"),
         ("[run]\nworkers = 1\n", "2: unknown key run.workers; did you mean rollout.workers?"),
-        ("[models]\npolcy = 'embedded'\n", "2: unknown key models.polcy; did you mean models.policy?"),
         ("[run]\nseed = 'x'\n", '2: run.seed should be a valid integer, not "x"'),
-        (
-            '[serve]\ncron = "99 99 * * *"\n',
-            "2: serve.cron should be a cron schedule of minute, hour, day, month and weekday (bad minute), "
-            'not "99 99 * * *"',
-        ),
         (
             '[serve]\nmaintain_cron = "0 0 31 2 *"\n',
             "2: serve.maintain_cron should be a cron schedule of minute, hour, day, month and weekday "
             '(bad day-of-month), not "0 0 31 2 *"',
         ),
         ("[run]\nrounds = 0\n", "2: run.rounds should be greater than 0, not 0"),
-        ("[run]\nrounds = 2.5\n", "2: run.rounds should be a valid integer, not 2.5"),
         ("[run]\nrounds = true\n", "2: run.rounds should be a valid integer, not true"),
         (
             "[guidance]\ndemonstrate = 'explore'\n",
@@ -75,10 +68,6 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         (
             "[environment]\nkind = 'browserr'\n",
             "2: environment.kind: there is no environment of kind 'browserr'; did you mean browser?",
-        ),
-        (
-            "[train]\nkind = 'embedded-sftt'\n",
-            "2: train.kind: there is no training recipe of kind 'embedded-sftt'; did you mean embedded-sft?",
         ),
         (
             "[release]\nformats = ['trll']\n",
@@ -132,6 +121,14 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "1: beam.options: PortableRunner needs the address of a job service, as --job_endpoint=localhost:8099",
         ),
         ("[environment]\napps = ['mine.yaml']\n", "2: environment.apps: there is no mine.yaml"),
+        ("[judge]\nvotes = 2\nquorum = 3\n", "3: judge.quorum should be at most the number of votes, not 3"),
+        ("[judge]\nresolutions = [1.0, 0.5]\n", "2: judge.resolutions should rise, cheapest first, not [1.0, 0.5]"),
+        ("[judge]\nresolutions = [2.0]\n", "2: judge.resolutions should be less than or equal to 1, not 2.0"),
+        ("[judge]\nask = 'all_'\n", "2: judge.ask should be 'needed', 'channels' or 'all', not \"all_\""),
+        (
+            "[queries]\ntry_proposals = true\n",
+            "2: queries.try_proposals: nothing is proposed; set queries.curriculum or queries.screenshot",
+        ),
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
     ],
 )
@@ -193,23 +190,15 @@ def test_a_served_model_may_move_but_not_become_another_and_the_policy_may() -> 
     assert served("policy", "owl-7b").run_id == served("policy", "owl-7b-trained").run_id == Config().run_id
 
 
-FILES = [
-    ("environment.apps", []),
-    ("queries.example_tasks", ""),
-    ("prompts.critic_text", ""),
-    ("environment.tasks", ""),
-]
-
-
-@pytest.mark.parametrize(("key", "value"), FILES, ids=[key for key, _ in FILES])
-def test_a_run_is_known_by_the_contents_of_its_files_not_by_their_names(
-    tmp_path: Path, key: str, value: str | list[str]
-) -> None:
+@pytest.mark.parametrize(
+    "key", ["environment.apps", "queries.example_tasks", "prompts.critic_text", "environment.tasks"]
+)
+def test_a_run_is_known_by_the_contents_of_its_files_not_by_their_names(tmp_path: Path, key: str) -> None:
     table, name = key.split(".")
 
     def run_with(file: str, text: str) -> str:
         (tmp_path / file).write_text(text)
-        given = [str(tmp_path / file)] if isinstance(value, list) else str(tmp_path / file)
+        given = [str(tmp_path / file)] if name == "apps" else str(tmp_path / file)
         kind = {"kind": "browser"} if key == "environment.tasks" else {}
         return Config.model_validate_json(json.dumps({table: {**kind, name: given}})).run_id
 
@@ -251,7 +240,6 @@ def test_endpoints_are_written_as_they_are_read(tmp_path: Path) -> None:
             ("http://two/v1", ""),
             ':10: endpoints.judge.urls should be addresses of servers, such as http://gpu-1:8000/v1, not ""',
         ),
-        (("http://two/v1", "two:8000/v1"), ":10: endpoints.judge.urls should be addresses of servers"),
         (("http://two/v1", "http://two:80x/v1"), ":10: endpoints.judge.urls should be addresses of servers"),
         (
             ('model = "J"', 'modell = "J"'),
@@ -288,24 +276,15 @@ def test_the_examples_can_be_read_and_judged(file: Path) -> None:
     assert tasks_unknown_to_judge(config) is None
 
 
-DESKTOP = {"environment": {"kind": "desktop"}}
-
-
-@pytest.mark.parametrize(
-    "tables",
-    [
-        {"environment": {"kind": "simulated"}},
-        {"environment": {"kind": "webapp"}},
-        DESKTOP | {"judge": {"channels": ("programmatic",)}},
-        DESKTOP | {"judge": {"channels": ("text",)}, "models": {"critic": {"text": ("big",)}}},
-    ],
-)
-def test_annotated_worlds_checks_and_models_can_judge(tables: dict[str, object]) -> None:
-    assert tasks_unknown_to_judge(Config.model_validate(tables)) is None
-
-
 def test_a_judge_that_knows_no_task_is_named_with_what_to_do() -> None:
-    warning = tasks_unknown_to_judge(Config.model_validate(DESKTOP))
+    desktop = {"environment": {"kind": "desktop"}}
+    for tables in (
+        {"environment": {"kind": "webapp"}},
+        desktop | {"judge": {"channels": ("programmatic",)}},
+        desktop | {"judge": {"channels": ("text",)}, "models": {"critic": {"text": ("big",)}}},
+    ):
+        assert tasks_unknown_to_judge(Config.model_validate(tables)) is None
+    warning = tasks_unknown_to_judge(Config.model_validate(desktop))
     assert warning is not None and "\n" not in warning
     assert "'desktop'" in warning and "models.critic.text and models.critic.multimodal" in warning
     assert 'judge.channels = ["programmatic"]' in warning

@@ -11,16 +11,6 @@ from trajmill.flows.configuration.file import load_config
 from trajmill.pipelines.executors.beam import runner_mistake
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.agents.spec import AGENTS
-from trajmill.stages.critics.kinds import CRITICS
-from trajmill.stages.derive.spec import DERIVE_KINDS
-from trajmill.stages.environments.kinds import ENVIRONMENTS
-from trajmill.stages.export.exporter import EXPORTERS
-from trajmill.stages.export.formats.base import FORMATS
-from trajmill.stages.importing.base import LAYOUTS
-from trajmill.stages.models.spec import MODELS
-from trajmill.stages.queries.spec import QUERY_SOURCES
-from trajmill.stages.training.spec import RECIPES
 
 ROOT = Path(__file__).parents[3]
 BLOCKS = [
@@ -28,19 +18,12 @@ BLOCKS = [
     for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
     for number, block in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL))
 ]
-PARTS = (
-    AGENTS,
-    CRITICS,
-    DERIVE_KINDS,
-    ENVIRONMENTS,
-    EXPORTERS,
-    FORMATS,
-    LAYOUTS,
-    MODELS,
-    QUERY_SOURCES,
-    RECIPES,
-)
-GROUPS = {group.name for group in PARTS} | {"trajmill.families"}
+GROUPS = {
+    group
+    for file in (ROOT / "trajmill").rglob("*.py")
+    for group in re.findall(r'"(trajmill\.[a-z_]+)"', file.read_text(encoding="utf-8"))
+}
+"""The entry point groups of other packages' parts, and what else looks like one."""
 
 
 def test_the_pages_have_blocks() -> None:

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from trajmill.flows.configuration.config import Config, JudgeSection, model_of
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.judges import own_judge
-from trajmill.schemas.errors import BadInputError
 from trajmill.stages.critics.base import Ask
 
 THREE_SERVERS = """
@@ -47,25 +44,6 @@ def test_roles_votes_and_resolutions_become_a_judge(tmp_path: Path) -> None:
     assert judge.critics.describer is None
     assert str(own_judge(Config()).rule) == "consensus(text,multimodal)"
     assert own_judge(Config()).spec.ask is Ask.CHANNELS
-
-
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("votes = 2\nquorum = 3", "trajmill.toml:3: judge.quorum should be at most the number of votes, not 3"),
-        ("resolutions = [1.0, 0.5]", "trajmill.toml:2: judge.resolutions should rise, cheapest first, not [1.0, 0.5]"),
-        ("resolutions = []", "trajmill.toml:2: judge.resolutions "),
-        ("resolutions = [0.5, 2.0]", "trajmill.toml:2: judge.resolutions should be less than or equal to 1, not 2.0"),
-        (
-            'ask = "everything"',
-            "trajmill.toml:2: judge.ask should be 'needed', 'channels' or 'all', not \"everything\"",
-        ),
-    ],
-)
-def test_an_impossible_judge_gives_one_error_line(tmp_path: Path, line: str, message: str) -> None:
-    with pytest.raises(BadInputError) as refused:
-        loaded(tmp_path, f"[judge]\n{line}\n")
-    assert message in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_names_of_endpoints_and_prompt_files_make_no_other_judge(tmp_path: Path) -> None:

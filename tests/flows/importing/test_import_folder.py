@@ -12,8 +12,9 @@ from pathlib import Path
 import pytest
 
 from tests.flows.importing.stopped_import import import_and_stop, import_whole
+from tests.flows.served_judge import opinion
 from tests.flows.small_run import do, up_to
-from tests.flows.tasks.test_judge_served import approving, served
+from tests.flows.tasks.test_judge_served import served
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config
@@ -58,7 +59,7 @@ def test_a_folder_is_imported_once_judged_and_never_attempted(tmp_path: Path) ->
     samples.agentnet(tmp_path / "net", tasks=3)
     with (tmp_path / "net/agentnet.jsonl").open("a") as file:
         file.write("{\n")
-    with running_server([Fault.NONE], writes=approving) as server:
+    with running_server([Fault.NONE], writes=opinion) as server:
         config, context = generated(tmp_path, server.url)
         held_out = next(query for query in context.queries.values() if query.split is Split.HELDOUT_SLOTS)
         samples.gui_odyssey(tmp_path / "odyssey", "1", held_out.instruction)
@@ -82,11 +83,11 @@ def test_a_folder_is_imported_once_judged_and_never_attempted(tmp_path: Path) ->
 
 def test_what_no_critic_could_judge_is_judged_with_the_next_round_and_learned_from(tmp_path: Path) -> None:
     samples.agentnet(tmp_path / "net", tasks=2)
-    with running_server([Fault.INTERNAL] * 100, writes=approving) as server:
+    with running_server([Fault.INTERNAL] * 100, writes=opinion) as server:
         config, context = generated(tmp_path, server.url)
         report = import_folder(config, layout_spec("agentnet"), tmp_path / "net")
     assert (report.trajectories, report.judged, report.accepted_since_training) == (2, 0, 0)
-    with running_server([Fault.NONE], writes=approving) as server:
+    with running_server([Fault.NONE], writes=opinion) as server:
         mended = seeing(tmp_path, server.url)
         assert mended.run_id == config.run_id
         for number, last in ((1, PROMOTE), (2, DERIVE)):
@@ -102,7 +103,7 @@ def test_what_no_critic_could_judge_is_judged_with_the_next_round_and_learned_fr
 def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(tmp_path: Path) -> None:
     samples.agentnet(tmp_path / "net", tasks=5)
     answers = [*[Fault.NONE] * 12, *[Fault.HANG] * 100]
-    with running_server(answers, writes=approving) as server:
+    with running_server(answers, writes=opinion) as server:
         config, context = generated(tmp_path, server.url)
         slow = config.model_copy(update={"judge": config.judge.model_copy(update={"concurrency": 1})})
         assert slow.run_id == config.run_id
@@ -115,7 +116,7 @@ def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(tmp_pat
         assert " of 5, " in now_line(working_stage(context))
         _kill(judges)
         assert now_line(working_stage(context)) == "nobody is at work; round 1, baseline is next"
-    with running_server([Fault.NONE], writes=approving) as server:
+    with running_server([Fault.NONE], writes=opinion) as server:
         again = import_folder(seeing(tmp_path, server.url), layout_spec("agentnet"), tmp_path / "net")
     assert (again.trajectories, again.known, again.accepted_since_training) == (0, 5, 5)
     steps = [(row.trajectory_id, row.index) for row in read_rows(context.warehouse, Step)]
@@ -128,7 +129,7 @@ def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(tmp_pat
 
 def test_an_import_into_a_bucket_brings_its_screens(tmp_path: Path, bucket_url: str) -> None:
     samples.agentnet(tmp_path / "net", tasks=1)
-    with running_server([Fault.NONE], writes=approving) as server:
+    with running_server([Fault.NONE], writes=opinion) as server:
         config = seeing(tmp_path, server.url)
         there = config.model_copy(update={"run": config.run.model_copy(update={"root": BucketUrl(bucket_url)})})
         context = RoundContext.of(there)

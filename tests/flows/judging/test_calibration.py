@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,6 @@ import pytest
 from rich.console import Console, RenderableType
 
 from tests.flows.served_judge import config_with_judges, opinion, tiny_config
-from tests.flows.small_run import up_to
 from tests.stages.critics.calibration.labelled_files import write_set
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
@@ -20,8 +20,8 @@ from trajmill.flows.configuration.config import JudgeSection
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.judging import Calibrated, calibrate
 from trajmill.flows.progress import Unwatched, watched_by
-from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, run_once
-from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED, judge_precision
+from trajmill.flows.stage import RoundContext, StageOutcome, run_once
+from trajmill.flows.tasks.judge import CALIBRATE, judge_precision
 from trajmill.flows.terminal.calibration_table import calibration_table
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.failure import Failure
@@ -36,20 +36,6 @@ from trajmill.warehouse.sql import run_sql
 pytestmark = pytest.mark.slow
 
 NOBODY = "http://127.0.0.1:9/v1"
-
-
-@pytest.fixture(scope="module")
-def judged(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A warehouse whose first round has been judged; to be copied."""
-    root = tmp_path_factory.mktemp("judged")
-    context = RoundContext.of(tiny_config(root))
-    up_to(JUDGE_GUIDED, context)
-    return root
-
-
-@pytest.fixture
-def root(judged: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copytree(judged, tmp_path / "warehouse"))
 
 
 @pytest.fixture
@@ -146,8 +132,7 @@ def test_a_judge_that_judges_nothing_gives_one_error_line(root: Path, server: Fa
 def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Path, server: FaultServer) -> None:
     labels = {f"webarena.{number}": "Successful" if number < 3 else "Unsuccessful" for number in range(5)}
     write_set(tmp_path / "bench", labels | {"webarena.8": "Unsure"}, ["click('147')", "send_msg_to_user('done')"])
-    cleaned = next((tmp_path / "bench" / "cleaned").rglob("webarena.4.json"))
-    cleaned.write_text("{}")
+    next((tmp_path / "bench" / "cleaned").rglob("webarena.4.json")).write_text("{}")
     next((tmp_path / "bench" / "cleaned").rglob("webarena.3.json")).unlink()
     config = config_with_judges(root, server.url)
     (made,) = calibrate(config, ["big"], tmp_path / "bench")
@@ -156,8 +141,9 @@ def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Pat
     assert (whole.labels, whole.trajectories, whole.unjudged) == ("bench", 4, 1)
     assert counts(tiny) == (3, 0, 0, 0)
     said = shown(made)
-    assert "3 of 4 labelled trajectories judged" in said
-    assert "1 could not be judged" in said and "1 without a label" in said and "1 of the set are not there" in said
+    for count in ("3 of 4 labelled trajectories judged", "1 could not be judged", "1 without a label"):
+        assert count in said
+    assert "1 of the set are not there" in said
     warehouse = open_warehouse(root)
     (failure,) = [row for row in read_rows(warehouse, Failure) if row.stage == "calibrate:big"]
     assert failure.input_id == "webarena/GenericAgent-tiny/webarena.4"
@@ -208,8 +194,6 @@ def test_the_programmatic_check_is_not_measured_by_itself(tmp_path: Path) -> Non
 
 
 class Heard(Unwatched):
-    """Remembers what is shown."""
-
     def __init__(self) -> None:
         self.lines: list[str] = []
 
@@ -217,20 +201,23 @@ class Heard(Unwatched):
         self.lines.append(str(content))
 
 
-def unrewarded_round(root: Path, floor: float) -> RoundContext:
+@pytest.fixture
+def unrewarded(tmp_path: Path) -> RoundContext:
     """A calibrated round whose judgements have no programmatic reward to be compared with."""
-    config = tiny_config(root).model_copy(update={"judge": JudgeSection(precision_floor=floor)})
+    config = tiny_config(tmp_path).model_copy(update={"judge": JudgeSection(precision_floor=0.8)})
     context = RoundContext.of(config)
     at = context.at("rollout")
     row = trajectory(1, at, "q", reward=None)
     commit_rows(context.warehouse, at, row, judgement(row.trajectory_id, at, True))
-
-    def nothing_measured(at: Any) -> StageOutcome:
-        return StageOutcome(1, 1, result={"judge": []})
-
-    report: StageReport = run_once(context, CALIBRATE, nothing_measured)
-    assert report.result == {"judge": []}
+    run_once(context, CALIBRATE, lambda at: StageOutcome(1, 1, result={"judge": []}))
     return context
+
+
+def precision_of(context: RoundContext) -> tuple[Precision, list[str]]:
+    """What is known of the judge's precision, and the lines that are shown."""
+    heard = Heard()
+    with watched_by(heard):
+        return judge_precision(context), heard.lines
 
 
 def calibration(number: int, correct: int, **changes: object) -> Calibration:
@@ -264,33 +251,17 @@ def calibration(number: int, correct: int, **changes: object) -> Calibration:
     ],
 )
 def test_a_round_without_rewards_asks_the_newest_calibration_of_its_judge(
-    tmp_path: Path, rows: list[Calibration], expected: Precision
+    unrewarded: RoundContext, rows: list[Calibration], expected: Precision
 ) -> None:
-    context = unrewarded_round(tmp_path, floor=0.8)
-    commit_rows(context.warehouse, stage_run("calibration", 0), *rows)
-    heard = Heard()
-    with watched_by(heard):
-        assert judge_precision(context) is expected
-    assert heard.lines == []
+    commit_rows(unrewarded.warehouse, stage_run("calibration", 0), *rows)
+    assert precision_of(unrewarded) == (expected, [])
 
 
-def test_a_judge_that_is_the_programmatic_check_has_no_precision_to_report(tmp_path: Path) -> None:
-    context = unrewarded_round(tmp_path, floor=0.8)
+def test_what_is_not_known_of_a_judge_is_said(unrewarded: RoundContext) -> None:
     judge = JudgeSection(precision_floor=0.8, channels=("programmatic",))
-    programmatic = RoundContext(
-        context.config.model_copy(update={"judge": judge}), context.warehouse, 1, run_id=context.run_id
-    )
-    heard = Heard()
-    with watched_by(heard):
-        assert judge_precision(programmatic) is Precision.UNKNOWN
-    assert "its precision cannot be measured by that check" in heard.lines[0]
-
-
-def test_a_round_without_rewards_or_calibration_says_that_nothing_is_known(tmp_path: Path) -> None:
-    context = unrewarded_round(tmp_path, floor=0.8)
-    commit_rows(context.warehouse, stage_run("calibration", 0), calibration(1, 10, rule="consensus(text)"))
-    heard = Heard()
-    with watched_by(heard):
-        assert judge_precision(context) is Precision.UNKNOWN
-    (line,) = heard.lines
+    known, (line,) = precision_of(replace(unrewarded, config=unrewarded.config.model_copy(update={"judge": judge})))
+    assert known is Precision.UNKNOWN and "its precision cannot be measured by that check" in line
+    commit_rows(unrewarded.warehouse, stage_run("calibration", 0), calibration(1, 10, rule="consensus(text)"))
+    known, (line,) = precision_of(unrewarded)
+    assert known is Precision.UNKNOWN
     assert "nothing is known of the judge's precision" in line and "trajmill calibrate" in line

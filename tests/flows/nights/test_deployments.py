@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.flows.nights.conftest import Inbox
+from tests.flows.served_judge import opinion
 from tests.flows.synthetic_run import policy_version, write_run
-from tests.flows.tasks.test_judge_served import approving
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, judgement, stage_run
@@ -125,7 +125,7 @@ def serve(folder: Path, environment: dict[str, str], *options: str) -> subproces
 
 @pytest.fixture
 def judge_url() -> Iterator[str]:
-    with running_server([Fault.NONE], writes=approving) as server:
+    with running_server([Fault.NONE], writes=opinion) as server:
         yield server.url
 
 

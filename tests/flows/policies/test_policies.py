@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config, network_folder
 from tests.flows.small_run import do
-from tests.flows.tasks.test_train import first_waiting, start
+from tests.flows.tasks.test_train import first_waiting
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_policies, promote_policy, roll_back_policy
 from trajmill.flows.policies.policy import policy_before
@@ -66,7 +66,7 @@ def trained_elsewhere(context: RoundContext, parent: Path, folder: Path) -> Path
 
 def test_a_run_that_has_not_begun_has_no_policy(tmp_path: Path) -> None:
     config = network_config(tmp_path / "root", network_folder(tmp_path / "network", seed=3), NOBODY_TRAINS)
-    start(config)
+    RoundContext.of(config)
     with pytest.raises(BadInputError, match="has no policy yet"):
         list_policies(config)
 
@@ -75,7 +75,7 @@ def test_a_policy_that_another_program_trains_is_added_compared_and_rolled_back(
     waiting_run: WaitingRun, tmp_path: Path
 ) -> None:
     config, folder = waiting_run
-    context = start(config)
+    context = RoundContext.of(config)
     report = first_waiting(context)
     assert report is not None and "trajmill policy add" in report.waiting
     assert run_stage("train", config).waiting == report.waiting
@@ -168,7 +168,7 @@ def renamed(config: Config, folder: Path) -> Config:
 
 def test_another_model_in_the_configuration_goes_on_with_the_run(waiting_run: WaitingRun, tmp_path: Path) -> None:
     config = waiting_run.config
-    context = start(config)
+    context = RoundContext.of(config)
     other = renamed(config, network_folder(tmp_path / "two", seed=4))
     assert other.run_id == config.run_id
     rolled_out = RoundContext(other, context.warehouse, 1)

@@ -60,14 +60,11 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if not self.server.takes_adapters or not self.path.endswith("_lora_adapter"):
             self._answer(404, {"detail": "Not Found"})
-        elif self.path == "/v1/load_lora_adapter":
-            if "broken" in body["lora_path"]:
-                self._answer(400, {"error": {"message": "the rank 64 is\ngreater than max_lora_rank 8"}})
-            else:
-                self.server.models.add(body["lora_name"])
-                self._answer(200, {})
+        elif "broken" in body.get("lora_path", ""):
+            self._answer(400, {"error": {"message": "the rank 64 is\ngreater than max_lora_rank 8"}})
         else:
-            self.server.models.discard(body["lora_name"])
+            change = self.server.models.add if self.path == "/v1/load_lora_adapter" else self.server.models.discard
+            change(body["lora_name"])
             self._answer(200, {})
 
     def _answer(self, status: int, body: object) -> None:
@@ -81,20 +78,16 @@ class _Handler(BaseHTTPRequestHandler):
 def main() -> None:
     """Serve until the process is ended; or die, or never be ready."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--host", required=True)
+    for name in ("--host", "--model"):
+        parser.add_argument(name, required=True)
     parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--model", required=True)
     parser.add_argument("--served-model-name", nargs="+", required=True)
-    parser.add_argument("--enable-lora", action="store_true")
-    parser.add_argument("--die", action="store_true")
-    parser.add_argument("--never-ready", action="store_true")
+    for name in ("--enable-lora", "--die", "--never-ready"):
+        parser.add_argument(name, action="store_true")
     given = parser.parse_args()
     print("a stand-in for", given.model, flush=True)
     if given.die:
-        print(
-            "(EngineCore pid=7) ValueError: no weights\x1b[0m here\nRuntimeError: see root cause above",
-            flush=True,
-        )
+        print("(EngineCore pid=7) ValueError: no weights\x1b[0m here\nRuntimeError: see root cause above", flush=True)
         sys.exit(3)
     subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     if given.never_ready:

@@ -28,15 +28,15 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 pytestmark = pytest.mark.slow
 
 
-@pytest.fixture
-def port() -> int:
-    return free_port()
-
-
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def port() -> int:
+    return free_port()
 
 
 def is_deserted(port: int) -> bool:
@@ -56,36 +56,24 @@ def test_a_server_answers_inside_and_is_gone_outside(tmp_path: Path, port: int) 
 
 
 def test_an_error_inside_leaves_no_server(tmp_path: Path, port: int) -> None:
-    group = 0
-    with (
-        pytest.raises(KeyboardInterrupt),
-        served([ModelServer("a", "m", stand_in(tmp_path, port))], tmp_path) as keepers,
-    ):
-        group = keepers["a"]
+    servers = [ModelServer(name, name, stand_in(tmp_path, place)) for name, place in (("a", port), ("b", free_port()))]
+    groups: list[int] = []
+    with pytest.raises(KeyboardInterrupt), served(servers, tmp_path) as keepers:
+        groups += keepers.values()
+        assert [served_models(each.address) for each in servers] == [frozenset({"a"}), frozenset({"b"})]
         raise KeyboardInterrupt
-    assert group
-    assert living(group) == []
+    assert len(groups) == 2 and not any(map(living, groups))
 
 
-def test_several_servers_at_once(tmp_path: Path) -> None:
-    servers = [ModelServer(name, name, stand_in(tmp_path, free_port())) for name in ("critic", "writer")]
-    with served(servers, tmp_path):
-        assert [served_models(each.address) for each in servers] == [frozenset({"critic"}), frozenset({"writer"})]
-
-
-def test_a_server_that_is_there_is_used_and_stays(tmp_path: Path, port: int) -> None:
-    critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port))
+def test_a_server_that_is_there_is_used_if_it_has_the_model_and_stays(tmp_path: Path, port: int) -> None:
+    section = stand_in(tmp_path, port)
+    critic = ModelServer("critic", "judge-7b", section)
     with served([critic], tmp_path):
         with served([critic], tmp_path) as keepers:
             assert keepers == {}
         assert served_models(critic.address) == frozenset({"judge-7b"})
-
-
-def test_a_server_of_another_model_is_not_taken_for_ours(tmp_path: Path, port: int) -> None:
-    section = stand_in(tmp_path, port)
-    writer = ModelServer("writer", "writer-7b", section)
-    with served([ModelServer("critic", "judge-7b", section)], tmp_path):
         message = f"^endpoints.writer.serve.port {port} has a server of judge-7b, not of writer-7b; .*$"
+        writer = ModelServer("writer", "writer-7b", section)
         with pytest.raises(BadInputError, match=message), served([writer], tmp_path):
             pass
 
@@ -99,12 +87,22 @@ def test_a_port_that_something_else_has(tmp_path: Path) -> None:
             pass
 
 
-def test_a_port_is_asked_for_twice(tmp_path: Path, port: int) -> None:
-    section = stand_in(tmp_path, port)
-    both = [ModelServer("critic", "m", section), ModelServer("writer", "m", section)]
-    message = f"endpoints.writer.serve.port is {port}, which endpoints.critic has already"
-    with pytest.raises(BadInputError, match=message), served(both, tmp_path):
+def refused(message: str, folder: Path, *servers: ModelServer) -> None:
+    with pytest.raises(BadInputError, match=message), served(servers, folder):
         pass
+
+
+def test_what_cannot_be_started_is_one_line(tmp_path: Path, port: int) -> None:
+    section = stand_in(tmp_path, port)
+    critic = ModelServer("critic", "m", section)
+    twice = f"endpoints.writer.serve.port is {port}, which endpoints.critic has already"
+    refused(twice, tmp_path, critic, ModelServer("writer", "m", section))
+    python = section.model_copy(update={"python": tmp_path / "bin" / "python"})
+    missing = r"^endpoints.critic.serve.python: there is no program .*/bin/python; .*$"
+    refused(missing, tmp_path, critic._replace(section=python))
+    renamed = stand_in(tmp_path, port, "--served-model-name", "other")
+    other = "serves other, not m; leave --served-model-name out"
+    refused(other, tmp_path, critic._replace(section=renamed))
     assert is_deserted(port)
 
 
@@ -125,21 +123,6 @@ def test_a_server_that_falls_silent_before_it_is_ready(tmp_path: Path, port: int
     critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port, "--never-ready", ready_seconds=3.0))
     message = r"hung while starting: silent for 3 s \(serve.ready_seconds\): .*; all of it is in .*critic.log$"
     with pytest.raises(TrajmillError, match=message), served([critic], tmp_path):
-        pass
-
-
-def test_arguments_that_rename_the_action(tmp_path: Path, port: int) -> None:
-    critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port, "--served-model-name", "other"))
-    message = "serves other, not judge-7b; leave --served-model-name out"
-    with pytest.raises(BadInputError, match=message), served([critic], tmp_path):
-        pass
-    assert is_deserted(port)
-
-
-def test_a_python_that_does_not_exist_is_named(tmp_path: Path, port: int) -> None:
-    section = stand_in(tmp_path, port).model_copy(update={"python": tmp_path / "bin" / "python"})
-    message = r"^endpoints.critic.serve.python: there is no program .*/bin/python; .*$"
-    with pytest.raises(BadInputError, match=message), served([ModelServer("critic", "m", section)], tmp_path):
         pass
 
 
@@ -193,10 +176,34 @@ def test_nothing_is_left_of_it_when_its_keeper_is_killed(tmp_path: Path, port: i
     assert is_gone(group)
 
 
+def keeper(program: str, start_new_session: bool = True) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "trajmill.flows.serving.server_keeper", "0.2", sys.executable, "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=start_new_session,
+    )
+
+
+def test_the_keeper_ends_what_does_not_listen_and_passes_on_the_exit_code() -> None:
+    child = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
+    killed = keeper(f"{child}import os, signal; os.kill(os.getpid(), signal.SIGKILL)")
+    assert killed.wait() == 137 and is_gone(killed.pid)
+    killed.communicate()
+    ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
+    deaf = keeper(f"{ignoring}; time.sleep(600)")
+    assert deaf.stdout is not None and deaf.stdout.readline() == "up\n" and len(living(deaf.pid)) == 2
+    deaf.communicate()  # closes its standard input, as the end of an owner does
+    assert is_gone(deaf.pid)
+    _, said = keeper("pass", start_new_session=False).communicate()
+    assert said == "the keeper of a server has to lead a process group, which it ends as a whole\n"
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "it wrote nothing"),
         ("\n  \n", "it wrote nothing"),
         ("loading\nloading weights\n\n", "loading weights"),
         ("api_server.py: error: unrecognized arguments: --x\n", "api_server.py: error: unrecognized arguments: --x"),
@@ -266,15 +273,13 @@ def test_what_runs_here_is_not_asked_through_a_proxy(monkeypatch: pytest.MonkeyP
         assert ask_server(address) == ServerAnswer(200, "fine")
 
 
-@pytest.mark.parametrize("answer", [b"", b"SSH-2.0-OpenSSH_9.2\r\n", b"\xff\x00"])
+@pytest.mark.parametrize("answer", [b"", b"SSH-2.0-OpenSSH_9.2\r\n"])
 def test_what_does_not_speak_http_is_no_server(answer: bytes) -> None:
     with saying(answer) as address:
         assert ask_server(address).status == 0
 
 
-@pytest.mark.parametrize(
-    "body", [b"", b"<html>", b"[]", b'{"data": 3}', b'{"data": [{}]}', b'{"data": [{"id": "\xff"}]']
-)
+@pytest.mark.parametrize("body", [b"<html>", b"[]", b'{"data": [{}]}'])
 def test_a_malformed_list_of_models_is_refused(body: bytes) -> None:
     with saying(OK + body) as address:
         assert served_models(address) == ServerAnswer(0, "its list of models cannot be read")

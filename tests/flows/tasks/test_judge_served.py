@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.flows.served_judge import opinion
 from tests.flows.small_run import small_config, up_to
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config, JudgeSection
@@ -24,21 +23,6 @@ from trajmill.warehouse.read import read_rows
 
 pytestmark = pytest.mark.slow
 
-ANSWERS = {
-    "analysis": "the screen changed",
-    "summary": "moved on",
-    "label": "GOOD",
-    "reason": "all was done",
-    "correct": True,
-    "redundant_steps": [],
-    "first_error_step": None,
-}
-
-
-def approving(body: dict[str, Any]) -> str:
-    fields = body["response_format"]["json_schema"]["schema"]["properties"]
-    return json.dumps({name: ANSWERS[name] for name in fields})
-
 
 def served(root: Path, url: str) -> Config:
     base = small_config(root)
@@ -53,7 +37,7 @@ def served(root: Path, url: str) -> Config:
 
 
 def test_every_trajectory_is_judged_or_a_failure_and_every_call_is_a_row(tmp_path: Path) -> None:
-    with running_server([Fault.INTERNAL, Fault.NONE] * 4, writes=approving) as server:
+    with running_server([Fault.INTERNAL, Fault.NONE] * 4, writes=opinion) as server:
         context = RoundContext.of(served(tmp_path, server.url))
         count = up_to(JUDGE, context).count
         sent = len(server.received)

@@ -134,17 +134,13 @@ def first_waiting(context: RoundContext) -> StageReport | None:
     return None
 
 
-def start(config: Config) -> RoundContext:
-    return RoundContext.of(config)
-
-
 def test_a_round_whose_accepted_trajectories_are_all_left_out_says_what_they_are_left_out_for(tmp_path: Path) -> None:
     config = tiny_config(tmp_path / "root")
-    do_stage(STAGES[0], start(config))
+    do_stage(STAGES[0], RoundContext.of(config))
     tasks = tmp_path / "tasks.txt"
-    tasks.write_text("".join(f"{query.instruction}\n" for query in start(config).queries.values()))
+    tasks.write_text("".join(f"{query.instruction}\n" for query in RoundContext.of(config).queries.values()))
     strict = config.model_copy(update={"curate": CurateSpec(benchmarks={"known": tasks})})
-    context = replace(start(config), config=strict)
+    context = replace(RoundContext.of(config), config=strict)
     assert first_waiting(context) is None
     accepted, reason = derived_from(context), summary_of(context).reason or ""
     assert accepted and reason.startswith(f"the release leaves out every step of {accepted} accepted trajectories: ")
@@ -228,7 +224,7 @@ def test_others_see_how_many_updates_a_training_has_from_its_beginning(waiting_r
 
 
 def test_a_round_waits_for_a_policy_that_its_recipe_cannot_train(waiting_run: WaitingRun) -> None:
-    context = start(waiting_run.config)
+    context = RoundContext.of(waiting_run.config)
     for _ in range(2):
         report = first_waiting(context)
         assert report is not None and report.count.stage == TRAIN
@@ -241,7 +237,7 @@ def test_a_round_waits_for_a_policy_that_its_recipe_cannot_train(waiting_run: Wa
 
 
 def test_the_embedded_policy_is_waited_for_with_another_line(tmp_path: Path) -> None:
-    context = start(tiny_config(tmp_path).model_copy(update={"train": FailingRecipe(trains_this=False)}))
+    context = RoundContext.of(tiny_config(tmp_path).model_copy(update={"train": FailingRecipe(trains_this=False)}))
     line = awaited_policy(context, Policy(model_version="embedded-1", kind="embedded"))
     assert "policy add" not in line and "; map models.policy to an [endpoints.NAME]" in line
 
@@ -255,7 +251,7 @@ def test_folders_in_the_warehouse_stay_valid_when_it_is_moved(tmp_path: Path) ->
 
 
 def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
-    context = start(tiny_config(tmp_path))
+    context = RoundContext.of(tiny_config(tmp_path))
     row = {"model_version": "v0", "kind": "openai_api", "folder": "models/v0", "adapter": None}
     success = [{"split": "validation", "queries": 4, "successes": 1}]
     measured = {"success": success, "validation": [{"query_id": "q", "success": True}]}

@@ -9,34 +9,28 @@ from typing import Any
 
 import pytest
 
+from tests.flows.served_judge import opinion
 from tests.flows.small_run import do, small_config, up_to
 from tests.flows.tasks.test_propose import Writer, config_of, proposed
+from tests.stages.environments.browser.site import serving
 from tests.stages.models.fault_server import FaultServer, running_server
-from trajmill.flows.configuration.config import JudgeSection, QueriesSection
-from trajmill.flows.configuration.file import load_config
+from trajmill.flows.configuration.config import EvaluateSection, JudgeSection, QueriesSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.round import stages_of
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.generate import PROPOSE, TRY_PROPOSALS
 from trajmill.flows.tasks.rollout import training_queries
-from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
+from trajmill.schemas.errors import FailureClass, TrajmillError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.environments.kinds import BrowserSpec
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.proposals.source import PROPOSED
 from trajmill.warehouse.read import read_rows
-
-VERDICT: dict[str, Any] = {
-    "analysis": "the screen changed",
-    "summary": "moved on",
-    "label": "GOOD",
-    "reason": "as far as it is shown",
-    "redundant_steps": [],
-    "first_error_step": None,
-}
 
 
 class WriterAndCritic(Writer):
@@ -55,8 +49,10 @@ class WriterAndCritic(Writer):
         text = json.dumps(body["messages"]).casefold()
         if self.speechless and self.speechless in text:
             return "I cannot say"
-        verdict = VERDICT | {"correct": "alpha1 " not in text}
-        return json.dumps({name: verdict[name] for name in fields})
+        verdict = json.loads(opinion(body))
+        if "correct" in verdict:
+            verdict["correct"] = "alpha1 " not in text
+        return json.dumps(verdict)
 
 
 @pytest.fixture
@@ -145,8 +141,28 @@ def test_without_the_key_a_run_stays_the_run_that_it_was(tmp_path: Path) -> None
     assert TRY_PROPOSALS not in [stage.name for stage in stages_of(config)]
 
 
-def test_trying_where_nothing_is_proposed_is_a_mistake(tmp_path: Path) -> None:
-    path = tmp_path / "trajmill.toml"
-    path.write_text("[queries]\ntry_proposals = true\n")
-    with pytest.raises(BadInputError, match=r"2: queries\.try_proposals: nothing is proposed; set queries\.curriculum"):
-        load_config(path)
+@pytest.mark.browser
+@pytest.mark.slow
+def test_a_browser_is_where_proposals_are_tried(tmp_path: Path, critic: WriterAndCritic, server: FaultServer) -> None:
+    critic.speechless = ""
+    examples, tasks = tmp_path / "examples.jsonl", tmp_path / "own.jsonl"
+    with serving() as site:
+        start = {"apps": ["form"], "start_state": {"url": f"{site}/drawn-by-others"}}
+        tasks.write_text(json.dumps({"instruction": "Open the form.", **start}))
+        examples.write_text(json.dumps({"instruction": "Have a look around", "platform": "web", **start}))
+        config = small_config(tmp_path).model_copy(
+            update={
+                "environment": BrowserSpec(tasks=tasks),
+                "queries": QueriesSection(example_tasks=examples, curriculum=2, try_proposals=True),
+                "evaluate": EvaluateSection(episodes=1, train_sample=1),
+                "judge": JudgeSection(channels=("text",), votes=1, quorum=1, tries=1),
+                "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(server.url,), attempts=1, cache=False)},
+                "models": ModelsSection(writer="tiny", critic=CriticRoles(step="tiny", text=("tiny",))),
+            }
+        )
+        context = RoundContext.of(config)
+        up_to(PROPOSE, context)
+        do(TRY_PROPOSALS, context)
+    assert in_tables(context) == {"alpha1": INFEASIBLE, "bravo1": FEASIBLE}
+    trials = [row for row in read_rows(context.warehouse, Trajectory) if row.purpose is Purpose.TRIAL]
+    assert len(trials) == 2 and {row.failure_class for row in trials} <= {None, FailureClass.LIMIT}
