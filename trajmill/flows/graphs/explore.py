@@ -21,7 +21,7 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.pipelines.models import OpenEndpoints
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.geometry import Size
+from trajmill.schemas.geometry import Point, Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.model_call import ModelCall
@@ -182,51 +182,46 @@ def annotate_file(
     `progress` gets the numbers of finished and of all pages that miss something. Raises BadInputError: the file is no
     graph, no role has a model, or a model cannot be reached.
     """
-    graph = read_graph(path)
+    graph, calls, pages_done = read_graph(path), list[ModelCall](), 0
     roles = {"describer": config.models.describer, "writer": config.models.writer}
-    asked = [name for name in roles.values() if name != EMBEDDED]
+    asked = {role: name for role, name in roles.items() if name != EMBEDDED}
     if not asked:
         raise BadInputError(
             "models.describer, models.writer: a graph is annotated by models; map one of them to an [endpoints.NAME]"
         )
-    with models_ready(config, local_folder(config.run.root) / "annotate", asked):
-        annotated, calls = asyncio.run(_annotate(config, graph, path, progress))
-    return AnnotateReport(annotated, calls, tuple(role for role, name in roles.items() if name == EMBEDDED))
-
-
-async def _annotate(
-    config: Config, graph: AppGraph, path: Path, progress: Callable[[int, int], None]
-) -> tuple[AnnotatedGraph, list[ModelCall]]:
-    calls, pages_done, models = list[ModelCall](), 0, config.models
-
-    def keep(so_far: AppGraph) -> None:
-        nonlocal pages_done
-        pages_done += 1
-        write_graph(so_far, path)
-        progress(pages_done, len(waiting))
-
     origin = Origin(round=0, run_id=f"annotate-{graph.app}", code_version=version("trajmill"))
-    async with OpenEndpoints(origin, calls.append) as endpoints:
-        prompts, annotators = prompts_of(config).annotation, Annotators(None, None)
-        if models.describer != EMBEDDED:
-            model = endpoints.model(model_of(config, models.describer))
-            annotators = annotators._replace(describer=PageDescriber(model, prompts.describer_page))
-        if models.writer != EMBEDDED:
-            model = endpoints.model(model_of(config, models.writer))
-            annotators = annotators._replace(namer=SlotNamer(model, prompts.writer_slots))
-        annotation = Annotation(graph, explored_words(GraphFiles(path).journal), annotators)
-        waiting = annotation.waiting
-        progress(0, len(waiting))
-        pictures = {}
-        for name, file in picture_files(graph, path.parent).items():
-            if name in waiting:
-                with open_picture(file) as image:
-                    size = Size(*image.size)
-                # The picture is read again when a model needs it.
-                pictures[name] = ScreenHandle(content_id("picture", file.read_bytes().hex()), size, file.read_bytes)
-        asked = (name for name in (models.describer, models.writer) if name != EMBEDDED)
-        in_flight = min(config.endpoints[name].max_in_flight for name in asked)
-        return await annotation.run(pictures, in_flight, keep), calls
+    in_flight = min(config.endpoints[name].max_in_flight for name in asked.values())
+    prompts = prompts_of(config).annotation
+
+    async def annotate() -> AnnotatedGraph:
+        async with OpenEndpoints(origin, calls.append) as endpoints:
+            models = {role: endpoints.model(model_of(config, name)) for role, name in asked.items()}
+            annotators = Annotators(
+                PageDescriber(models["describer"], prompts.describer_page) if "describer" in models else None,
+                SlotNamer(models["writer"], prompts.writer_slots) if "writer" in models else None,
+            )
+            annotation = Annotation(graph, explored_words(GraphFiles(path).journal), annotators)
+            waiting, pictures = annotation.waiting, {}
+
+            def keep(so_far: AppGraph) -> None:
+                nonlocal pages_done
+                pages_done += 1
+                write_graph(so_far, path)
+                progress(pages_done, len(waiting))
+
+            progress(0, len(waiting))
+            for name, file in picture_files(graph, path.parent).items():
+                if name in waiting:
+                    with open_picture(file) as image:
+                        size = Size(*image.size)
+                    # The picture is read again when a model needs it.
+                    name_of_picture = content_id("picture", file.read_bytes().hex())
+                    pictures[name] = ScreenHandle(name_of_picture, size, file.read_bytes)
+            return await annotation.run(pictures, in_flight, keep)
+
+    with models_ready(config, local_folder(config.run.root) / "annotate", asked.values()):
+        annotated = asyncio.run(annotate())
+    return AnnotateReport(annotated, calls, tuple(role for role in roles if role not in asked))
 
 
 _LARGEST = 900
@@ -241,14 +236,6 @@ class EmbeddedPicture(NamedTuple):
     size: Size
 
 
-class DrawnPage(NamedTuple):
-    """A page, or all that is outside, with its place."""
-
-    name: str
-    x: int
-    y: int
-
-
 class DrawnEdge(NamedTuple):
     """All transitions from one page to another."""
 
@@ -258,7 +245,8 @@ class DrawnEdge(NamedTuple):
 
 
 class Drawing(NamedTuple):
-    pages: tuple[DrawnPage, ...]
+    places: dict[str, Point]
+    """By page, and for all that is outside."""
     edges: tuple[DrawnEdge, ...]
     width: int
     height: int
@@ -293,7 +281,7 @@ def draw_graph(graph: AppGraph) -> Drawing:
     for name in whole:
         columns[depths.get(name, last + 1)].append(name)
     places = {
-        name: DrawnPage(name, 20 + column * _ACROSS, 20 + row * _DOWN)
+        name: Point(20 + column * _ACROSS, 20 + row * _DOWN)
         for column, names in sorted(columns.items())
         for row, name in enumerate(sorted(names, key=lambda each: each == OUTSIDE))
     }
@@ -307,10 +295,10 @@ def draw_graph(graph: AppGraph) -> Drawing:
     )
     width = max(page.x for page in places.values()) + _WIDTH + 20
     height = max(page.y for page in places.values()) + _HEIGHT + 20
-    return Drawing(tuple(places.values()), edges, width, height)
+    return Drawing(places, edges, width, height)
 
 
-def _path(first: DrawnPage, second: DrawnPage) -> str:
+def _path(first: Point, second: Point) -> str:
     """A curve from the right edge of one page to the left edge of another; within a column at the right, else below."""
     middle, start = _HEIGHT // 2, first.x + _WIDTH
     if second.x > first.x:

@@ -9,7 +9,7 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import EMBEDDED
@@ -190,8 +190,8 @@ def _add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
         def decide(measured: Evaluation) -> Promotion:
             return compared(context, before, measured.validation)
 
-        lineage = {"parent": before.version, "release": added.release}
-        outcome = measure_and_decide(context, at, policy, decide, updates=in_force.updates, lineage=lineage)
+        lineage: dict[str, Any] = {"parent": before.version, "release": added.release, "updates": in_force.updates}
+        outcome = measure_and_decide(context, at, policy, decide, **lineage)
         if outcome.result["promoted"]:
             release_unused(context, before)
             return outcome

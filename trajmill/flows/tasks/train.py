@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -101,19 +101,13 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
     config, recipe = context.config, context.config.train
     released = finished(context, RELEASE).result
     rows, precision = released[recipe.learns_from], judge_precision(context)
+    # A release of an earlier trajmill has the reasons in its card alone.
+    dropped = {reason: count for reason, count in released.get("left_out", {}).items() if reason != NOT_ACCEPTED}
     if recipe.learns_from == "rl_steps":
         dropped = dict(finished(context, DERIVE_RL).result["dropped"])
-    else:
-        # A release of an earlier trajmill has the reasons in its card alone.
-        left_out = released.get("left_out", {})
-        dropped = {reason: count for reason, count in left_out.items() if reason != NOT_ACCEPTED}
+    waits = bool(recipe.frozen_explorer_updates) and context.round < config.run.rounds
     reason = reason_not_to_train(
-        rows,
-        recipe.learns_from,
-        derived_from(context),
-        dropped,
-        precision,
-        waits_for_last_round=bool(recipe.frozen_explorer_updates) and context.round < config.run.rounds,
+        rows, recipe.learns_from, derived_from(context), dropped, precision, waits_for_last_round=waits
     )
     if reason:
         return _untrained(rows, reason, precision)
@@ -281,18 +275,16 @@ def measure_and_decide(
     at: StageRun,
     policy: Policy,
     decide: Callable[[Evaluation], Promotion],
-    *,
     made_by: str = "",
     untrained: bool = False,
-    updates: int = 0,
-    lineage: Mapping[str, str | None] | None = None,
+    **columns: Any,
 ) -> StageOutcome:
     """Measure a version outside a round's training, decide about it, and write its row. Raises RefusedPolicyError."""
     outcome, measured = measure(context, at, policy, untrained)
     decided = decide(measured)
-    row = version_row(context, policy, measured, decided, made_by or at.stage, updates=updates, **(lineage or {}))
+    row = version_row(context, policy, measured, decided, made_by or at.stage, **columns)
     files = {**outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
-    in_force = PolicyInForce(policy_row=policy, updates=updates, success=measured.success, **decided._asdict())
+    in_force = PolicyInForce(policy_row=policy, updates=row.updates, success=measured.success, **decided._asdict())
     return replace(outcome, files=files, result=in_force.as_json())
 
 
@@ -300,16 +292,9 @@ def version_row(
     context: RoundContext, policy: Policy, measured: Evaluation, decided: Promotion, made_by: str, **columns: Any
 ) -> PolicyVersion:
     """Return the row of a measured version with the decision about it; `columns` are those of its training."""
-    return PolicyVersion.model_validate(
-        {
-            **{"parent": None, "release": None, "recipe": "{}", "updates": 0, **columns},
-            **policy.model_dump(),
-            **decided._asdict(),
-            **context.origin.common(made_by=made_by),
-            "success": measured.success,
-            "validation": measured.validation,
-        }
-    )
+    row = {"parent": None, "release": None, "recipe": "{}", "updates": 0, **columns, **policy.model_dump()}
+    row |= {**decided._asdict(), "success": measured.success, "validation": measured.validation}
+    return PolicyVersion(**row, **context.origin.common(made_by=made_by))
 
 
 def measured_queries(context: RoundContext) -> list[Query]:
@@ -334,12 +319,8 @@ def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
 
 def compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]) -> Promotion:
     """Whether a version with these outcomes on the validation queries replaces the policy in force."""
-
-    def by_query(outcomes: Sequence[QueryOutcome]) -> dict[str, bool]:
-        return {outcome.query_id: outcome.success for outcome in outcomes}
-
     rivals = {
-        version: Rival(version, by_query(row.validation or ()))
+        version: Rival(version, {each.query_id: each.success for each in row.validation or ()})
         for version, row in policy_versions(context).items()
         if row.promoted or version == before.version
     }
@@ -348,8 +329,9 @@ def compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome])
         QueryGroup("apps of training", [each.query_id for each in queries if not unseen & set(each.apps)]),
         QueryGroup("apps never seen", [each.query_id for each in queries if unseen & set(each.apps)]),
     ]
-    settings, old = context.config.evaluate, rivals[before.version]
-    return compare(by_query(new), old, list(rivals.values()), groups, settings.level, settings.promote_without_evidence)
+    settings, outcomes = context.config.evaluate, {each.query_id: each.success for each in new}
+    old, others = rivals[before.version], list(rivals.values())
+    return compare(outcomes, old, others, groups, settings.level, settings.promote_without_evidence)
 
 
 def adopt_configured(context: RoundContext) -> None:
