@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from statistics import fmean
 from typing import Any, NamedTuple
 
@@ -23,7 +22,6 @@ from trajmill.flows.stage import RoundContext, StageOutcome, do_batches, run_onc
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.derive import DerivedFrom, DeriveKind
 from trajmill.pipelines.fan_out import WrittenFiles, divide
-from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import content_id
@@ -34,14 +32,13 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.collected import LEARNED_FROM, Maker
 from trajmill.stages.derive.kind_spec import GuidanceLift, KindSpec
 from trajmill.stages.derive.planning.trials import guidance_by, kept_manuals, tried_manual
-from trajmill.stages.derive.spec import DERIVE_KINDS, PlanningSpec
+from trajmill.stages.derive.spec import PlanningSpec
 from trajmill.stages.rollout.base import plan_trials
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_shards
 from trajmill.warehouse.screens import NewScreens
 from trajmill.warehouse.shards import write_tables
 
-_ID_DIGITS = 8
 _MOST_IN_SHARD = 200
 """Trajectories of one shard; the rows of a shard are in memory together."""
 _NAMED_TASKS = frozenset({Source.DAG, Source.CURRICULUM})
@@ -55,8 +52,7 @@ class DerivedData(NamedTuple):
     refused: Mapping[str, int]
 
 
-@dataclass(frozen=True)
-class KindOfRun:
+class KindOfRun(NamedTuple):
     """A kind with its settings and models, as a configuration describes it."""
 
     spec: KindSpec
@@ -64,10 +60,6 @@ class KindOfRun:
     """Name of the endpoint by role, for the roles that the kind may use."""
     made_by: str
     """Version on the rows: of the kind, with a hash of its settings and models."""
-
-    def endpoint(self, config: Config, role: str) -> Endpoint | None:
-        """The model of a role; None if the kind does not use it, or if it is embedded."""
-        return model_or_none(config, self.models.get(role, EMBEDDED))
 
 
 def kind_named(config: Config, name: str) -> KindOfRun:
@@ -82,21 +74,8 @@ def kind_named(config: Config, name: str) -> KindOfRun:
     spec.refuse_without(models, EMBEDDED)
     asked = {role: EMBEDDED if at == EMBEDDED else config.endpoints[at].identity() for role, at in models.items()}
     prompts = config.derive.prompts.load()
-    texts = [list(prompts[key]) for key in spec.prompts]
-    settings = content_id(spec.identity(), asked, texts, config.run.seed)[:_ID_DIGITS]
+    settings = content_id(spec.identity(), asked, [list(prompts[key]) for key in spec.prompts], config.run.seed)[:8]
     return KindOfRun(spec, models, f"derive.{name}/{spec.version}-{settings}")
-
-
-def kinds_in_force(config: Config) -> frozenset[str]:
-    """The versions on the rows of all kinds, as the configuration describes them now; a release takes only these."""
-    found = set()
-    for name in DERIVE_KINDS.kinds():
-        try:
-            found.add(kind_named(config, name).made_by)
-        except BadInputError:
-            # A kind whose model is not configured has no rows.
-            continue
-    return frozenset(found)
 
 
 def derive_kind(config: Config, name: str) -> DerivedData:
@@ -140,8 +119,8 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
                 spec,
                 rounds=(context.round,),
                 prompts=config.derive.prompts.load(),
-                writer=kind.endpoint(config, "writer"),
-                describer=kind.endpoint(config, "describer"),
+                writer=model_or_none(config, kind.models.get("writer", EMBEDDED)),
+                describer=model_or_none(config, kind.models.get("describer", EMBEDDED)),
                 curate=config.curate,
                 concurrency=config.derive.concurrency,
             )

@@ -51,11 +51,8 @@ _MOST_NAMED = 5
 class RejudgeReport(NamedTuple):
     trajectories: int
     before: int
-    """Trajectories that the judge had judged before."""
     judged: int
-    """Trajectories that it has judged now."""
     unjudged: int
-    """Trajectories that it could not judge."""
 
 
 def rejudge(config: Config, name: str | None, round_number: int | None = None) -> RejudgeReport:
@@ -126,9 +123,7 @@ class Evaluated(NamedTuple):
 
     evidence: Sequence[LabelledVotes]
     made_by: str
-    """Version of the judge; empty if it judged nothing."""
     trajectories: int
-    """Trajectories with a label that were to be judged."""
     unjudged: int
     void: int
     """Trajectories that did not finish and are not judged."""

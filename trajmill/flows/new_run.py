@@ -6,6 +6,7 @@ import json
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +40,13 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
         of_name = [run for run in warehouse.store.folders("staging") if pattern.fullmatch(run)]
         if of_name:
             earlier = max(of_name, key=lambda run: _last_change(warehouse, run))
-            changed = _changed_keys(warehouse.store.get(_file(warehouse, earlier, IDENTITY_FILE)), identity)
+            changed = list[str]()
+            with suppress(ValueError):
+                stored = warehouse.store.get(_file(warehouse, earlier, IDENTITY_FILE)) or b""
+                before = dict(flat_keys(json.loads(stored)))
+                # As JSON has no tuples, both sides are compared as it writes them.
+                now = dict(flat_keys(json.loads(json.dumps(identity))))
+                changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
             more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
             named = f"{', '.join(changed[:_MOST_NAMED])}{more} changed"
             raise NewRunError(
@@ -107,14 +114,3 @@ def _last_change(warehouse: Warehouse, run: str) -> float:
     if warehouse.store.is_local and folder.exists():
         return folder.stat().st_mtime
     return max((file.modified for file in warehouse.store.files(warehouse.name(folder))), default=0.0)
-
-
-def _changed_keys(stored: bytes | None, identity: Mapping[str, Any]) -> list[str]:
-    """The keys whose values differ from the stored ones; empty if those are not known."""
-    try:
-        before = dict(flat_keys(json.loads(stored or b"")))
-    except ValueError:
-        return []
-    # As JSON has no tuples, both sides are compared as it writes them.
-    now = dict(flat_keys(json.loads(json.dumps(identity))))
-    return sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))

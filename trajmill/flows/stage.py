@@ -106,7 +106,6 @@ class StageOutcome:
     rows_in: int
     rows_out: int
     files: Mapping[str, Sequence[DataFile]] = field(default_factory=dict)
-    """Shards to commit, by table."""
     result: Mapping[str, Any] = field(default_factory=dict)
     """Small JSON values for later stages."""
 
@@ -154,7 +153,6 @@ class Stage:
     fixed_round: int | None = None
     """The round of its rows if the stage is done once for all rounds; None: the round that runs it."""
     is_wanted: Callable[[Config], bool] = lambda config: True
-    """Whether a configuration requires it."""
 
     def in_its_round(self, context: RoundContext) -> RoundContext:
         return context if self.fixed_round is None else context.in_round(self.fixed_round)

@@ -104,7 +104,6 @@ def walk_queries(context: RoundContext, queries: int, source: Source | None = No
 class PathwaysReport(NamedTuple):
     table: Table
     queries: dict[Split, int]
-    """By split, the number of queries that were made."""
     failures: int
     """Branches that could not be walked, and queries that were refused."""
     report_path: Path

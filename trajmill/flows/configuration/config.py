@@ -96,10 +96,9 @@ class QueriesSection(GraphQueriesSpec):
 
     def identity(self) -> dict[str, Any]:
         """Return all keys that decide rows; those of new queries only if there are any."""
-        decisive = super().identity()
         unused = [*(() if self.fresh else ("fresh", "harder_above")), *(() if self.retire_after else ("retire_after",))]
         unused += [] if self.try_proposals else ["try_proposals"]
-        return {key: value for key, value in decisive.items() if key not in unused}
+        return {key: value for key, value in super().identity().items() if key not in unused}
 
 
 class RolloutSection(Spec):
@@ -243,18 +242,15 @@ class Config(Spec):
         for keys, name in self.asked_endpoints():
             if keys != POLICY_ROLE:
                 models.setdefault(".".join(keys), []).append(self.identity_behind(name))
-        decisive = super().identity() | {"models": models}
-        other_queries = {
+        asked = {
             "pathways": self.pathways.queries or self.pathways.written,
             "atomic": self.atomic.wanted,
             "graphs": self.graphs.files or self.graphs.any_wanted,
             "causal": self.causal.any_wanted,
             "sources": self.sources,
         }
-        for section, asked in other_queries.items():
-            if not asked:
-                del decisive[section]
-        return decisive
+        decisive = super().identity() | {"models": models}
+        return {key: value for key, value in decisive.items() if asked.get(key, True)}
 
     def secrets(self, variables: Mapping[str, str]) -> Secrets:
         """Return the keys of the endpoints and of `[notify]`, and all others that environment variables hold."""
@@ -290,8 +286,8 @@ class Config(Spec):
             yield ("train", role), name
         kind = self.train.learns_kind
         for role in self.derive.kind(kind).roles if kind else ():
-            if getattr(self.derive, role):
-                yield ("derive", role), getattr(self.derive, role)
+            if name := getattr(self.derive, role):
+                yield ("derive", role), name
         if self.pathways.second_opinion:
             yield ("pathways", "second_opinion"), self.pathways.second_opinion
 

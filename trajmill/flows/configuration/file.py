@@ -6,7 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain
+from itertools import chain, product
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -84,11 +84,9 @@ class _WrittenFile(NamedTuple):
             first, found = of_key.setdefault(keys, (place, []))
             if place == first:
                 found.append(detail)
-        lines = [
-            (self.line_of(keys) or 0, self.mistake(keys, self._message(keys, found)))
-            for keys, (_, found) in of_key.items()
-        ]
-        return [message for _, message in sorted(lines)]
+        messages = {keys: self._message(keys, found) for keys, (_, found) in of_key.items()}
+        ordered = sorted(messages, key=lambda keys: (self.line_of(keys) or 0, messages[keys]))
+        return [self.mistake(keys, messages[keys]) for keys in ordered]
 
     def mistake(self, keys: KeyPath, message: str) -> str:
         line = self.line_of(keys)
@@ -212,9 +210,20 @@ def _endpoints(config: Config) -> Iterator[tuple[str, str]]:
 def _queries(config: Config) -> Iterator[tuple[str, str]]:
     environment, queries = config.environment, config.queries
     proposals = [key for key in ("curriculum", "screenshot") if getattr(queries, key)]
-    for key in proposals:
-        for reason in _against_proposals(config):
-            yield f"queries.{key}", f": {reason}"
+    against = []
+    if queries.example_tasks is None:
+        against.append("it needs queries.example_tasks, a file of tasks that people wrote")
+    if config.models.writer == EMBEDDED:
+        against.append("tasks are proposed by a model; map models.writer to an [endpoints.NAME]")
+    if isinstance(environment, FixedTasksSpec):
+        against.append(f"{environment.kind} has no start states for other tasks than its own; set it to 0")
+    for channel in config.judge.channels:
+        if channel == "programmatic":
+            against.append("no check knows a proposed task; leave programmatic out of judge.channels")
+        elif set(getattr(config.models.critic, channel)) == {EMBEDDED}:
+            against.append(f"only a model can judge a proposed task; map models.critic.{channel} to one")
+    for key, reason in product(proposals, against):
+        yield f"queries.{key}", f": {reason}"
     if queries.try_proposals and not proposals:
         yield "queries.try_proposals", ": nothing is proposed; set queries.curriculum or queries.screenshot"
     has_graphs = isinstance(environment, AppFilesSpec) or config.graphs.any_wanted or config.causal.any_wanted
@@ -227,21 +236,6 @@ def _queries(config: Config) -> Iterator[tuple[str, str]]:
     for section, count in (("atomic", config.atomic.written), ("pathways", config.pathways.written)):
         if count and config.models.writer == EMBEDDED:
             yield f"{section}.written", ": a model writes them; map models.writer to an [endpoints.NAME]"
-
-
-def _against_proposals(config: Config) -> Iterator[str]:
-    """Reasons why tasks cannot be proposed, or the attempts at them not judged."""
-    if config.queries.example_tasks is None:
-        yield "it needs queries.example_tasks, a file of tasks that people wrote"
-    if config.models.writer == EMBEDDED:
-        yield "tasks are proposed by a model; map models.writer to an [endpoints.NAME]"
-    if isinstance(config.environment, FixedTasksSpec):
-        yield f"{config.environment.kind} has no start states for other tasks than its own; set it to 0"
-    for channel in config.judge.channels:
-        if channel == "programmatic":
-            yield "no check knows a proposed task; leave programmatic out of judge.channels"
-        elif set(getattr(config.models.critic, channel)) == {EMBEDDED}:
-            yield f"only a model can judge a proposed task; map models.critic.{channel} to one"
 
 
 def _training(config: Config) -> Iterator[tuple[str, str]]:

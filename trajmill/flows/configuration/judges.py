@@ -106,13 +106,13 @@ def _judge(config: Config, name: str, section: JudgeSpec, roles: CriticRoles) ->
         seed=config.run.seed,
     )
     # Models count by what they are, prompts by their texts; names, addresses and the use of the votes do not count.
-    voting = spec.identity()
+    voting, behind = spec.identity(), config.identity_behind
     decisive = {
-        "voting": {name: voting[name] for name in set(JudgeSpec.model_fields) & set(voting) - {"ask"}},
-        "step": config.identity_behind(roles.step),
-        "text": [config.identity_behind(name) for name in roles.text],
-        "multimodal": [config.identity_behind(name) for name in roles.multimodal],
-        "describer": config.identity_behind(describer),
+        "voting": {key: voting[key] for key in set(JudgeSpec.model_fields) & set(voting) - {"ask"}},
+        "step": behind(roles.step),
+        "text": list(map(behind, roles.text)),
+        "multimodal": list(map(behind, roles.multimodal)),
+        "describer": behind(describer),
         "prompts": [content_id(prompt.system, prompt.user) for prompt in prompts],
         "seed": config.run.seed,
     }

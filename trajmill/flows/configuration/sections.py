@@ -116,11 +116,11 @@ class AtomicSection(Spec):
     @property
     def drawn(self) -> bool:
         """Whether the run has queries for the packaged operations."""
-        return bool(self.train or self.heldout_slots or self.heldout_phrasings or self.validation)
+        return any((self.train, self.heldout_slots, self.heldout_phrasings, self.validation))
 
     @property
     def wanted(self) -> bool:
-        return self.drawn or bool(self.written)
+        return self.drawn or self.written > 0
 
 
 class PathwaysSection(Spec):
@@ -155,9 +155,8 @@ def _possible(cron: str) -> str:
             raise CronSimError("Wrong number of fields")
         next(CronSim(cron, _ANY_DAY))
     except (CronSimError, StopIteration) as error:
-        reason = str(error).lower() or "no day is like that"
         message = "should be a cron schedule of minute, hour, day, month and weekday ({reason})"
-        raise PydanticCustomError("cron", message, {"reason": reason}) from error
+        raise PydanticCustomError("cron", message, {"reason": str(error).lower() or "no day is like that"}) from error
     return cron
 
 

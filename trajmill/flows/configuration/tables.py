@@ -166,9 +166,7 @@ def toml_value(value: object) -> str:
             return f"[{', '.join(sorted(map(toml_value, value)))}]"
         case dict():
             return "{" + ", ".join(f"{json.dumps(key)} = {toml_value(item)}" for key, item in value.items()) + "}"
-        case Path():
-            return json.dumps(str(value))
         case Enum():
             return toml_value(value.value)
         case _:
-            return json.dumps(value, ensure_ascii=False)
+            return json.dumps(str(value) if isinstance(value, Path) else value, ensure_ascii=False)

@@ -146,6 +146,10 @@ class _Started:
 
     def await_ready(self) -> None:
         """Wait as long as the server lives and its log grows: loading time has no bound on a busy machine."""
+
+        def quoted() -> str:
+            return f"{error_in_log(self.log, self.log_start)}; all of it is in {self.log}"
+
         server, size, since = self.server, 0, time.monotonic()
         name = f"the model server of endpoints.{server.endpoint}"
         while (code := self.keeper.poll()) is None and ask_server(server.health).status != 200:
@@ -153,10 +157,10 @@ class _Started:
                 size, since = written, time.monotonic()
             elif time.monotonic() - since >= server.section.ready_seconds:
                 seconds = f"silent for {server.section.ready_seconds:g} s (serve.ready_seconds)"
-                raise TrajmillError(f"{name} hung while starting: {seconds}: {self._log_excerpt()}")
+                raise TrajmillError(f"{name} hung while starting: {seconds}: {quoted()}")
             time.sleep(_POLL_SECONDS)
         if code is not None:
-            raise TrajmillError(f"{name} ended with code {code} while starting: {self._log_excerpt()}")
+            raise TrajmillError(f"{name} ended with code {code} while starting: {quoted()}")
         models = served_models(server.address, server.api_key)
         if isinstance(models, ServerAnswer):
             raise TrajmillError(f"{name} started and does not tell its models ({models.status_text})")
@@ -178,9 +182,6 @@ class _Started:
                 os.killpg(self.keeper.pid, signal.SIGKILL)
                 time.sleep(_POLL_SECONDS)
         self.keeper.wait()
-
-    def _log_excerpt(self) -> str:
-        return f"{error_in_log(self.log, self.log_start)}; all of it is in {self.log}"
 
 
 def error_in_log(log: Path, start: int = 0) -> str:

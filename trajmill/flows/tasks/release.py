@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 from trajmill.flows.configuration.config import Config, policy_family, policy_gives_tokens
 from trajmill.flows.configuration.judges import own_judge
-from trajmill.flows.deriving import derive_in_round, kinds_in_force
+from trajmill.flows.deriving import derive_in_round, kind_named
 from trajmill.flows.policies.policy import policy_before, stale_versions
 from trajmill.flows.progress import watched_work
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, report_of, stage, tuples
@@ -20,6 +21,7 @@ from trajmill.pipelines.release import Released, ReleaseRequest, make_release
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import TRIED_AT_MOST
+from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import StageRun
@@ -81,7 +83,11 @@ def release_again(config: Config) -> str:
 
 
 def _make(context: RoundContext, name: str, previous: str | None, staging: Path) -> Released:
-    config, queries = context.config, context.all_queries
+    config, queries, kinds = context.config, context.all_queries, set()
+    for kind in DERIVE_KINDS.kinds():
+        # A kind whose model is not configured has no rows.
+        with suppress(BadInputError):
+            kinds.add(kind_named(config, kind).made_by)
     history = read_history(context.warehouse, context.run_id, context.round + 1)
     request = ReleaseRequest(
         name=name,
@@ -96,7 +102,7 @@ def _make(context: RoundContext, name: str, previous: str | None, staging: Path)
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         heldout_apps=config.queries.unseen_app_names,
         left_out=left_out(context),
-        kinds=kinds_in_force(config),
+        kinds=frozenset(kinds),
         curate=config.curate,
     )
     return make_release(context.warehouse, request, list(queries.values()), staging)
