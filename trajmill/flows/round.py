@@ -24,8 +24,19 @@ from trajmill.flows.progress import StageCounter, watched_work
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, finished, has_begun, report_of, stage
 from trajmill.flows.tasks.generate import GENERATE, fresh, generate, propose, try_proposals
-from trajmill.flows.tasks.guide import GUIDED, guide, reference, reference_paths_used, rollout_guided
-from trajmill.flows.tasks.judge import CALIBRATE, JUDGE, calibrate_judge, judge, judge_guided, judge_quality
+from trajmill.flows.tasks.judge import (
+    CALIBRATE,
+    GUIDED,
+    JUDGE,
+    calibrate_judge,
+    guide,
+    judge,
+    judge_guided,
+    judge_quality,
+    reference,
+    reference_paths_used,
+    rollout_guided,
+)
 from trajmill.flows.tasks.release import DERIVE, DERIVE_RL, RELEASE, derive, derive_for_training, derive_rl, release
 from trajmill.flows.tasks.rollout import ROLLOUT, rollout
 from trajmill.flows.tasks.train import (

@@ -11,7 +11,7 @@ from tests.flows.small_run import small_config, up_to
 from trajmill.flows.configuration.config import Config, GuidanceSection
 from trajmill.flows.report.figures import TABLES, run_views
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.guide import reference_paths_used
+from trajmill.flows.tasks.judge import reference_paths_used
 from trajmill.flows.tasks.release import DERIVE_RL, RELEASE
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.guidance import Guidance

@@ -29,8 +29,7 @@ from trajmill.flows.round import current_round, run_command
 from trajmill.flows.serving.model_server import ADAPTER_FILE
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, has_begun, report_of, run_once
-from trajmill.flows.tasks.guide import GUIDED
-from trajmill.flows.tasks.judge import judge_precision
+from trajmill.flows.tasks.judge import GUIDED, judge_precision
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN, Evaluation, Training, chosen, compared, measure_and_decide
