@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from typing import Any
 
 from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
 from trajmill.schemas.actions import Action, Click, SystemButton, Terminate, action_to_json
@@ -32,14 +31,19 @@ def write_run(warehouse: Warehouse, rounds: int = 2) -> None:
     known: set[str] = set()
     for number in range(1, rounds + 1):
         at = stage_run(number=number, run_id=RUN)
-        rows: list[Row] = []
-        if number == 1:
-            rows += [_query(place, at) for place in range(3)]
+        rows: list[Row] = [_query(place, at) for place in range(3)] if number == 1 else []
         for place in range(3):
             rows += _attempt(environment, at, place, Purpose.TRAIN, solved=number > 1 and place < 2, known=known)
         rows += _attempt(environment, at, 2, Purpose.GUIDED, solved=True, known=known)
-        rows += [_summary(at, rounds), policy_version(at, rounds), _failure(at)]
-        commit_rows(warehouse, at, *rows)
+        failure = Failure(
+            stage="rollout",
+            input_id="query-1",
+            failure_class=FailureClass.ENVIRONMENT,
+            message="the simulated device crashed (injected fault)",
+            attempts=3,
+            **at_origin(at),
+        )
+        commit_rows(warehouse, at, *rows, _summary(at, rounds), policy_version(at, rounds), failure)
 
 
 def _query(place: int, at: StageRun) -> Query:
@@ -51,19 +55,55 @@ def _attempt(
     environment: SimulatedEnvironment, at: StageRun, place: int, purpose: Purpose, solved: bool, known: set[str]
 ) -> list[Row]:
     number = at.round * 100 + place * 10 + (purpose is Purpose.GUIDED)
-    row = trajectory(
-        number, at, f"query-{place}", purpose=purpose, reward=1.0 if solved else 0.0, steps=STEPS, model_version="p-1"
-    )
+    values = {"purpose": purpose, "reward": 1.0 if solved else 0.0, "steps": STEPS, "model_version": "p-1"}
+    row = trajectory(number, at, f"query-{place}", **values)
     rows: list[Row] = [row, judgement(row.trajectory_id, at, correct=solved or place == 2)]
-    rows += [_vote(row.trajectory_id, at, channel, solved) for channel in (Channel.TEXT, Channel.MULTIMODAL)]
+    for channel in (Channel.TEXT, Channel.MULTIMODAL):
+        vote = TrajectoryVerdict(
+            trajectory_id=row.trajectory_id,
+            channel=channel,
+            resolution="full",
+            vote=0,
+            correct=solved,
+            reason="It shows what was asked for." if solved else "Nothing was ordered.",
+            redundant_steps=(),
+            first_error_step=None,
+            **at_origin(at),
+        )
+        rows.append(vote)
     chance = random.Random(number)
     seen = environment.reset_now(_query(place, at), number)
     rows += _screen(seen, at, known)
     for index in range(STEPS):
         action = _action(seen, index, chance)
         after = environment.step_now(action)
-        rows += [*_screen(after, at, known), _step(row.trajectory_id, at, index, seen, after, action)]
-        rows.append(_verdict(row.trajectory_id, at, index))
+        step = Step(
+            trajectory_id=row.trajectory_id,
+            index=index,
+            screen_before=seen.screen.screen_id,
+            screen_after=after.screen.screen_id,
+            app_before=seen.app,
+            app_after=after.app,
+            thought=f"Step {index}: <img src=x onerror=alert(1)>",
+            action=action_to_json(action),
+            action_kind=action.kind,
+            conclusion=f"I pressed something on {seen.app or 'the launcher'} <b>now</b>.",
+            raw_response="",
+            target=None,
+            role_outputs="{}",
+            prompt="",
+            guided=False,
+            **at_origin(at),
+        )
+        verdict = StepVerdict(
+            trajectory_id=row.trajectory_id,
+            index=index,
+            analysis="Because of the screen.",
+            summary="Pressed something.",
+            label=(StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL)[index % 3],
+            **at_origin(at),
+        )
+        rows += [*_screen(after, at, known), step, verdict]
         seen = after
     return rows
 
@@ -83,63 +123,8 @@ def _screen(seen: Observation, at: StageRun, known: set[str]) -> list[Row]:
     if handle.screen_id in known:
         return []
     known.add(handle.screen_id)
-    return [
-        Screen(
-            screen_id=handle.screen_id,
-            width=handle.size.width,
-            height=handle.size.height,
-            image=handle.encode(),
-            elements=seen.elements or (),
-            **at_origin(at),
-        )
-    ]
-
-
-def _step(trajectory_id: str, at: StageRun, index: int, seen: Observation, after: Observation, action: Action) -> Step:
-    return Step(
-        trajectory_id=trajectory_id,
-        index=index,
-        screen_before=seen.screen.screen_id,
-        screen_after=after.screen.screen_id,
-        app_before=seen.app,
-        app_after=after.app,
-        thought=f"Step {index}: <img src=x onerror=alert(1)>",
-        action=action_to_json(action),
-        action_kind=action.kind,
-        conclusion=f"I pressed something on {seen.app or 'the launcher'} <b>now</b>.",
-        raw_response="",
-        target=None,
-        role_outputs="{}",
-        prompt="",
-        guided=False,
-        **at_origin(at),
-    )
-
-
-def _verdict(trajectory_id: str, at: StageRun, index: int) -> StepVerdict:
-    label = (StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL)[index % 3]
-    return StepVerdict(
-        trajectory_id=trajectory_id,
-        index=index,
-        analysis="Because of the screen.",
-        summary="Pressed something.",
-        label=label,
-        **at_origin(at),
-    )
-
-
-def _vote(trajectory_id: str, at: StageRun, channel: Channel, correct: bool) -> TrajectoryVerdict:
-    return TrajectoryVerdict(
-        trajectory_id=trajectory_id,
-        channel=channel,
-        resolution="full",
-        vote=0,
-        correct=correct,
-        reason="It shows what was asked for." if correct else "Nothing was ordered.",
-        redundant_steps=(),
-        first_error_step=None,
-        **at_origin(at),
-    )
+    size, elements = handle.size._asdict(), seen.elements or ()
+    return [Screen(screen_id=handle.screen_id, image=handle.encode(), elements=elements, **size, **at_origin(at))]
 
 
 def _success(number: int, rounds: int) -> tuple[SplitSuccess, ...]:
@@ -154,22 +139,21 @@ def _summary(at: StageRun, rounds: int) -> RoundSummary:
         for place, stage in enumerate(STAGES)
         if at.round == 1 or stage != "generate"
     ]
-    values: dict[str, Any] = at_origin(at)
+    counts = ("true_positive", "false_positive", "true_negative", "false_negative")
+    judge = {"trajectory": (240, 6, 310, 9), "text": (245, 30, 286, 4), "step": (900, 80, 700, 60)}
     return RoundSummary(
         policy_before=f"policy-{at.round - 1}",
         policy_after=f"policy-{at.round}",
         stages=tuple(stages),
         success_before=_success(at.round - 1, rounds),
         success_after=_success(at.round, rounds),
-        judge=(
-            JudgeQuality(level="trajectory", true_positive=240, false_positive=6, true_negative=310, false_negative=9),
-            JudgeQuality(level="text", true_positive=245, false_positive=30, true_negative=286, false_negative=4),
-            JudgeQuality(level="step", true_positive=900, false_positive=80, true_negative=700, false_negative=60),
+        judge=tuple(
+            JudgeQuality(level=level, **dict(zip(counts, found, strict=True))) for level, found in judge.items()
         ),
         trained=True,
         reference_paths_used=10 * at.round,
         release=f"release-{at.round}",
-        **values,
+        **at_origin(at),
     )
 
 
@@ -183,16 +167,5 @@ def policy_version(at: StageRun, rounds: int) -> PolicyVersion:
         success=_success(at.round, rounds),
         promoted=at.round != 2,
         reason="held-out success rose by 12 points" if at.round != 2 else "held-out success fell by 3 points",
-        **at_origin(at),
-    )
-
-
-def _failure(at: StageRun) -> Failure:
-    return Failure(
-        stage="rollout",
-        input_id="query-1",
-        failure_class=FailureClass.ENVIRONMENT,
-        message="the simulated device crashed (injected fault)",
-        attempts=3,
         **at_origin(at),
     )
