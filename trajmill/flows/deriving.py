@@ -57,9 +57,7 @@ class KindOfRun(NamedTuple):
 
     spec: KindSpec
     models: dict[str, str]
-    """Name of the endpoint by role, for the roles that the kind may use."""
     made_by: str
-    """Version on the rows: of the kind, with a hash of its settings and models."""
 
 
 def kind_named(config: Config, name: str) -> KindOfRun:

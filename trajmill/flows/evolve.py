@@ -40,7 +40,6 @@ from trajmill.warehouse.views import refresh_views
 class EvolveReport(NamedTuple):
     report_path: Path
     release: str
-    """Path of the newest release's folder, or its URL."""
     waiting: str = ""
     """What the run waits for, and what the user can do about it; empty if all rounds are finished."""
 
@@ -126,7 +125,6 @@ def round_flow(context: RoundContext) -> str:
 
 
 LANDED = "trajmill.trajectories.landed"
-"""Name of the event."""
 ENOUGH_LABEL = "trajmill.enough"
 """Label of the event's resource: `yes` if there is enough to retrain, else `no`; triggers cannot compare numbers."""
 

@@ -130,11 +130,9 @@ class Evaluated(NamedTuple):
     unlabelled: int
     """Trajectories without a label, or with an unsure one."""
     absent: int = 0
-    """Labelled trajectories of a set that were not downloaded."""
     why_unjudged: str = 'why: trajmill sql "SELECT * FROM failures_by_class"'
     """Why trajectories could not be judged, or the query that shows it."""
     further_rows: Mapping[str, Sequence[Row]] = {}
-    """Further rows to commit, by table."""
 
 
 class Calibrated(NamedTuple):

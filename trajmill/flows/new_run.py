@@ -17,7 +17,6 @@ from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.staging import has_begun
 
 IDENTITY_FILE = "identity.json"
-"""Name of the file, in the run's folder, with what identifies the run."""
 _CONFIG_FILE = "config.json"
 _RESOURCE_FILE = "resource"
 _MOST_NAMED = 6

@@ -107,7 +107,6 @@ class StageOutcome:
     rows_out: int
     files: Mapping[str, Sequence[DataFile]] = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
-    """Small JSON values for later stages."""
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,6 @@ class NamedJudge:
     spec: JudgeSpec
     critics: CriticModels
     endpoints: tuple[str, ...]
-    """Names of its endpoints, embedded ones included."""
     settings: str
     """JSON of everything that decides its verdicts."""
 

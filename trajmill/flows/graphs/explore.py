@@ -139,7 +139,6 @@ def open_picture(file: Path) -> Iterator[Image]:
 class VerifyReport(NamedTuple):
     edges: list[VerifiedEdge]
     notes: list[Mistake]
-    """Each transition that does not hold, with its line; then those that were not walked."""
 
     def count(self, state: EdgeState) -> int:
         return sum(edge.state is state for edge in self.edges)
@@ -171,7 +170,6 @@ class AnnotateReport(NamedTuple):
     annotated: AnnotatedGraph
     calls: list[ModelCall]
     embedded: tuple[str, ...]
-    """The roles without a model; what they would fill stays empty."""
 
 
 def annotate_file(
@@ -225,7 +223,6 @@ def annotate_file(
 
 
 _LARGEST = 900
-"""Longest side of an embedded picture, in pixels."""
 _WIDTH, _HEIGHT = 200, 150
 """Size of a drawn page."""
 _ACROSS, _DOWN = 300, 200
@@ -246,7 +243,6 @@ class DrawnEdge(NamedTuple):
 
 class Drawing(NamedTuple):
     places: dict[str, Point]
-    """By page, and for all that is outside."""
     edges: tuple[DrawnEdge, ...]
     width: int
     height: int

@@ -36,11 +36,10 @@ from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.weights import checked_weights, keep_weights
 
 PROMOTE = "promote"
-"""The stage that decides which policy the next round starts with."""
 BASELINE = "baseline"
 """The stage of round 0 that measures the policy that the run starts with."""
 CHOICE = "policy_"
-"""Prefix of the stages of choices, by hand or by the configuration; their rows of `models` have it in `made_by`."""
+"""Prefix of the stages of choices, and so of `made_by` in their rows of `models`."""
 _SCREEN = Size(112, 112)
 
 
@@ -89,10 +88,8 @@ class PolicyInForce(StageResult):
 
     policy_row: Policy
     updates: int
-    """Optimiser updates of that policy since the untrained one."""
     success: tuple[SplitSuccess, ...]
     promoted: bool = True
-    """Whether the stage has put another version in force."""
     reason: str = ""
     """Why it has or has not; empty for the baseline and for choices, which have it in their rows."""
 

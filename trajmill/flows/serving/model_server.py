@@ -29,7 +29,6 @@ from trajmill.schemas.secrets import Secrets
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
 
 ADAPTER_FILE = "adapter_config.json"
-"""The configuration file in the folder of a LoRA adapter, in PEFT's layout."""
 _MOST_BYTES = 1_000_000
 _POLL_SECONDS = 0.2
 _LOAD_SECONDS = 300.0
@@ -48,7 +47,6 @@ _CONTINUED = re.compile(r" {1,3}(?!File )\S.*")
 class ModelServer(NamedTuple):
     endpoint: str
     model: str
-    """Name of the model in requests."""
     section: ModelServerSpec
     api_key: str = ""
 

@@ -226,7 +226,6 @@ def found_pathways(context: RoundContext) -> list[Pathway]:
 PROPOSE = STAGE
 TRY_PROPOSALS = TRIAL_STAGE
 _UNDECIDED = "undecided"
-"""Key of the undecided tasks in the result of a stage."""
 
 
 def asks_for_tasks(config: Config) -> bool:

@@ -238,7 +238,6 @@ class _Walks(NamedTuple):
     by_query: dict[str, str]
     """By query id, the trajectory that walks its path."""
     rounds_of: dict[str, int]
-    """By trajectory id, its round."""
 
 
 def _hard_queries(context: RoundContext, to_hint: bool = True) -> tuple[HardQueries, History]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import suppress
 from datetime import UTC, datetime
-from pathlib import Path
 
 from trajmill.flows.configuration.config import Config, policy_family, policy_gives_tokens
 from trajmill.flows.configuration.judges import own_judge
@@ -56,7 +55,7 @@ def release_to_train_on(context: RoundContext) -> str:
 
 def _of_round(context: RoundContext) -> Released:
     previous = release_name(context.in_round(context.round - 1)) if context.round > 1 else None
-    return _make(context, release_name(context), previous, context.at(RELEASE).staging(context.warehouse))
+    return _make(context, context.at(RELEASE), release_name(context), previous)
 
 
 def release_again(config: Config) -> str:
@@ -75,14 +74,13 @@ def release_again(config: Config) -> str:
         names = (name.removeprefix(f"{first}-") for name in release_names(newest.warehouse))
         number = 1 + max((int(number) for number in names if number.isdecimal()), default=0)
         at = StageRun(newest.run_id, newest.round, RELEASE, number)
-        staging, name = at.staging(newest.warehouse), f"{first}-{number}"
         with watched_work(newest.warehouse, at, RELEASE):
-            _make(newest, name, first, staging)
-        forget(newest.warehouse, staging)
-    return name
+            _make(newest, at, f"{first}-{number}", first)
+        forget(newest.warehouse, at.staging(newest.warehouse))
+    return f"{first}-{number}"
 
 
-def _make(context: RoundContext, name: str, previous: str | None, staging: Path) -> Released:
+def _make(context: RoundContext, at: StageRun, name: str, previous: str | None) -> Released:
     config, queries, kinds = context.config, context.all_queries, set()
     for kind in DERIVE_KINDS.kinds():
         # A kind whose model is not configured has no rows.
@@ -105,7 +103,7 @@ def _make(context: RoundContext, name: str, previous: str | None, staging: Path)
         kinds=frozenset(kinds),
         curate=config.curate,
     )
-    return make_release(context.warehouse, request, list(queries.values()), staging)
+    return make_release(context.warehouse, request, list(queries.values()), at.staging(context.warehouse))
 
 
 def release_name(context: RoundContext) -> str:

@@ -74,16 +74,13 @@ class Training(StageResult):
 
     trained: bool
     reason: str
-    """Why there is no new version; empty if there is one."""
     judge_precision: Precision
     policy_row: Policy | None = None
     """The version that was trained or added; the policy in force itself if that was added again."""
     parent: str | None = None
     release: str | None = None
     recipe: str = "{}"
-    """JSON of the training configuration; `{}` for an added version."""
     metrics: str | None = None
-    """JSON of the recipe's report; None for an added version."""
     updates: int = 0
 
     @property
