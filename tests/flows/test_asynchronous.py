@@ -21,7 +21,6 @@ from trajmill.flows.policies.policy import (
     Policy,
     PolicyInForce,
     acting_round,
-    choice_stage,
     stale_versions,
 )
 from trajmill.flows.round import concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
@@ -142,7 +141,7 @@ def test_versions_count_as_stale_by_the_changes_of_the_policy_since_they_acted(t
     assert stale_versions(last, rounds, 2) == {"v0"}
     assert stale_versions(last, [5], 2) == frozenset()
     assert stale_versions(last, rounds, 9) == frozenset()
-    decide(last, choice_stage(0), "v1")
+    decide(last, "policy_00", "v1")
     assert stale_versions(last, rounds, 2) == {"v0"}, "v1 acts again"
     assert stale_versions(last, rounds, 1) == {"v0", "v2"}
 

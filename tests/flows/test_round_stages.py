@@ -7,13 +7,10 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.round import COMMANDS, STAGES, stages_of
 
 
-def test_a_command_needs_only_stages_that_come_before_its_own() -> None:
+def test_every_command_is_on_the_command_line_and_needs_only_stages_before_its_own() -> None:
     names = [stage.name for stage in STAGES]
     for place, stage in enumerate(STAGES):
         assert set(COMMANDS[stage.command]) <= set(names[:place])
-
-
-def test_every_command_is_on_the_command_line() -> None:
     assert set(STAGE_COMMANDS) | {"derive", "judge"} == set(COMMANDS)
 
 

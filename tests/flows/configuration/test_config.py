@@ -166,6 +166,7 @@ def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
         ({"queries": {"harder_above": 0.5}}, True),
         ({"queries": {"fresh": 5}}, False),
         ({"queries": {"retire_after": 5}}, False),
+        ({"queries": {"try_proposals": True}}, False),
         ({"run": {"seed": 1}}, False),
         ({"train": {"epochs": 5.0}}, False),
         ({"judge": {"filter": False}}, False),

@@ -17,9 +17,8 @@ from trajmill.flows.configuration.config import Config, QueriesSection, RolloutS
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ModelsSection, PromptsSection
 from trajmill.flows.policies.policy import BASELINE
-from trajmill.flows.round import stages_of
-from trajmill.flows.stage import RoundContext, report_of
-from trajmill.flows.tasks.generate import PROPOSE, asks_for_tasks, task_successes
+from trajmill.flows.stage import RoundContext
+from trajmill.flows.tasks.generate import PROPOSE, task_successes
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.rollout import training_queries
 from trajmill.flows.tasks.train import measured_queries
@@ -239,15 +238,6 @@ def test_proposals_are_neither_lost_nor_doubled_when_the_stage_ends_at_any_place
     assert len(set(read_table(first.warehouse, "model_calls")["call_id"].to_pylist())) == tables["model_calls"]
 
 
-def test_nothing_is_proposed_unless_it_is_asked_for(tmp_path: Path) -> None:
-    config = small_config(tmp_path)
-    context = RoundContext.of(config)
-    assert not asks_for_tasks(config)
-    assert PROPOSE not in [stage.name for stage in stages_of(config)]
-    do(PROPOSE, context)
-    assert report_of(context, PROPOSE) is None and not list(context.warehouse.staging(context.run_id).glob("*"))
-
-
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
@@ -282,12 +272,7 @@ def test_example_tasks_are_read_with_the_configuration(tmp_path: Path) -> None:
     path = tmp_path / "trajmill.toml"
     path.write_text("[queries]\nexample_tasks = 'mine.jsonl'\n")
     (tmp_path / "mine.jsonl").write_text(WRITTEN)
-    config = load_config(path)
-    assert config.queries.example_tasks == tmp_path / "mine.jsonl"
-    (tmp_path / "elsewhere").mkdir()
-    for name in ("trajmill.toml", "mine.jsonl"):
-        (tmp_path / "elsewhere" / name).write_text((tmp_path / name).read_text())
-    assert load_config(tmp_path / "elsewhere" / "trajmill.toml").run_id == config.run_id
+    assert load_config(path).queries.example_tasks == tmp_path / "mine.jsonl"
     (tmp_path / "mine.jsonl").write_text('{"instruction": "x"}\n')
     with pytest.raises(BadInputError, match=r"mine\.jsonl:1: platform"):
         load_config(path)

@@ -134,13 +134,6 @@ def test_only_what_was_done_once_is_trained_on_and_what_nobody_could_judge_is_tr
     assert failures(second) == []
 
 
-def test_without_the_key_a_run_stays_the_run_that_it_was(tmp_path: Path) -> None:
-    config = small_config(tmp_path)
-    asking = config.model_copy(update={"queries": config.queries.model_copy(update={"try_proposals": True})})
-    assert "try_proposals" not in QueriesSection().identity() and asking.run_id != config.run_id
-    assert TRY_PROPOSALS not in [stage.name for stage in stages_of(config)]
-
-
 @pytest.mark.browser
 @pytest.mark.slow
 def test_a_browser_is_where_proposals_are_tried(tmp_path: Path, critic: WriterAndCritic, server: FaultServer) -> None:

@@ -16,10 +16,8 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies.policy import (
     BASELINE,
     Policy,
-    choice_stage,
-    choices,
+    choose,
     endpoint_of,
-    is_embedded,
     policy_before,
     policy_in_force,
     policy_versions,
@@ -123,8 +121,7 @@ def _choose(
                 f"round {rolled_out.round} of run {context.run_id} is rolling out its policy; let `trajmill evolve` "
                 "finish that first"
             )
-    stage = choice_stage(len(choices(context)))
-    return run_once(context, stage, lambda at: chosen(context, at, version, reason, replaced))
+    return choose(context, lambda at: chosen(context, at, version, reason, replaced))
 
 
 def _measured_run(config: Config) -> RoundContext:
@@ -142,7 +139,7 @@ def add_and_evaluate(config: Config, added: Addition) -> StageReport:
     """
     context = _measured_run(config)
     # A model server takes minutes to start, so everything that can be checked is checked first.
-    if is_embedded(config):
+    if config.models.policy == EMBEDDED:
         raise BadInputError("models.policy is the embedded policy, which [train] trains; map it to an [endpoints.NAME]")
     if (added.model is None) == (added.adapter is None):
         raise BadInputError("name either a model (--model NAME) or an adapter (--adapter DIR)")
@@ -198,7 +195,7 @@ def _add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
         kept = in_force.model_copy(update={"promoted": False, "reason": outcome.result["reason"]})
         return replace(outcome, result=kept.as_json())
 
-    return run_once(context, choice_stage(len(choices(context))), work)
+    return choose(context, work)
 
 
 def _candidate(context: RoundContext, added: Addition, release: str | None) -> Policy:

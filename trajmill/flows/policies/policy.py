@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from io import BytesIO
 from itertools import groupby
@@ -14,11 +14,11 @@ from typing import Annotated, NamedTuple, Self
 from PIL import Image
 from pydantic import BeforeValidator
 
-from trajmill.flows.configuration.config import Config, model_of
+from trajmill.flows.configuration.config import model_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.model_server import unload_adapter
 from trajmill.flows.serving.models_ready import RefusedPolicyError, api_key, serve_policy
-from trajmill.flows.stage import RoundContext, StageResult, finished, report_of
+from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, StageResult, finished, report_of, run_once
 from trajmill.pipelines.models import ActingAgent, Endpoint
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.errors import ModelFailure, TrajmillError
@@ -127,14 +127,14 @@ def _decisions(context: RoundContext) -> list[PolicyInForce]:
 def choices(context: RoundContext) -> list[PolicyInForce]:
     """Return the choices of a policy in a round, by a command or by the configuration, in their order."""
     found: list[PolicyInForce] = []
-    while (report := report_of(context, choice_stage(len(found)))) is not None:
+    while (report := report_of(context, f"{CHOICE}{len(found):02d}")) is not None:
         found.append(PolicyInForce.of(report))
     return found
 
 
-def choice_stage(number: int) -> str:
-    """The stage of a choice; a round may have several, in the order of their names."""
-    return f"{CHOICE}{number:02d}"
+def choose(context: RoundContext, work: Callable[[StageRun], StageOutcome]) -> StageReport:
+    """Do the next choice of a policy in a round: a stage, of which a round may have several."""
+    return run_once(context, f"{CHOICE}{len(choices(context)):02d}", work)
 
 
 def policy_versions(context: RoundContext) -> dict[str, PolicyVersion]:
@@ -168,7 +168,7 @@ def acting(
 ) -> ActingAgent:
     """Return the agent of a policy; an embedded one that is `untrained` explores. Temperature 0 acts greedily."""
     agent = context.config.agent
-    starts_untrained = untrained and policy.kind == EMBEDDED and is_embedded(context.config)
+    starts_untrained = untrained and policy.kind == context.config.models.policy == EMBEDDED
     spec = ExplorerSpec() if starts_untrained and isinstance(agent, EndToEndSpec) else agent
     roles = {role: model_of(context.config, name) for role, name in spec.endpoint_roles().items()}
     return ActingAgent(spec, endpoint_of(context, policy), temperature, with_tokens, roles)
@@ -243,7 +243,3 @@ def score_prompt(endpoint: Endpoint) -> None:
         asyncio.run(score())
     except ModelFailure as error:
         raise RefusedPolicyError(f"{NOT_ADMITTED}a prompt cannot be scored: {error}") from error
-
-
-def is_embedded(config: Config) -> bool:
-    return config.models.policy == EMBEDDED

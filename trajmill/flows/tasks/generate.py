@@ -15,7 +15,6 @@ from trajmill.flows.policies.policy import (
     acting,
     acting_round,
     configured_policy,
-    is_embedded,
     policy_before,
     untrained_policy,
 )
@@ -85,7 +84,7 @@ def generate(context: RoundContext, at: StageRun) -> StageOutcome:
             why = f": {count} failures, the first of {first.input_id}: {' '.join(first.message.split())}"
         raise TrajmillError(f"no query to learn on could be made{why}")
     files = write_tables(context.warehouse, at, made._asdict())
-    policy = untrained_policy(context, at) if is_embedded(context.config) else configured_policy(context)
+    policy = untrained_policy(context, at) if context.config.models.policy == EMBEDDED else configured_policy(context)
     result = Generated(first_policy=policy).as_json()
     return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files, result)
 

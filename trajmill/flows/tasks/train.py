@@ -17,10 +17,8 @@ from trajmill.flows.policies.policy import (
     PolicyInForce,
     acting,
     check_weights,
-    choice_stage,
-    choices,
+    choose,
     configured_policy,
-    is_embedded,
     policy_before,
     policy_versions,
     score_prompt,
@@ -167,7 +165,7 @@ def leave_untrained(context: RoundContext, reason: str) -> StageReport:
 def awaited_policy(context: RoundContext, policy: Policy) -> str:
     """Return the line with what to do if the recipe cannot train a policy."""
     untrained = f"awaiting a policy: [train] kind {context.config.train.kind!r} does not train {policy.version}"
-    if is_embedded(context.config):
+    if context.config.models.policy == EMBEDDED:
         return f"{untrained}; map models.policy to an [endpoints.NAME], or choose a kind for the embedded policy"
     folder = context.warehouse.release(str(finished(context, RELEASE).result["release"]))
     return f"{untrained}; train it on {folder}, then `trajmill policy add --model NAME` or `--adapter DIR`"
@@ -224,7 +222,7 @@ class Evaluation(StageResult):
 def baseline(context: RoundContext, at: StageRun) -> StageOutcome:
     """Measure the policy that the run starts with, as round 0."""
     first = Generated.of(finished(context.in_round(1), GENERATE)).first_policy
-    how = "untrained" if is_embedded(context.config) else "configured"
+    how = "untrained" if context.config.models.policy == EMBEDDED else "configured"
     decided = Promotion(True, f"{how}: the start of the loop")
     return measure_and_decide(context, at, first, lambda _: decided, made_by=how, untrained=True)
 
@@ -339,7 +337,7 @@ def adopt_configured(context: RoundContext) -> None:
     """
     if not names_another_policy(context) or has_begun(context, ROLLOUT):
         return
-    configured = None if is_embedded(context.config) else configured_policy(context)
+    configured = None if context.config.models.policy == EMBEDDED else configured_policy(context)
 
     def work(at: StageRun) -> StageOutcome:
         policy = configured or untrained_policy(context, at)
@@ -349,7 +347,7 @@ def adopt_configured(context: RoundContext) -> None:
         decided = Promotion(True, "the configuration names it")
         return measure_and_decide(context, at, policy, lambda _: decided, untrained=configured is None)
 
-    run_once(context, choice_stage(len(choices(context))), work)
+    choose(context, work)
 
 
 def names_another_policy(context: RoundContext) -> bool:
@@ -357,7 +355,7 @@ def names_another_policy(context: RoundContext) -> bool:
     if report_of(context.in_round(0), BASELINE) is None:
         return False
     in_force, config = policy_before(context), context.config
-    if is_embedded(config):
+    if config.models.policy == EMBEDDED:
         return in_force.kind != EMBEDDED
     configured = configured_policy(context)
     return configured.version not in policy_versions(context) or configured.kind != in_force.kind
