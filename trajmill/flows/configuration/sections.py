@@ -13,7 +13,7 @@ from pydantic_core import PydanticCustomError
 
 from trajmill.flows.configuration.tables import KeyPath
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
-from trajmill.stages.queries.spec import AtomicApp, DocumentKind
+from trajmill.stages.queries.spec import AtomicApp, DocumentKind, WalkReach
 
 EMBEDDED = "embedded"
 """The endpoint that needs no configuration: the policy network, and code without a model for all other roles."""
@@ -123,21 +123,13 @@ class AtomicSection(Spec):
         return self.drawn or self.written > 0
 
 
-class PathwaysSection(Spec):
+class PathwaysSection(WalkReach):
     """Queries from the menus, dialogs and tabs of running programs: which programs are walked, and how far."""
 
     file: Path | None = None
     """File of programs (YAML, see environments.md); without one, the programs of the local desktop."""
     programs: tuple[str, ...] = ()
     """Names of programs of the file; all if empty."""
-    depth: PositiveInt = 4
-    """Largest number of presses in a pathway."""
-    breadth: PositiveInt = 40
-    """Most elements that are pressed in one state of a program."""
-    steps: PositiveInt = 1500
-    """Most actions in a program."""
-    seconds: PositiveFloat = 300.0
-    """Time limit for walking one program in seconds; what was found is kept."""
     queries: NonNegativeInt = 0
     """Most queries from each program; with 0 no program is walked. Training has none from
     programs of `queries.heldout_app_names`."""

@@ -55,7 +55,7 @@ from trajmill.stages.queries.proposals.source import (
     curriculum_starting_points,
     read_human_tasks,
 )
-from trajmill.stages.queries.spec import AtomicApp
+from trajmill.stages.queries.spec import AtomicApp, WalkReach
 from trajmill.stages.queries.tasks.source import TaskSource
 from trajmill.stages.queries.walk import own_queries
 from trajmill.stages.rollout.base import Limits, plan_once
@@ -200,9 +200,7 @@ def pathways(context: RoundContext, at: StageRun) -> StageOutcome:
         at=at,
         origin=context.origin,
         environment=context.environment,
-        bounds=WalkBounds(
-            depth=settings.depth, breadth=settings.breadth, steps=settings.steps, seconds=settings.seconds
-        ),
+        bounds=WalkBounds(**settings.model_dump(include=set(WalkReach.model_fields))),
         second_opinion=model_of(config, settings.second_opinion) if settings.second_opinion else None,
         selection=prompts_of(config).selection,
     )

@@ -7,7 +7,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveInt
+from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.query import Split
@@ -19,6 +19,19 @@ if TYPE_CHECKING:
 QUERY_SOURCES = PartGroup("trajmill.queries", "query source")
 AtomicApp = Literal["libreoffice-calc", "libreoffice-writer", "mousepad", "pcmanfm"]
 DocumentKind = Literal["docx", "xlsx", "pptx"]
+
+
+class WalkReach(Spec):
+    """How far programs are walked."""
+
+    depth: PositiveInt = 4
+    """Largest number of presses in a pathway."""
+    breadth: PositiveInt = 40
+    """Most elements that are pressed in one state of a program."""
+    steps: PositiveInt = 1500
+    """Most actions in a program."""
+    seconds: PositiveFloat = 300.0
+    """Time limit for walking one program in seconds; what was found is kept."""
 
 
 class QuerySourceSpec(Spec):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import yaml
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt, TypeAdapter, ValidationError, field_validator
+from pydantic import NonNegativeInt, PositiveFloat, TypeAdapter, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.actions import Action, Click, PressKeys, Wait
@@ -26,6 +26,7 @@ from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.graphs.explore.walker import MOST_READINGS, OutOfBoundsError, WayLost
+from trajmill.stages.queries.spec import WalkReach
 from trajmill.stages.queries.walk import close_quietly, follow
 
 STAGE = "pathways"
@@ -62,15 +63,7 @@ class PathwayProgram(Record):
         return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
-class WalkBounds(Record):
-    depth: PositiveInt = 4
-    """Most elements on a pathway."""
-    breadth: PositiveInt = 40
-    """Most elements that are pressed in one state of the program."""
-    steps: PositiveInt = 1500
-    """Most actions of the whole walk, replays included."""
-    seconds: PositiveFloat = 300.0
-    """Longest time of the whole walk; a walk that reaches it keeps its results."""
+class WalkBounds(WalkReach):
     seconds_per_step: PositiveFloat = 30.0
     """Longest time of one action; a program that takes longer hangs."""
     seconds_per_reset: PositiveFloat = 120.0
