@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,16 +23,14 @@ from trajmill.flows.progress import progress
 from trajmill.flows.report.page import write_report
 from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.flows.round import current_round, do_stage, do_stages, rolled_out_ahead, summary_of
-from trajmill.flows.serving.models_ready import models_ready
+from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, Stage, StageReport, report_of, tuples
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import adopt_configured
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import create_warehouse
-from trajmill.warehouse.lock import sole_worker
 from trajmill.warehouse.views import refresh_views
 
 
@@ -53,14 +50,13 @@ def evolve(config: Config) -> EvolveReport:
     kept, and the next call continues after them.
     """
     first = RoundContext.of(config)
-    warehouse, logs = first.warehouse, first.warehouse.run(first.run_id)
-    with sole_worker(warehouse, first.run_id), disk_full_as_error(warehouse.root):
-        rounds = map(first.in_round, range(1, config.run.rounds + 1))
-        unfinished = [context for context in rounds if report_of(context, PROMOTE) is None]
-        with models_ready(config, logs) if unfinished else nullcontext(), short_lived_server(logs / "prefect.log"):
+    warehouse, log = first.warehouse, first.warehouse.run(first.run_id) / "prefect.log"
+    rounds = map(first.in_round, range(1, config.run.rounds + 1))
+    unfinished = [context for context in rounds if report_of(context, PROMOTE) is None]
+    with working_on(first, None if unfinished else ()):
+        with short_lived_server(log):
             scrub_logs(config.secrets(os.environ))
             waiting = evolve_flow(unfinished)
-        refresh_views(warehouse)
         report = write_report(warehouse, first.run_id)
     last = current_round(config) if waiting else first.in_round(config.run.rounds)
     release = warehouse.store.uri(warehouse.name(warehouse.release(release_name(last))))
