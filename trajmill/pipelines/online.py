@@ -36,12 +36,11 @@ class _Batch:
     """The episodes of one commit, in journals, which an earlier server may have begun."""
 
     def __init__(self, warehouse: Warehouse, at: StageRun) -> None:
-        self.at = at
-        episodes = at.staging(warehouse) / "episodes.jsonl"
+        self.at, self.waiting = at, 0
+        self.episodes = Journal(at.staging(warehouse) / "episodes.jsonl")
         screens = journal_path(warehouse, at, ONLY_SHARD)
-        self.parts = JournalParts(warehouse, at, [screens, episodes])
-        self.episodes, self.screens = Journal(episodes), ScreenJournal(screens)
-        self.waiting = 0
+        self.parts = JournalParts(warehouse, at, [screens, self.episodes.path])
+        self.screens = ScreenJournal(screens)
 
 
 class OnlineRecorder:
@@ -110,13 +109,13 @@ class OnlineRecorder:
         return _Batch(self._warehouse, StageRun(self._origin.run_id, self._origin.round, ONLINE, attempt))
 
     def _try_commit(self) -> None:
+        trouble = ""
         try:
             self._commit()
         except Exception as error:  # whatever a store, a table or a row makes of it; episodes go on
             _LOG.exception("the episodes cannot be committed; they stay on disk, and it is tried again")
-            self._set_trouble(" ".join(f"{type(error).__name__}: {error}".split())[:500])
-        else:
-            self._set_trouble("")
+            trouble = " ".join(f"{type(error).__name__}: {error}".split())[:500]
+        self._set_trouble(trouble)
 
     def _set_trouble(self, trouble: str) -> None:
         """Store why commits fail, for `trajmill status`; a store that does not answer may be the reason itself."""
@@ -132,26 +131,23 @@ class OnlineRecorder:
 
     def _commit(self) -> None:
         """Commit a batch that has failed before, then the newest one, and begin the next."""
-        if self._failing is not None:
-            self._commit_failing()
-        batch = self._batch
-        batch.episodes.close()
-        batch.screens.close()
-        if any(batch.episodes.read()):
-            self._failing, self._batch = batch, self._begin(batch.at.attempt + 1)
-            self._commit_failing()
+        for _ in range(2 if self._failing else 1):
+            if self._failing is None:
+                batch = self._batch
+                batch.episodes.close()
+                batch.screens.close()
+                if not any(batch.episodes.read()):
+                    return
+                self._failing, self._batch = batch, self._begin(batch.at.attempt + 1)
+            batch, at, folder = self._failing, self._failing.at, self._failing.at.staging(self._warehouse)
+            journaled = read_attempts(self._warehouse, at, self._origin, batch.episodes.read())
+            files = write_tables(self._warehouse, at, journaled.rows())
+            screens = NewScreens(self._warehouse, at, self._origin, self._environment).write()
+            commit_stage(self._warehouse, at, {**files, "screens": screens})
+            mark_done(self._warehouse, folder, at.name, {"episodes": len(journaled.finished)})
+            sweep(self._warehouse, folder)
+            self._failing = None
             self._committed.refresh()
-
-    def _commit_failing(self) -> None:
-        assert self._failing is not None
-        batch, at, folder = self._failing, self._failing.at, self._failing.at.staging(self._warehouse)
-        journaled = read_attempts(self._warehouse, at, self._origin, batch.episodes.read())
-        files = write_tables(self._warehouse, at, journaled.rows())
-        screens = NewScreens(self._warehouse, at, self._origin, self._environment).write()
-        commit_stage(self._warehouse, at, {**files, "screens": screens})
-        mark_done(self._warehouse, folder, at.name, {"episodes": len(journaled.finished)})
-        sweep(self._warehouse, folder)
-        self._failing = None
 
 
 def trouble_file(warehouse: Warehouse, run_id: str) -> Path:

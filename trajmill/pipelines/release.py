@@ -95,8 +95,11 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     check = LeakCheck(queries, request.heldout_apps, request.curate)
     wanted = supervised(request.keep_per_query)
     candidates = read_candidates(warehouse, origin, wanted, check)
-    limits = (request.averages, request.keep_per_query, request.keep_per_reply)
-    chosen = training_set(candidates.rows, *limits, _alike(queries, request.curate, warehouse))
+    limits, near = (request.averages, request.keep_per_query, request.keep_per_reply), request.curate
+    instructions = {query.query_id: query.instruction for query in queries}
+    same_queries = alike_queries(instructions, near.near_queries) if near.near_queries else {}
+    by_screen = partial(without_alike_screens, screens=WarehouseScreens(warehouse), bits=near.near_screens)
+    chosen = training_set(candidates.rows, *limits, Alike(same_queries, by_screen if near.near_screens else None))
     clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples))
     longer = candidates.offered - candidates.rows.num_rows + chosen.longer_success
     curated = chosen._replace(examples=clean.rows, longer_success=longer)
@@ -179,16 +182,6 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     rl_rows = next((file.rows for file in files if file.path == RL_FILE), 0)
     left_out = {each.reason: each.rows for each in dropped if each.rows}
     return Released(candidates.offered, curated.examples.num_rows, rl_rows, left_out)
-
-
-def _alike(queries: Sequence[Query], spec: CurateSpec, warehouse: Warehouse) -> Alike:
-    """Return the near-duplicate queries and screens that count as one, if configured."""
-    instructions = {query.query_id: query.instruction for query in queries}
-    same_queries = alike_queries(instructions, spec.near_queries) if spec.near_queries else {}
-    if not spec.near_screens:
-        return Alike(same_queries, None)
-    screens = WarehouseScreens(warehouse)
-    return Alike(same_queries, partial(without_alike_screens, screens=screens, bits=spec.near_screens))
 
 
 def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck) -> list[ReleaseRows]:

@@ -31,7 +31,6 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import Spec, content_of, decisive_fields
 from trajmill.warehouse.atomic import replacing
-from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.store.base import FileStore, StoreError
 
 
@@ -74,19 +73,19 @@ def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: Bea
 
     Raises TrajmillError if the work raised it, no job service takes the job, or workers were lost once too often.
     """
-    warehouse, at, store = work.warehouse, work.at, work.warehouse.store
-    folder = warehouse.name(at.staging(warehouse))
+    at, store = work.at, work.warehouse.store
+    folder = work.warehouse.name(at.staging(work.warehouse))
     packed_work = packed(work, store, f"{folder}/work")
     sent = [Shard(name, packed(payload, store, f"{folder}/payload-{name}")) for name, payload in shards]
     options = [f"--runner={settings.runner}", _NO_LIST_OF_PACKAGES, *settings.options]
     numbers, reason = count(1), None
     every_seconds = settings.silent_seconds / _BEATS_IN_SILENCE or _USUAL_SECONDS
     for restart in range(settings.restarts + 1):
-        starts = (_Start(warehouse, at, number, every_seconds) for number in numbers)
+        starts = (_Start(packed_work, at.stage, f"{folder}/heartbeats", number, every_seconds) for number in numbers)
         # A number is taken once; a file's name claims it.
         start = next(start for start in starts if store.claim(start.name("started")))
         pipeline = beam.Pipeline(options=PipelineOptions(options))
-        _ = pipeline | "Shards" >> beam.Create(sent) | at.stage >> beam.ParDo(_DoPackedShard(packed_work, start))
+        _ = pipeline | "Shards" >> beam.Create(sent) | at.stage >> beam.ParDo(start)
         reason = _lost(pipeline, start, settings.silent_seconds or math.inf, is_first=not restart)
         if reason is None:
             return
@@ -101,30 +100,40 @@ def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: Bea
     )
 
 
-class _Start(NamedTuple):
-    """One start of a job; picklable."""
+class _Start(beam.DoFn):
+    """One start of a job: does shards on another machine, with heartbeats; its number is unique within the stage."""
 
-    warehouse: Warehouse
-    at: StageRun
-    number: int
-    """Unique within the stage."""
-    every_seconds: float
-    """Seconds between two heartbeats."""
+    def __init__(self, work: Packed, stage: str, folder: str, number: int, every_seconds: float) -> None:
+        self.store, self.stage, self.every_seconds = work.store, stage, every_seconds
+        self._work, self._folder, self._number = work, folder, number
 
     def name(self, *parts: str) -> str:
-        folder = self.warehouse.name(self.at.staging(self.warehouse) / "heartbeats")
-        return "/".join((folder, f"{self.number:06d}", *parts))
+        return "/".join((self._folder, f"{self._number:06d}", *parts))
+
+    def process(self, element: Shard) -> Iterable[str]:
+        with self._working_on(element.name):
+            # Files of an earlier start that still writes have other names.
+            rows = self._opened.do(Shard(element.name, element.payload.open()), f"-s{self._number}")
+        for table, written in rows.items():
+            Metrics.counter("trajmill", f"{table}_rows").inc(written)
+        yield element.name
+
+    @cached_property
+    def _opened(self) -> StageWork[Any]:
+        """The work; opened where errors are reported, since files may be fetched for it."""
+        opened: StageWork[Any] = self._work.open()
+        return opened
 
     @contextmanager
-    def working_on(self, shard: str) -> Iterator[None]:
+    def _working_on(self, shard: str) -> Iterator[None]:
         """Send heartbeats while the block lasts, and leave the error that ends it."""
-        ended, store = threading.Event(), self.warehouse.store
+        ended = threading.Event()
 
         def stay_alive() -> None:
             for number in count():
                 # The work itself uses the same store, and reports when it does not answer.
                 with suppress(StoreError):
-                    store.put(self.name("alive", shard), b"%d" % number)
+                    self.store.put(self.name("alive", shard), b"%d" % number)
                 if ended.wait(self.every_seconds):
                     return
 
@@ -135,32 +144,13 @@ class _Start(NamedTuple):
         except Exception as error:
             line = str(error)
             if not isinstance(error, TrajmillError):
-                line = f"stage {self.at.stage}: a worker failed: {type(error).__name__}: {error}"
+                line = f"stage {self.stage}: a worker failed: {type(error).__name__}: {error}"
             left = {"bad_input": isinstance(error, BadInputError), "line": line}
-            store.put(self.name("errors", shard), json.dumps(left).encode())
+            self.store.put(self.name("errors", shard), json.dumps(left).encode())
             raise
         finally:
             ended.set()
             alive.join()
-
-
-class _DoPackedShard(beam.DoFn):
-    def __init__(self, work: Packed, start: _Start) -> None:
-        self._work, self._start = work, start
-
-    def process(self, element: Shard) -> Iterable[str]:
-        with self._start.working_on(element.name):
-            # Files of an earlier start that still writes have other names.
-            rows = self._opened.do(Shard(element.name, element.payload.open()), f"-s{self._start.number}")
-        for table, written in rows.items():
-            Metrics.counter("trajmill", f"{table}_rows").inc(written)
-        yield element.name
-
-    @cached_property
-    def _opened(self) -> StageWork[Any]:
-        """The work; opened where errors are reported, since files may be fetched for it."""
-        opened: StageWork[Any] = self._work.open()
-        return opened
 
 
 def _lost(pipeline: beam.Pipeline, start: _Start, silent_seconds: float, is_first: bool) -> str | None:
@@ -180,54 +170,40 @@ def _lost(pipeline: beam.Pipeline, start: _Start, silent_seconds: float, is_firs
         else:
             ended.put("")
 
-    def cancel() -> None:
-        def cancel_one(job: Any) -> None:
-            try:
-                job.cancel()
-            except Exception as error:
-                _LOG.debug("the job could not be cancelled: %s", error)
-
-        for job in submitted:
-            # A machine that is cut off does not answer.
-            threading.Thread(target=cancel_one, args=(job,), daemon=True).start()
+    def cancel(job: Any) -> None:
+        try:
+            job.cancel()
+        except Exception as error:
+            _LOG.debug("the job could not be cancelled: %s", error)
 
     # Beam's waiting for the end cannot be interrupted.
     threading.Thread(target=run, daemon=True).start()
+    beats, since = start.name("alive"), time.monotonic()
+    seen, patience = start.store.files(beats), max(silent_seconds, _STARTING_SECONDS)
+    reason: str | None = None
     try:
-        reason = _end(ended, start, silent_seconds)
-    except BaseException:
-        cancel()
-        raise
+        while reason is None and time.monotonic() - since <= patience:
+            with suppress(Empty):
+                reason = ended.get(timeout=start.every_seconds)
+            if reason is None and (now := start.store.files(beats)) != seen:
+                seen, since, patience = now, time.monotonic(), silent_seconds
+    finally:
+        # Neither does it end after Ctrl-C; and a machine that is cut off does not answer.
+        for job in submitted if reason is None else ():
+            threading.Thread(target=cancel, args=(job,), daemon=True).start()
     if reason is None:
-        cancel()
         return "no worker sends a heartbeat any more"
     if not reason:
         return None
-    store = start.warehouse.store
-    for file in store.files(start.name("errors")):
-        left = json.loads(store.get(file.name) or b"{}")
+    for file in start.store.files(start.name("errors")):
+        left = json.loads(start.store.get(file.name) or b"{}")
         raise (BadInputError if left.get("bad_input") else TrajmillError)(left.get("line", "a worker failed"))
     if submitted:
         return f"the job ended ({reason})"
     lost = f"no job service takes the job ({reason})"
     if is_first:
-        raise TrajmillError(f"stage {start.at.stage}: {lost}; correct beam.runner and beam.options, or start it")
+        raise TrajmillError(f"stage {start.stage}: {lost}; correct beam.runner and beam.options, or start it")
     return lost
-
-
-def _end(ended: Queue[str], start: _Start, silent_seconds: float) -> str | None:
-    """Wait for the end of a job; return why it failed, empty if it did not, None if its workers are silent."""
-    store, beats, since = start.warehouse.store, start.name("alive"), time.monotonic()
-    seen, patience = store.files(beats), max(silent_seconds, _STARTING_SECONDS)
-    while True:
-        try:
-            return ended.get(timeout=start.every_seconds)
-        except Empty:
-            now = store.files(beats)
-        if now != seen:
-            seen, since, patience = now, time.monotonic(), silent_seconds
-        elif time.monotonic() - since > patience:
-            return None
 
 
 def runner_mistake(name: str) -> str | None:
@@ -293,7 +269,12 @@ class Packed(NamedTuple):
 
 
 def packed(value: object, store: FileStore, name: str) -> Packed:
-    """Pack a value; it is stored under `name` if it is too large for a message."""
+    """Pack a value for machines that share nothing but a store, which gets it under `name` if it is large.
+
+    A file or folder that it names travels as a reference. Files of the warehouse keep their names there; the user's own
+    files are stored once, under a hash of their bytes. A worker fetches what it lacks. Files named by `OPERATIONAL`
+    fields (tokens, programs, weights of a model server) belong to the machine that uses them: their paths stay.
+    """
     buffer = io.BytesIO()
     _Pickler(buffer, store).dump(value)
     pickled = buffer.getvalue()
@@ -309,10 +290,7 @@ class _Pickler(pickle.Pickler):
         self._store = store
 
     def persistent_id(self, value: object) -> str | None:
-        """Return the name in the store of a file or folder, which gets a copy there.
-
-        None for other values, for paths with nothing there, and where all machines see the same folder.
-        """
+        """Store a copy of a file or folder, and return its name; None for others, and where all see the folder."""
         if not isinstance(value, Path) or self._store.is_local:
             return None
         path, store = value.absolute(), self._store

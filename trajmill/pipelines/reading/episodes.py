@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,12 +23,10 @@ from trajmill.schemas.tables.query import INFEASIBLE, RECORDED, Query
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, JudgeRow, StepVerdict, TrajectoryVerdict
-from trajmill.warehouse.delta_log import committed_names, newest_log_entry
+from trajmill.warehouse.delta_log import newest_log_entry
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_rows, read_table, table_of
 from trajmill.warehouse.shards import file_schema
-from trajmill.warehouse.store.connection import unreadable
-from trajmill.warehouse.views import OFFLINE
 
 R = TypeVar("R", bound=Row)
 _NOT_ATTEMPTED = frozenset({RECORDED, INFEASIBLE})
@@ -213,21 +210,8 @@ def places_of(warehouse: Warehouse, start: str) -> list[TrajectoryPlace]:
 
     Raises BadInputError if a committed file or an entry of the table's log is missing or damaged.
     """
-    # Ids are hashes, so every file may have one. DuckDB searches hundreds of small files in a third of pyarrow's time.
-    with duckdb.connect(config=OFFLINE) as connection:
-        warehouse.store.register(connection)
-        files = [warehouse.store.uri(name) for name in committed_names(warehouse, "trajectories")]
-        if not files:
-            return []
-        try:
-            rows = connection.execute(
-                "SELECT trajectory_id, run_id, round FROM read_parquet(?, hive_partitioning = false)"
-                " WHERE starts_with(trajectory_id, ?)",
-                [files, start],
-            ).fetchall()
-        except duckdb.Error as error:
-            raise unreadable(warehouse.store.uri("tables/trajectories"), error) from error
-    return [TrajectoryPlace(*row) for row in rows]
+    rows = read_table(warehouse, "trajectories", TrajectoryPlace._fields)
+    return [TrajectoryPlace(**row) for row in rows.filter(pc.starts_with(rows["trajectory_id"], start)).to_pylist()]
 
 
 def read_trajectory(warehouse: Warehouse, place: TrajectoryPlace) -> TrajectoryRecords:
