@@ -85,11 +85,7 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
         return self.written(shard, {"queries": made.queries, "failures": made.failures, "model_calls": calls})
 
     async def _propose(
-        self,
-        starts: Sequence[StartingPoint],
-        existing: Sequence[Query],
-        screens: ScreenWriter,
-        calls: list[ModelCall],
+        self, starts: Sequence[StartingPoint], existing: Sequence[Query], screens: ScreenWriter, calls: list[ModelCall]
     ) -> NewQueries:
         curriculum = in_turn(starts, self.wanted.curriculum, self.at.round)
         screenshot = in_turn(starts, self.wanted.screenshot, self.at.round)

@@ -13,13 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from trajmill.pipelines.reading.episodes import hints_of
-from trajmill.pipelines.reading.examples import (
-    StoredExamples,
-    derived,
-    leaks_of,
-    read_candidates,
-    supervised,
-)
+from trajmill.pipelines.reading.examples import StoredExamples, derived, leaks_of, read_candidates, supervised
 from trajmill.pipelines.release_shards import ReleaseRows, SharedRows, share_rows
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin
@@ -199,8 +193,7 @@ def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], chec
             clean = without_leaks(distinct, "example_id", leaks_of(distinct))
             balanced = with_equal_reflections(clean.rows)
             left_out = Counter(clean.left_out) + Counter(
-                duplicate=rows.num_rows - distinct.num_rows,
-                unequal_reflections=clean.rows.num_rows - balanced.num_rows,
+                duplicate=rows.num_rows - distinct.num_rows, unequal_reflections=clean.rows.num_rows - balanced.num_rows
             )
             stored = StoredExamples(warehouse, origin.run_id, wanted.where, balanced)
             found.append(ReleaseRows(stored, [SftExporter(derived_kind=kind)], kind, left_out))

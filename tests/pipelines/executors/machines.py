@@ -112,12 +112,7 @@ def dispatched(pools: list[Machine]) -> Iterator[str]:
 
 class Cluster:
     def __init__(
-        self,
-        s3_endpoint: str,
-        service: Machine,
-        pools: list[Machine],
-        dispatcher: str,
-        new_pool: Callable[[], Machine],
+        self, s3_endpoint: str, service: Machine, pools: list[Machine], dispatcher: str, new_pool: Callable[[], Machine]
     ) -> None:
         self.s3_endpoint, self.service, self.pools, self._new_pool = s3_endpoint, service, pools, new_pool
         self.options = (

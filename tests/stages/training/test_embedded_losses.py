@@ -49,36 +49,8 @@ def test_equation_3() -> None:
     assert loss.item() == pytest.approx(-math.fsum(terms) / len(terms), rel=1e-12)
 
 
-@pytest.mark.parametrize(
-    ("ratio", "advantage", "gain"), [(1.5, 1.0, 1.2), (1.5, -1.0, -1.5), (0.5, 1.0, 0.5), (0.5, -1.0, -0.8)]
-)
-def test_a_gain_beyond_the_clip_range_counts_no_further(ratio: float, advantage: float, gain: float) -> None:
-    now = torch.tensor([math.log(ratio)], dtype=torch.float64)
-    assert trajectory_loss(now, torch.zeros(1), torch.tensor([advantage]), CLIP).item() == pytest.approx(-gain)
-
-
 def test_the_supervised_loss_is_a_weighted_mean() -> None:
     scores = logits(2)
     total = math.fsum(-weight * log_probability(scores, row) for row, weight in enumerate(WEIGHTS))
     loss = supervised_loss(scores, torch.tensor(CHOSEN), torch.tensor(WEIGHTS, dtype=torch.float64))
     assert loss.item() == pytest.approx(total / math.fsum(WEIGHTS), rel=1e-12)
-
-
-def test_gradients_against_finite_differences() -> None:
-    scores, chosen = logits(3), torch.tensor(CHOSEN)
-    present = scores.isfinite()
-    before = chosen_log_probabilities(logits(4), chosen)
-    advantages, weights = (torch.tensor(each, dtype=torch.float64) for each in (ADVANTAGES, WEIGHTS))
-
-    def loss(free: Tensor) -> Tensor:
-        made = torch.full_like(scores, -torch.inf).masked_scatter(present, free)
-        now = chosen_log_probabilities(made, chosen)
-        return trajectory_loss(now, before, advantages, CLIP) + supervised_loss(made, chosen, weights)
-
-    free, size = scores[present].requires_grad_(), 1e-6
-    (gradient,) = torch.autograd.grad(loss(free), free)
-    for place, slope in enumerate(gradient.tolist()):
-        step = torch.zeros_like(free)
-        step[place] = size
-        with torch.no_grad():
-            assert slope == pytest.approx(float(loss(free + step) - loss(free - step)) / (2 * size), abs=1e-8), place

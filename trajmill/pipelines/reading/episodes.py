@@ -221,10 +221,7 @@ def read_trajectory(warehouse: Warehouse, place: TrajectoryPlace) -> TrajectoryR
     """
 
     def rows(
-        record: type[R],
-        rounds: Collection[int] | None,
-        column: str = "trajectory_id",
-        value: str = place.trajectory_id,
+        record: type[R], rounds: Collection[int] | None, column: str = "trajectory_id", value: str = place.trajectory_id
     ) -> list[R]:
         return read_rows(warehouse, record, run_id=place.run_id, rounds=rounds, where={column: [value]})
 

@@ -21,14 +21,7 @@ from trajmill.schemas.spec import OPERATIONAL
 from trajmill.stages.export.formats.base import TrainerFormat, format_spec
 from trajmill.stages.export.formats.trainers import SETTINGS_FILE
 from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
-from trajmill.stages.training.lineage import (
-    begin,
-    copy_settings,
-    made_from,
-    tail_mean,
-    version_of,
-    write_metrics,
-)
+from trajmill.stages.training.lineage import begin, copy_settings, made_from, tail_mean, version_of, write_metrics
 from trajmill.stages.training.spec import ParentPolicy, Progress, RecipeSpec, TrainingReport
 
 PLACEHOLDERS: Final = ("release", "model", "adapter", "out", "seed")

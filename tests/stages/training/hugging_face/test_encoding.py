@@ -71,22 +71,6 @@ def test_a_batch_is_its_rows(model: LoadedParts, rows: list[dict[str, Any]]) -> 
         assert not found[number, : found.shape[1] - len(alone)].any()
 
 
-def test_padding_on_the_right_gives_the_same(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
-    batch = batch_of(collator(model), rows)
-    right = {name: value.clone() for name, value in batch.inputs.items()}
-    for name in ("input_ids", "attention_mask", "mm_token_type_ids"):
-        for row, kept in enumerate(batch.inputs["attention_mask"].bool()):
-            right[name][row] = torch.cat([batch.inputs[name][row][kept], batch.inputs[name][row][~kept]])
-    with torch.no_grad():
-        logits = model.network(**right, use_cache=False).logits
-    left = log_probs(model, batch)
-    for row, (kept, mask) in enumerate(zip(batch.inputs["attention_mask"].sum(1), batch.mask, strict=True)):
-        length = int(mask.sum())
-        of_reply = logits[row, int(kept) - length - 1 : int(kept) - 1]
-        expected = token_log_probs(of_reply[None], batch.tokens[row, -length:][None])[0]
-        assert left[row, -length:] == pytest.approx(expected, abs=1e-9)
-
-
 def test_a_reply_is_its_words_and_the_end_of_the_turn(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
     batch = batch_of(collator(model), rows[:4])
     for row, reply in enumerate(REPLIES):
@@ -94,13 +78,6 @@ def test_a_reply_is_its_words_and_the_end_of_the_turn(model: LoadedParts, rows: 
         assert model.tokenizer.decode(tokens[:-1]) == reply
         assert tokens[-1] == model.tokenizer.eos_token_id
         assert batch.inputs["input_ids"][row, -len(tokens) :].tolist() == tokens
-
-
-def test_pictures_are_there_for_every_place(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
-    batch = batch_of(collator(model), rows)
-    assert model.reader is not None
-    places = (batch.inputs["input_ids"] == model.reader.placeholder).sum()
-    assert places == batch.inputs["image_grid_thw"].prod(1).sum() // 4 == batch.inputs["mm_token_type_ids"].sum()
 
 
 def test_nothing_is_cut_off(model: LoadedParts, rows: list[dict[str, Any]]) -> None:

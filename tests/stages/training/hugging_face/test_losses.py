@@ -109,34 +109,6 @@ def test_the_divergence_is_never_negative_and_0_from_itself() -> None:
     assert divergence_sum(now, now, made.mask).item() == 0
 
 
-def test_its_expectation_is_the_kullback_leibler_divergence() -> None:
-    draw = torch.Generator().manual_seed(3)
-    policy, reference = torch.randn(2, WORDS, generator=draw, dtype=torch.float64).log_softmax(-1)
-    one = torch.ones(1, 1, dtype=torch.float64)
-    expected = sum(
-        policy[word].exp() * divergence_sum(policy[word].reshape(1, 1), reference[word].reshape(1, 1), one)
-        for word in range(WORDS)
-    )
-    assert float(expected) == pytest.approx(float((policy.exp() * (policy - reference)).sum()))
-
-
-@pytest.mark.parametrize("advantage", [1.0, -1.0])
-def test_gradients_against_finite_differences(advantage: float) -> None:
-    made = replies(4)
-    advantages, weights = torch.full((len(LENGTHS),), advantage).double(), torch.tensor(WEIGHTS).double()
-
-    def loss(logits: Tensor) -> Tensor:
-        now = token_log_probs(logits, made.tokens)
-        clipped = clipped_sum(now, made.old, made.mask, advantages, weights, CLIP)
-        return (
-            clipped
-            + 0.3 * divergence_sum(now, made.old.clamp(min=-5), made.mask)
-            + supervised_sum(now, made.mask, weights)
-        )
-
-    assert torch.autograd.gradcheck(loss, (made.logits.requires_grad_(),), eps=1e-7)
-
-
 @pytest.mark.parametrize(
     ("ratio", "advantage", "moves"), [(1.5, 1.0, False), (1.5, -1.0, True), (0.5, 1.0, True), (0.5, -1.0, False)]
 )

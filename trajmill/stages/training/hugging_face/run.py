@@ -231,11 +231,7 @@ class WholeUpdateLoss:
         return batches, torch.where(whole > 0, whole, torch.ones_like(whole))
 
     def compute_loss(
-        self,
-        model: Any,
-        inputs: dict[str, Any],
-        return_outputs: bool = False,
-        num_items_in_batch: Tensor | None = None,
+        self, model: Any, inputs: dict[str, Any], return_outputs: bool = False, num_items_in_batch: Tensor | None = None
     ) -> Tensor:
         assert num_items_in_batch is not None
         loss = self.batch_sum(model, self.batch_of(inputs)) / num_items_in_batch
