@@ -4,6 +4,7 @@ import json
 import pickle
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,7 +15,6 @@ from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
 from trajmill.pipelines.models import Endpoint
-from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
@@ -33,13 +33,7 @@ ROLLOUT, GUIDE = StageRun(ORIGIN.run_id, 1, "rollout"), StageRun(ORIGIN.run_id, 
 TRAJECTORIES = 3
 
 
-class Stored(NamedTuple):
-    warehouse: Warehouse
-    episodes: tuple[Episode, ...]
-
-    @property
-    def ids(self) -> list[str]:
-        return [episode.trajectory.trajectory_id for episode in self.episodes]
+IDS = [f"{number:024d}" for number in range(TRAJECTORIES)]
 
 
 class Made(NamedTuple):
@@ -50,46 +44,32 @@ class Made(NamedTuple):
 
 @pytest.fixture(scope="module")
 def walk() -> PhoneWalk:
+    # The beginning and the end: pictures take their time.
     whole = walk_phone()
     steps = (*whole.episode.steps[:2], whole.episode.steps[-1].model_copy(update={"index": 2}))
     return PhoneWalk(whole.episode.model_copy(update={"steps": steps}), whole.observations)
 
 
 @pytest.fixture
-def stored(tmp_path: Path, walk: PhoneWalk) -> Stored:
-    warehouse = create_warehouse(tmp_path / "data")
-    episodes = tuple(_named(walk.episode, f"{number:024d}") for number in range(TRAJECTORIES))
+def stored(tmp_path: Path, walk: PhoneWalk) -> Warehouse:
+    warehouse, episode = create_warehouse(tmp_path / "data"), walk.episode
+    named = [{"trajectory_id": name} for name in IDS]
     rows: dict[str, Sequence[Row]] = {
-        "queries": [walk.episode.query],
-        "trajectories": [episode.trajectory for episode in episodes],
-        "steps": [step for episode in episodes for step in episode.steps],
+        "queries": [episode.query],
+        "trajectories": [episode.trajectory.model_copy(update=name) for name in named],
+        "steps": [step.model_copy(update=name) for name in named for step in episode.steps],
     }
-    files = write_tables(warehouse, ROLLOUT, rows)
-    journal = ScreenJournal(journal_path(warehouse, ROLLOUT, "00000"))
-    for observation in walk.observations.values():
-        journal.append(observation)
-    journal.close()
+    with closing(ScreenJournal(journal_path(warehouse, ROLLOUT, "00000"))) as journal:
+        journal.append(*walk.observations.values())
     screens = NewScreens(warehouse, ROLLOUT, ORIGIN, made_by="test").write()
-    commit_stage(warehouse, ROLLOUT, {**files, "screens": screens})
-    return Stored(warehouse, episodes)
-
-
-def _named(episode: Episode, trajectory_id: str) -> Episode:
-    trajectory = episode.trajectory.model_copy(update={"trajectory_id": trajectory_id})
-    steps = tuple(step.model_copy(update={"trajectory_id": trajectory_id}) for step in episode.steps)
-    return episode.model_copy(update={"trajectory": trajectory, "steps": steps})
+    commit_stage(warehouse, ROLLOUT, {**write_tables(warehouse, ROLLOUT, rows), "screens": screens})
+    return warehouse
 
 
 def spec(server: FaultServer, name: str) -> Endpoint:
+    patience = {"attempts": 2, "first_wait_seconds": 0.001, "probe_seconds": 0.001}
     return Endpoint(
-        OpenAiSpec(
-            urls=(server.url,),
-            model=name,
-            family="qwen2.5-vl",
-            attempts=2,
-            first_wait_seconds=0.001,
-            probe_seconds=0.001,
-        )
+        OpenAiSpec.model_validate({"urls": (server.url,), "model": name, "family": "qwen2.5-vl", **patience})
     )
 
 
@@ -99,29 +79,23 @@ def writes(body: dict[str, Any]) -> str:
     return json.dumps({"outcome": "Opened it.", "result": "as expected", "reason": ""})
 
 
-def guided(stored: Stored, spec: GuideSpec, references: frozenset[str] = frozenset()) -> Made:
-    work = WriteGuidance(
-        stored.warehouse, GUIDE, ORIGIN, references, dict.fromkeys(stored.ids, ROLLOUT.round), spec, concurrency=3
-    )
-    written = pickle.loads(pickle.dumps(work))("00000", stored.ids)
-    commit_stage(stored.warehouse, GUIDE, written.files)
-    warehouse = stored.warehouse
-    return Made(
-        list(read_rows(warehouse, Guidance)), list(read_rows(warehouse, ModelCall)), list(read_rows(warehouse, Failure))
-    )
+def guided(warehouse: Warehouse, spec: GuideSpec, references: frozenset[str] = frozenset()) -> Made:
+    rounds = dict.fromkeys(IDS, ROLLOUT.round)
+    work = WriteGuidance(warehouse, GUIDE, ORIGIN, references, rounds, spec, concurrency=3)
+    written = pickle.loads(pickle.dumps(work))("00000", IDS)
+    commit_stage(warehouse, GUIDE, written.files)
+    return Made(read_rows(warehouse, Guidance), read_rows(warehouse, ModelCall), read_rows(warehouse, Failure))
 
 
-def test_guidance_and_its_model_calls_are_committed(stored: Stored) -> None:
+def test_guidance_and_its_model_calls_are_committed(stored: Warehouse) -> None:
     with running_server(models=("sees", "writes"), writes=writes, seconds=0.25) as server:
-        made = guided(
-            stored, GuideSpec(spec(server, "sees"), spec(server, "writes")), references=frozenset(stored.ids[:1])
-        )
+        made = guided(stored, GuideSpec(spec(server, "sees"), spec(server, "writes")), references=frozenset(IDS[:1]))
         assert 1 < server.most_in_flight <= 3
         pictures = [request.pictures for request in server.received if request.body["model"] == "sees"]
     described = len(made.guidance[0].step_descriptions) - 1
     assert all(len(sent) == 2 for sent in pictures) and len(pictures) == TRAJECTORIES * described
     assert {row.source_trajectory: row.source for row in made.guidance} == {
-        trajectory: "reference_path" if trajectory == stored.ids[0] else "own_success" for trajectory in stored.ids
+        trajectory: "reference_path" if trajectory == IDS[0] else "own_success" for trajectory in IDS
     }
     assert {row.text for row in made.guidance} == {"1. Open it.\n2. Say \ufffd so."}
     assert {row.made_by for row in made.guidance} == {"writer_guidance-1@writes describer_step-1@sees"}
@@ -130,10 +104,10 @@ def test_guidance_and_its_model_calls_are_committed(stored: Stored) -> None:
         ("describer", "sees"): TRAJECTORIES * described,
         ("writer", "writes"): TRAJECTORIES,
     }
-    assert {call.trajectory_id for call in made.calls} == set(stored.ids)
+    assert {call.trajectory_id for call in made.calls} == set(IDS)
     screens = [part["screen"] for call in made.calls for part in _parts(call) if isinstance(part, dict)]
     assert len(screens) == 2 * TRAJECTORIES * described and all(
-        screen[:24] in WarehouseScreens(stored.warehouse) for screen in screens
+        screen[:24] in WarehouseScreens(stored) for screen in screens
     )
 
 
@@ -141,7 +115,7 @@ def _parts(call: ModelCall) -> list[Any]:
     return [part for message in json.loads(call.messages) for part in message["content"]]
 
 
-def test_the_users_prompts_are_used_and_recorded(stored: Stored, tmp_path: Path) -> None:
+def test_the_users_prompts_are_used_and_recorded(stored: Warehouse, tmp_path: Path) -> None:
     for name, text in (("see", "$instruction $action $expectation"), ("tell", "$instruction $outcomes")):
         (tmp_path / f"{name}.md").write_text(f"# system\nI {name}.\n# user\n{text}")
     prompts = guide_prompts(tmp_path / "see.md", tmp_path / "tell.md")
@@ -155,15 +129,15 @@ def test_the_users_prompts_are_used_and_recorded(stored: Stored, tmp_path: Path)
     assert prompts.describe.version.startswith("see-") and prompts.synthesise.version.startswith("tell-")
 
 
-def test_without_models_nothing_is_called(stored: Stored) -> None:
+def test_without_models_nothing_is_called(stored: Warehouse) -> None:
     made = guided(stored, GuideSpec())
     assert (len(made.guidance), made.calls, made.failures) == (TRAJECTORIES, [], [])
     assert {row.made_by for row in made.guidance} == {"line-writer-1"}
 
 
-def test_a_broken_server_gives_failures_and_accounts_for_its_calls(stored: Stored) -> None:
+def test_a_broken_server_gives_failures_and_accounts_for_its_calls(stored: Warehouse) -> None:
     with running_server([FaultReply(Fault.INTERNAL)] * 99, models=("sees", "writes"), writes=writes) as server:
         made = guided(stored, GuideSpec(spec(server, "sees"), spec(server, "writes")))
     assert made.guidance == []
-    assert {failure.input_id: failure.failure_class for failure in made.failures} == dict.fromkeys(stored.ids, "model")
+    assert {failure.input_id: failure.failure_class for failure in made.failures} == dict.fromkeys(IDS, "model")
     assert {call.error is None for call in made.calls} == {False}

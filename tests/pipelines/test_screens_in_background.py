@@ -25,13 +25,9 @@ def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
     return create_warehouse(tmp_path / "warehouse")
 
 
-def files_of(warehouse: Warehouse) -> list[Path]:
-    return sorted(warehouse.table("screens").glob("*.parquet"))
-
-
 def wait_for_files(warehouse: Warehouse, count: int) -> None:
     end = time.monotonic() + PATIENCE_SECONDS
-    while len(files_of(warehouse)) < count:
+    while len(list(warehouse.table("screens").glob("*.parquet"))) < count:
         assert time.monotonic() < end, f"{count} files were not written beside the block"
         time.sleep(0.01)
 
@@ -47,13 +43,6 @@ def test_files_are_written_while_the_block_goes_on(warehouse: Warehouse) -> None
         write_now()
         journal.append(observation(3))
     assert sum(file.rows for file in screens.write()) == 3
-
-
-def test_an_error_of_the_block_is_told_and_nothing_more_is_written(warehouse: Warehouse) -> None:
-    screens = NewScreens(warehouse, AT, ORIGIN, "draw-v1")
-    with pytest.raises(ValueError, match="of the block"), screens_in_background(screens):
-        raise ValueError("of the block")
-    assert files_of(warehouse) == []
 
 
 def test_an_error_of_the_writing_is_told(warehouse: Warehouse) -> None:

@@ -78,12 +78,6 @@ def test_a_process_that_is_ended_at_its_work_leaves_nothing_behind() -> None:
     assert (ended.stdout, ended.stderr) == ("a: is wrong\n", "")
 
 
-def fail_or_work(shard: str) -> None:
-    if shard == "a":
-        raise BadInputError("a: is wrong")
-    time.sleep(60)
-
-
 def test_a_process_that_starts_after_another_has_failed_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     ended = threading.Event()
 
@@ -101,7 +95,7 @@ def test_a_process_that_starts_after_another_has_failed_is_ended(monkeypatch: py
     monkeypatch.setattr("trajmill.pipelines.executors.processes._lane", lanes.__getitem__)
     began = time.monotonic()
     with pytest.raises(BadInputError, match="a: is wrong"):
-        side_by_side(fail_or_work, ["a", "b"], 2)
+        side_by_side(hold_until_another_fails, ["a", "b"], 2)
     assert time.monotonic() - began < 50
 
 
@@ -120,8 +114,6 @@ def test_an_error_of_the_work_is_raised_as_it_is_and_ends_the_others() -> None:
         side_by_side(refuse, ["a"], 2)
     side_by_side(print, ["after an error there are processes again"], 2)
 
-
-pytestmark = pytest.mark.slow
 
 _OWNER = """
 import os, signal

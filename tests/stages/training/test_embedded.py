@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
+from torch import Tensor
 
 from tests.stages.models.toy import DISHES, SIZES, ToyPhone
 from trajmill.schemas.actions import Click, TypeText
@@ -37,7 +39,16 @@ from trajmill.stages.training.embedded.lessons import (
     sft_turns,
 )
 from trajmill.stages.training.embedded.spec import EmbeddedRlSpec, EmbeddedSftSpec
-from trajmill.stages.training.embedded.train import Lessons, lessons, select, train_network, train_policy
+from trajmill.stages.training.embedded.train import (
+    Lessons,
+    chosen_log_probabilities,
+    lessons,
+    select,
+    supervised_loss,
+    train_network,
+    train_policy,
+    trajectory_loss,
+)
 from trajmill.stages.training.spec import ParentPolicy
 
 pytestmark = pytest.mark.slow
@@ -252,3 +263,47 @@ def test_a_press_inside_an_element_is_a_press_on_it() -> None:
     assert chosen_candidate(offered, Click(x=500, y=90), phone=True) is None
     assert chosen_candidate(offered, TypeText(text="hello"), phone=True) == 2
     assert chosen_candidate(offered, TypeText(text="bye"), phone=True) is None
+
+
+CLIP = 0.2
+CANDIDATES = (4, 1, 3, 2)
+"""Actions that each row has to choose from; the others of the table are none."""
+CHOSEN = (2, 0, 1, 1)
+ADVANTAGES = (1.25, -0.75, -0.5, 0.0)
+WEIGHTS = (3.0, 0.25, 1 / 3, 0.0)
+
+
+def logits(seed: int) -> Tensor:
+    drawn = torch.randn(
+        len(CANDIDATES), max(CANDIDATES), generator=torch.Generator().manual_seed(seed), dtype=torch.float64
+    )
+    present = torch.arange(max(CANDIDATES)) < torch.tensor(CANDIDATES)[:, None]
+    return drawn.masked_fill(~present, -torch.inf)
+
+
+def log_probability(scores: Tensor, row: int) -> float:
+    numbers: list[float] = scores[row, : CANDIDATES[row]].tolist()
+    return numbers[CHOSEN[row]] - math.log(math.fsum(map(math.exp, numbers)))
+
+
+def test_equation_3() -> None:
+    now, before = logits(0), logits(1)
+    terms = []
+    for row, advantage in enumerate(ADVANTAGES):
+        ratio = math.exp(log_probability(now, row) - log_probability(before, row))
+        terms.append(min(ratio * advantage, min(max(ratio, 1 - CLIP), 1 + CLIP) * advantage))
+    chosen = torch.tensor(CHOSEN)
+    loss = trajectory_loss(
+        chosen_log_probabilities(now, chosen),
+        chosen_log_probabilities(before, chosen),
+        torch.tensor(ADVANTAGES, dtype=torch.float64),
+        CLIP,
+    )
+    assert loss.item() == pytest.approx(-math.fsum(terms) / len(terms), rel=1e-12)
+
+
+def test_the_supervised_loss_is_a_weighted_mean() -> None:
+    scores = logits(2)
+    total = math.fsum(-weight * log_probability(scores, row) for row, weight in enumerate(WEIGHTS))
+    loss = supervised_loss(scores, torch.tensor(CHOSEN), torch.tensor(WEIGHTS, dtype=torch.float64))
+    assert loss.item() == pytest.approx(total / math.fsum(WEIGHTS), rel=1e-12)

@@ -3,22 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from statistics import fmean, pstdev
 
 import pytest
 
+from tests.stages.derive.samples import DONE, TAP, episode, step
+from tests.stages.derive.screens import derived
+from tests.stages.export.formats.folders import SOURCE
+from tests.stages.export.stored import StoredScreens
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, TypeText
 from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.families import ANY
+from trajmill.schemas.dialects.families import ANY, family_named
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.trajectory import TargetElement
 from trajmill.stages.derive.rewards import moments
+from trajmill.stages.derive.spec import CesDataSpec
+from trajmill.stages.export.formats.derived import kind_example
+from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
+from trajmill.stages.export.formats.steps import StepExample
+from trajmill.stages.export.formats.trainers import FeedbackFormat
 from trajmill.stages.metrics.action_match import RightAction
 from trajmill.stages.training.execution_feedback.chain import (
     FeedbackTask,
     executed_action,
+    feedback_tasks,
     has_format,
     reward_of,
     score_of,
@@ -29,6 +42,7 @@ from trajmill.stages.training.execution_feedback.spec import (
     CodaSpecialistSpec,
     FeedbackRecipe,
 )
+from trajmill.stages.training.hugging_face.encoding import supervised_files
 
 pytest.importorskip("datasets", reason="the extra `train` is not installed")
 
@@ -36,7 +50,7 @@ pytest.importorskip("datasets", reason="the extra `train` is not installed")
 STAGE_1 = CesStage1Spec(executor="executor")
 SPECIALIST = CodaSpecialistSpec(executor="executor")
 SCREEN, BOX = Size(1000, 2000), Box(100, 100, 300, 200)
-TAP = RightAction(Click(x=200, y=150), BOX, SCREEN)
+TARGET = RightAction(Click(x=200, y=150), BOX, SCREEN)
 GOOD = "<think>The wallet is shown.</think><answer>Tap it.</answer>"
 
 
@@ -66,10 +80,10 @@ def test_the_format_of_a_role(role: str, reply: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("action", "right", "kind", "parameters"),
     [
-        (Click(x=299, y=199), TAP, 1, 1),
-        (Click(x=301, y=150), TAP, 1, 0),
-        (TypeText(text="Tap"), TAP, 0, 0),
-        (None, TAP, 0, 0),
+        (Click(x=299, y=199), TARGET, 1, 1),
+        (Click(x=301, y=150), TARGET, 1, 0),
+        (TypeText(text="Tap"), TARGET, 0, 0),
+        (None, TARGET, 0, 0),
         (TypeText(text="new york city"), RightAction(TypeText(text="New York"), None, SCREEN), 1, 1),
         (TypeText(text="Boston city"), RightAction(TypeText(text="New York"), None, SCREEN), 1, 0),
         (Swipe(x=5, y=900, x2=5, y2=100), RightAction(Swipe(x=9, y=500, x2=9, y2=50), None, SCREEN), 1, 1),
@@ -89,11 +103,11 @@ def test_the_reward_of_ces(action: Action | None, right: RightAction, kind: int,
 def test_the_reward_of_coda() -> None:
     """Equation 1: 1 for the type, plus a closeness of the parameters from 0 to 1."""
     # 50 of 1000 pixels beside the element, of the 14 % of the screen within which a position earns something.
-    beside = score_of("planner", "Tap.", Click(x=349, y=150), TAP)
+    beside = score_of("planner", "Tap.", Click(x=349, y=150), TARGET)
     assert reward_of(SPECIALIST, beside) == pytest.approx(2 - 0.05 / 0.14, rel=1e-12)
-    assert reward_of(SPECIALIST, score_of("planner", "Tap.", Click(x=5, y=1995), TAP)) == 1
-    assert reward_of(SPECIALIST, score_of("planner", "Tap.", TAP.action, TAP)) == 2
-    assert reward_of(SPECIALIST, score_of("planner", "Tap.", TypeText(text="x"), TAP)) == 0
+    assert reward_of(SPECIALIST, score_of("planner", "Tap.", Click(x=5, y=1995), TARGET)) == 1
+    assert reward_of(SPECIALIST, score_of("planner", "Tap.", TARGET.action, TARGET)) == 2
+    assert reward_of(SPECIALIST, score_of("planner", "Tap.", TypeText(text="x"), TARGET)) == 0
 
 
 def test_advantages_are_relative_to_their_group() -> None:
@@ -125,16 +139,16 @@ def test_the_settings_are_those_of_the_paper() -> None:
 def test_silence_earns_nothing_whatever_the_frozen_roles_do(recipe: FeedbackRecipe, good: str) -> None:
     """Even if the Executor would act rightly without a word of the role."""
     frame = ANY.frame(SCREEN)
-    taps = ScriptedModel(lambda _: ANY.mobile.render(Reply("", TAP.action, ""), frame))
+    taps = ScriptedModel(lambda _: ANY.mobile.render(Reply("", TARGET.action, ""), frame))
     wrong = ScriptedModel(lambda _: ANY.mobile.render(Reply("", Click(x=900, y=1900), ""), frame))
     instructs = ScriptedModel(lambda _: GOOD)
     screens = tuple(ScreenHandle(name, SCREEN, lambda: b"") for name in ("before", "now"))
-    task = FeedbackTask("t", (), "Open the wallet.", Platform.PHONE, screens, (), TAP)
+    task = FeedbackTask("t", (), "Open the wallet.", Platform.PHONE, screens, (), TARGET)
 
     def earned(reply: str, executor: ScriptedModel) -> float:
         models = {"executor": executor, "coordinator": instructs}
         action = asyncio.run(executed_action(recipe, models, ANY, task, reply))
-        return reward_of(recipe, score_of(recipe.role, reply, action, TAP))
+        return reward_of(recipe, score_of(recipe.role, reply, action, TARGET))
 
     silence = ["", " \n", "<think>Hm.</think>", "<think>Hm.</think><answer></answer>", "<think>Tap the wal"]
     assert {earned(reply, taps) for reply in silence} == {0.0}
@@ -145,9 +159,59 @@ def test_silence_earns_nothing_whatever_the_frozen_roles_do(recipe: FeedbackReci
         assert earned(good, ScriptedModel(lambda _: "no action")) == pytest.approx(0.1)
 
 
-def test_the_executor_never_sees_the_task_in_place_of_an_instruction() -> None:
+async def test_the_executor_never_sees_the_task_in_place_of_an_instruction() -> None:
     executor = ScriptedModel(lambda _: "")
-    task = FeedbackTask("t", (), "Open the wallet.", Platform.PHONE, (ScreenHandle("s", SCREEN, lambda: b""),), (), TAP)
+    task = FeedbackTask(
+        "t", (), "Open the wallet.", Platform.PHONE, (ScreenHandle("s", SCREEN, lambda: b""),), (), TARGET
+    )
     for reply in ("", "<think>Hm.</think><answer> </answer>", "{}"):
-        assert asyncio.run(executed_action(STAGE_1, {"executor": executor}, ANY, task, reply)) is None
+        assert await executed_action(STAGE_1, {"executor": executor}, ANY, task, reply) is None
     assert executor.asked == []
+
+
+pytest.importorskip("datasets", reason="the extra `train` is not installed")
+
+
+WALLET = Box(300, 800, 400, 850)
+FAMILY = family_named("qwen2.5-vl")
+
+
+def written(folder: Path) -> list[Path]:
+    wallet = step(0, TAP).model_copy(update={"target": TargetElement(role="button", text="Wallet", bounds=WALLET)})
+    done = episode([wallet, step(1, TAP), step(2, DONE)])
+    rows = derived(CesDataSpec(), done).examples
+    screens = StoredScreens()
+    made = [kind_example(FAMILY, done, row, 1.0, screens) for row in rows]
+    assert all(isinstance(one, StepExample) and one.target is None and one.leads_to for one in made)
+    folder.mkdir()
+    write_folder(folder, FeedbackFormat(), FAMILY, SOURCE, ReleaseSteps(made), screens)
+    return supervised_files(folder)
+
+
+def test_a_coordinators_row_leads_to_the_action_of_its_step(tmp_path: Path) -> None:
+    tasks = feedback_tasks(CesStage1Spec(executor="e"), written(tmp_path / "pool"), tmp_path)
+    found = {task.past: task for task in map(tasks.task, range(len(tasks)))}
+    assert len(found) == 2, "a row for each step but that on the nameless element"
+    first = found[()]
+    assert first.right == RightAction(TAP, WALLET, StoredScreens().size("s0"))
+    assert [screen.screen_id for screen in first.screens] == ["s0"] and first.instruction == "Order q"
+    (last,) = (task for past, task in found.items() if past)
+    assert [conclusion for _, conclusion in last.past] == ["Did 0", "Did 1"] and last.right.action == DONE
+
+
+def test_a_state_trackers_row_borrows_the_screen_of_the_coordinators(tmp_path: Path) -> None:
+    tasks = feedback_tasks(CesStage2Spec(executor="e", coordinator="c"), written(tmp_path / "pool"), tmp_path)
+    assert len(tasks) == 1, "the row that leads to the nameless element has no screen"
+    task = tasks.task(0)
+    assert task.right.action == DONE and [screen.screen_id for screen in task.screens] == ["s2"]
+    parts = [part for message in task.messages for part in message.parts]
+    assert not any(isinstance(part, ScreenHandle) for part in parts)
+
+
+def test_rows_that_lead_to_no_action_are_refused(tmp_path: Path) -> None:
+    done = episode([step(0, DONE)])
+    (row,) = derived(CesDataSpec(), done).examples
+    made = kind_example(FAMILY, done, row.model_copy(update={"kind": "roles"}), 1.0, StoredScreens())
+    (tmp_path / "pool").mkdir()
+    with pytest.raises(BadInputError, match="leads to no action: execution feedback takes ces and coda"):
+        write_folder(tmp_path / "pool", FeedbackFormat(), FAMILY, SOURCE, ReleaseSteps([made]), StoredScreens())

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import importlib.util
 import json
+import pickle
 import shutil
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.derive.kind_spec import KindSpec
 from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.models.embedded.model import save_network, untrained_network
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.hugging_face.encoding import (
     ReplyBatch,
@@ -271,3 +274,53 @@ def test_an_iteration_of_online_rejection_sampling_learns_from_its_own_round(tmp
     assert len(supervised_rows([file], tmp_path / "all")) == 4
     assert supervised_rows([file], tmp_path / "new", only_newest_round=True)["loss_weight"] == [0.5, 2.0]
     assert preset("online-rejection").only_newest_round and preset("role-rejection").only_newest_round
+
+
+def test_a_job_travels_to_another_process_without_keys(tmp_path: Path) -> None:
+    frozen = {"executor": OpenAiSpec(model="tiny", urls=("http://localhost:1",))}
+    policy = ParentPolicy(tmp_path / "model", tmp_path / "adapter", FAMILY, frozen)
+    job = TrainingJob(SFT, policy, tmp_path / "release", 2**40, tmp_path / "new")
+    assert pickle.loads(job._replace(variables={"KEY": "secret"}).pickled()) == job
+
+
+def test_missing_packages_name_the_extra(parent: ParentPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(BadInputError, match=r"needs trl and accelerate and peft: pip install 'trajmill\[train\]'"):
+        TrlSftSpec(lora_rank=4).train(parent, tmp_path, 0, tmp_path / "new")
+
+
+@pytest.mark.parametrize("bad_input", [True, False])
+def test_the_error_of_the_process_is_raised_here(bad_input: bool, parent: ParentPolicy, tmp_path: Path) -> None:
+    told = json.dumps({"error": "what was wrong", "bad_input": bad_input})
+    python = tmp_path / "python"
+    python.write_text(f"#!/bin/sh\necho 'trajmill update 3 4'\necho '{told}' > $4\n")
+    python.chmod(0o755)
+    done: list[tuple[int, int]] = []
+    with pytest.raises(BadInputError if bad_input else TrainingFailedError, match=r"^what was wrong$"):
+        TRPO.model_copy(update={"python": str(python)}).train(
+            parent, tmp_path, 0, tmp_path / "new", lambda *count: done.append(count)
+        )
+    assert done == [(3, 4)]
+    assert [file.name for file in (tmp_path / "new").iterdir()] == ["training.log"]
+    for silent, said in (("/bin/false", "ended with status 1"), ("/bin/true", "without a report")):
+        with pytest.raises(TrainingFailedError, match=said):
+            TRPO.model_copy(update={"python": silent}).train(parent, tmp_path, 0, tmp_path / "new")
+
+
+def test_two_processes_train_what_one_trains(
+    parent: ParentPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
+    write_rl(tmp_path, [{} for _ in range(4)])
+    alone = trained(TRPO, parent, tmp_path, tmp_path / "alone", seed=0)
+    done: list[tuple[int, int]] = []
+    both = TRPO.model_copy(update={"processes": 2})
+    report = both.train(parent, tmp_path, 0, tmp_path / "both", lambda *count: done.append(count))
+    assert done == [(0, 2), (1, 2), (2, 2)]
+    assert report._replace(loss=0.0) == alone._replace(loss=0.0)
+    assert report.loss == pytest.approx(alone.loss, abs=1e-5)
+    before, one, two = map(weights, (parent.folder, tmp_path / "alone", tmp_path / "both"))
+    for name in before:
+        moved = (one[name] - before[name]).abs().max()
+        assert (one[name] - two[name]).abs().max() <= 1e-2 * moved + 1e-6, name

@@ -6,19 +6,111 @@ import pytest
 import torch
 
 from tests.stages.training.attempts import Attempts, screen
+from trajmill.stages.models.embedded.candidates import FLAGS, KINDS
 from trajmill.stages.models.embedded.model import untrained_network
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork, bags, collate
 from trajmill.stages.models.embedded.situation import PolicyInput
 from trajmill.stages.models.embedded.words import code_of
-from trajmill.stages.training.embedded.augmentation import App, apps_of, disguise, strange_apps
+from trajmill.stages.training.embedded.augmentation import App, Detour, apps_of, detours, disguise, strange_apps
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import lessons, train_network
+
+LAUNCHER = screen("Home screen", "icon", "Gallery", "Clock")
+SCREENS = {
+    "launcher": LAUNCHER,
+    "gallery": screen("Gallery", "list_item", "Holiday", "Pets"),
+    "holiday": screen("Holiday", "list_item", "Palm beach", "Old town"),
+    "pets": screen("Pets", "list_item", "Muddy dog"),
+    "clock": screen("Clock", "button", "Alarms"),
+    "picture": screen("Palm beach", "menu_item", menus=("File", "Edit")),
+    "file": screen("Palm beach", "menu_item", "Delete", menus=("File", "Edit")),
+    "edit": screen("Palm beach", "menu_item", "Turn", menus=("File", "Edit")),
+}
+DONE = FLAGS.index("done_once")
+
+
+def attempts() -> Attempts:
+    made = Attempts(SCREENS)
+    made.add("show Palm beach", ("launcher", "Gallery"), ("gallery", "Holiday"), ("holiday", "Palm beach"))
+    made.add("show Muddy dog", ("gallery", "Pets"), ("pets", "Muddy dog"))
+    made.add("list the alarms", ("launcher", "Clock"), ("clock", "Alarms"))
+    made.add("delete it", ("picture", "File"), ("file", "Delete"))
+    made.add("turn it", ("picture", "Edit"), ("edit", "Turn"))
+    return made
+
+
+def kind(lesson: Detour) -> str:
+    return KINDS[int(lesson.situation.kinds[lesson.label])]
+
+
+def on_screen(title: str) -> list[Detour]:
+    made = attempts()
+    words = made.reader.lexicon.ids_of(title)
+    found = detours(made.steps(), SCREENS, made.reader, 1.0, seed=0)
+    return [each for each in found if each.situation.title.tolist() == words]
+
+
+def test_a_wrong_list_item_is_left_and_the_right_one_is_opened_after_it() -> None:
+    made = attempts()
+    holiday, pets = (made.reader.lexicon.ids_of(name)[0] for name in ("Holiday", "Pets"))
+    (back,) = on_screen("Pets")
+    assert kind(back) == "back" and back.left_app == 0
+    assert pets in back.situation.last.tolist()
+    right = next(each for each in on_screen("Gallery") if each.label == 0)
+    assert right.situation.texts[:2, 0].tolist() == [holiday, pets]
+    assert right.situation.flags[:2, DONE].tolist() == [0.0, 1.0], "Pets was opened in vain"
+
+
+def test_an_app_without_what_is_sought_is_left_for_the_launcher() -> None:
+    home = [each for each in on_screen("Gallery") if each.left_app]
+    assert {kind(each) for each in home} == {"home"}
+    assert {each.left_app for each in home} == {code_of("press gallery")}
+    right = on_screen("Home screen")
+    assert {kind(each) for each in right} == {"icon"} and {each.left_app for each in right} == {0}
+    assert all(each.situation.flags[:2, DONE].tolist()[1 - each.label] == 1.0 for each in right)
+
+
+def test_of_a_wrong_menu_the_right_one_is_opened_at_once() -> None:
+    lessons_of_menus = on_screen("Palm beach")
+    assert {kind(each) for each in lessons_of_menus} == {"menu"}
+    assert all(each.situation.flags[each.label, DONE] == 0.0 for each in lessons_of_menus)
+    assert all(each.situation.flags[:, DONE].sum() == 1.0 for each in lessons_of_menus)
+
+
+def test_an_entry_behind_which_stands_what_is_sought_is_no_wrong_one() -> None:
+    both = {**SCREENS, "pets": screen("Pets", "list_item", "Palm beach", "Muddy dog")}
+    made = Attempts(both)
+    made.add("show Palm beach", ("gallery", "Holiday"), ("holiday", "Palm beach"))
+    made.add("show Muddy dog", ("gallery", "Pets"), ("pets", "Muddy dog"))
+    titles = {tuple(each.situation.title.tolist()) for each in detours(made.steps(), both, made.reader, 1.0, seed=0)}
+    assert tuple(made.reader.lexicon.ids_of("Pets")) not in titles
+    assert tuple(made.reader.lexicon.ids_of("Holiday")) in titles
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_only_a_share_of_the_presses_gets_detours(share: float) -> None:
+    made = attempts()
+    made.turns *= 40
+    for number, turn in enumerate(made.turns):
+        made.turns[number] = turn._replace(trajectory_id=f"{turn.trajectory_id} {number // 11}")
+    all_of_them, some = (len(detours(made.steps(), SCREENS, made.reader, each, seed=0)) for each in (1.0, share))
+    assert abs(some / all_of_them - share) < 0.1
+
+
+def test_detours_are_lessons_behind_the_others() -> None:
+    made = attempts()
+    alone, more = lessons(made.turns, SCREENS), lessons(made.turns, SCREENS, detour_share=1.0, seed=0)
+    assert len(more) > len(alone) == len(made.turns)
+    assert more.labels[: len(alone)].equal(alone.labels)
+    assert more.left_apps[: len(alone)].sum() == 0 and set(more.left_apps.tolist()) > {0}
+    assert more.weights.equal(torch.ones(len(more)))
+
 
 APPS = ("Mail", "Clock", "Stride")
 WISHES = {"Mail": "write a letter", "Clock": "set an alarm"}
 """What users want of the apps that attempts use."""
 SAYINGS = ("please {wish}", "{wish} now", "use {app} to {wish}")
-SCREENS = {
+PHONE = {
     "launcher": screen("Home screen", "icon", *APPS),
     "Mail": screen("Mail", "button", "Send", "Options"),
     "Clock": screen("Clock", "button", "Ring", "Options"),
@@ -28,7 +120,7 @@ SMALL = NetworkShape(width=16, word_width=16, layers=1, heads=2)
 
 
 def used() -> Attempts:
-    made = Attempts(SCREENS)
+    made = Attempts(PHONE)
     for app, saying in product(WISHES, SAYINGS):
         made.add(saying.format(app=app, wish=WISHES[app]), ("launcher", app), (app, ""))
     return made
@@ -77,7 +169,7 @@ def test_apps_that_no_attempt_uses_look_strange_in_every_update(share: float, na
 
 def test_a_strange_app_has_random_words_and_nothing_is_recalled_of_it() -> None:
     made = used()
-    found = lessons(made.turns, SCREENS)
+    found = lessons(made.turns, PHONE)
     mail = by_icon(found.apps)["Mail"]
     vectors = torch.randn(len(found.bags.offsets), 4, generator=torch.Generator().manual_seed(1))
     batch, changed = disguise(found.situations, vectors, [mail], torch.Generator().manual_seed(0))
@@ -92,7 +184,7 @@ def test_a_strange_app_has_random_words_and_nothing_is_recalled_of_it() -> None:
 
 
 def probability(network: PolicyNetwork, app: str, instruction: str) -> float:
-    made = Attempts(SCREENS)
+    made = Attempts(PHONE)
     asked = made.read("launcher", instruction, [])
     words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))
     with torch.no_grad():
@@ -103,7 +195,7 @@ def probability(network: PolicyNetwork, app: str, instruction: str) -> float:
 @pytest.mark.slow
 def test_an_app_that_no_lesson_opens_is_found_by_its_name_and_by_exclusion() -> None:
     network = untrained_network(0, SMALL)
-    train_network(network, lessons(used().turns, SCREENS), EmbeddedSftSpec(min_updates=80, max_updates=80), seed=0)
+    train_network(network, lessons(used().turns, PHONE), EmbeddedSftSpec(min_updates=80, max_updates=80), seed=0)
     assert probability(network, "Mail", "write a letter") > 0.5
     assert probability(network, "Stride", "use Stride to write a letter") > 0.5
     assert probability(network, "Stride", "join a plan") > 0.05, "no lesson says that it is wrong"
@@ -115,7 +207,7 @@ def test_leaving_an_app_is_not_learned_while_it_looks_unknown() -> None:
     for app, button in (("Mail", "Send"), ("Clock", "Ring")):
         for number in range(3):
             made.add(f"{WISHES[app]} {number}", ("launcher", app), (app, button))
-    found = lessons(made.turns, SCREENS, detour_share=1.0, seed=0)
+    found = lessons(made.turns, PHONE, detour_share=1.0, seed=0)
     assert (found.left_apps > 0).any()
     weights = []
     for share in (0.0, 1.0):
@@ -127,7 +219,7 @@ def test_leaving_an_app_is_not_learned_while_it_looks_unknown() -> None:
 
 
 def home_weight(network: PolicyNetwork) -> float:
-    made = Attempts(SCREENS)
+    made = Attempts(PHONE)
     asked = made.read("Clock", "write a letter", ['Tapped "Clock" on "Home screen".'])
     words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))
     with torch.no_grad():
