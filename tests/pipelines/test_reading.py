@@ -10,8 +10,7 @@ from tests.warehouse.samples import commit_rows, judgement, stage_run, trajector
 from trajmill.pipelines.reading.examples import CANDIDATES, Candidates, ExampleSet, derived, read_candidates, supervised
 from trajmill.pipelines.reading.verdicts import read_history, read_judged, reward_moments
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.example import Example
-from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.leaks import LeakCheck
 from trajmill.stages.curate.spec import CurateSpec
@@ -84,7 +83,6 @@ ASKED = ("a", "b", "c")
 HELDOUT = query("h", split=Split.HELDOUT_SLOTS).model_copy(
     update={"instruction": "Book a quiet table for two at La Cantina on Friday at eight.", "task": "bites.book"}
 )
-SETS = (supervised(2), derived("derive.step/1"))
 
 
 def commit_examples(warehouse: Warehouse, number: int) -> None:
@@ -97,58 +95,31 @@ def commit_examples(warehouse: Warehouse, number: int) -> None:
         rollout,
         *(trajectory(place, rollout, asked, trajectory_id=name) for place, (name, asked) in enumerate(attempts)),
     )
-    rows = [row for examples in made for row in examples]
-    origin = {"run_id": at.run_id, "round": number}
-    commit_rows(warehouse, at, *(row.model_copy(update=origin) for row in rows))
-    steps = [
-        row.model_copy(
-            update={
-                **origin,
-                "kind": "step",
-                "made_by": "derive.step/1",
-                "variant": "v",
-                "written_by": "template",
-                "example_id": f"s{row.example_id}",
-            }
-        )
-        for row in rows
-    ]
+    rows = [row.model_copy(update={"run_id": RUN, "round": number}) for examples in made for row in examples]
+    of_kind = {"kind": "step", "made_by": "derive.step/1", "variant": "v", "written_by": "template"}
+    steps = [row.model_copy(update=of_kind | {"example_id": f"s{row.example_id}"}) for row in rows]
+    commit_rows(warehouse, at, *rows)
     commit_rows(warehouse, stage_run("derive_kind", number), *steps)
 
 
-def check_of(*queries: Query) -> LeakCheck:
-    return LeakCheck([query("a"), query("b"), query("c"), *queries], (), CurateSpec())
+def read(warehouse: Warehouse, number: int, wanted: ExampleSet) -> Candidates:
+    check = LeakCheck([*map(query, ASKED), HELDOUT], (), CurateSpec())
+    return read_candidates(warehouse, Origin(run_id=RUN, round=number, code_version="1"), wanted, check)
 
 
-def read(warehouse: Warehouse, number: int, wanted: ExampleSet, check: LeakCheck | None = None) -> Candidates:
-    origin = Origin(run_id="run-a", round=number, code_version="1")
-    return read_candidates(warehouse, origin, wanted, check or check_of(HELDOUT))
-
-
-@pytest.fixture
-def examples_run(tmp_path: Path) -> Warehouse:
-    warehouse = create_warehouse(tmp_path / "root")
+def test_rows_of_the_shortest_successes_are_read_with_their_authors_and_leaks(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path)
     for number in range(1, 5):
         commit_examples(warehouse, number)
-    return warehouse
-
-
-@pytest.mark.parametrize("wanted", SETS)
-def test_rows_of_the_shortest_successes_are_read_with_their_authors(
-    examples_run: Warehouse, wanted: ExampleSet
-) -> None:
-    found = read(examples_run, 4, wanted)
-    assert found.rows.schema == CANDIDATES and len(set(found.rows["round"].to_pylist())) > 2
-    assert (found.offered > found.rows.num_rows) == (wanted.per_query is not None)
-    assert set(found.rows["written_by"].to_pylist()) == ({"template"} if wanted.per_query is None else {"policy-1"})
-    assert max(read(examples_run, 3, wanted).rows["round"].to_pylist()) == 3
-
-
-def test_leaks_are_found_in_the_texts(examples_run: Warehouse) -> None:
-    def said(example: Example) -> Example:
-        *asked, reply = example.messages
-        near = reply.model_copy(update={"content": HELDOUT.instruction.replace("Book", "I want")})
-        return example.model_copy(update={"messages": (*asked, near), "run_id": "run-a", "round": 5})
-
-    commit_rows(examples_run, stage_run("derive", 5), *(said(row) for row in examples_of(1, "leak", "a")))
-    assert [leak for leak in read(examples_run, 5, SETS[0]).rows["leak"].to_pylist() if leak] == ["near_heldout"]
+    for wanted, authors in ((supervised(2), {"policy-1"}), (derived("derive.step/1"), {"template"})):
+        found = read(warehouse, 4, wanted)
+        assert found.rows.schema == CANDIDATES and len(set(found.rows["round"].to_pylist())) > 2
+        assert (found.offered > found.rows.num_rows) == (wanted.per_query is not None)
+        assert set(found.rows["written_by"].to_pylist()) == authors
+        assert max(read(warehouse, 3, wanted).rows["round"].to_pylist()) == 3
+    [example] = examples_of(1, "leak", "a")
+    *asked, reply = example.messages
+    near = reply.model_copy(update={"content": HELDOUT.instruction.replace("Book", "I want")})
+    leaking = example.model_copy(update={"messages": (*asked, near), "run_id": RUN, "round": 5})
+    commit_rows(warehouse, stage_run("derive", 5), leaking)
+    assert [leak for leak in read(warehouse, 5, supervised(2)).rows["leak"].to_pylist() if leak] == ["near_heldout"]

@@ -63,18 +63,15 @@ class Machine:
     def is_running(self) -> bool:
         return self._process.poll() is None
 
-    def send(self, number: signal.Signals) -> None:
-        os.killpg(self._process.pid, number)
-
     def cut_off(self) -> None:
-        self.send(signal.SIGSTOP)
+        os.killpg(self._process.pid, signal.SIGSTOP)
 
     def come_back(self) -> None:
-        self.send(signal.SIGCONT)
+        os.killpg(self._process.pid, signal.SIGCONT)
 
     def kill(self) -> None:
         if self._process.poll() is None:
-            self.send(signal.SIGKILL)
+            os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
