@@ -41,20 +41,12 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
     derived = derived_rows(walked, screens, each=1)
     made = []
     for family in FAMILIES:
-        found = [
-            step_example(
-                family,
-                walk,
-                ReleasedStep(
-                    f"{walk.query.query_id}-{index}",
-                    walk.trajectory.trajectory_id,
-                    index,
-                    WEIGHTS[index] if index < len(WEIGHTS) else 1.0,
-                ),
-                screens,
-            )
-            for walk, index in steps
-        ]
+        found = []
+        for walk, index in steps:
+            weight = WEIGHTS[index] if index < len(WEIGHTS) else 1.0
+            name = f"{walk.query.query_id}-{index}"
+            released = ReleasedStep(name, walk.trajectory.trajectory_id, index, weight)
+            found.append(step_example(family, walk, released, screens))
         examples = [example for example in found if isinstance(example, StepExample)]
         assert len(examples) == len(steps)
         of_kinds = [kind_example(family, row.episode, row.example, 1.0, screens) for row in derived]

@@ -11,7 +11,7 @@ from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 from trl.data_utils import prepare_multimodal_messages
 
-from tests.trainers.loaded import IGNORED, Job, LoadedRow, grids_of, loaded_row, run
+from tests.trainers.loaded import IGNORED, QUIET, Job, LoadedRow, grids_of, loaded_row, run
 from trajmill.stages.export.rewards import ces_rewards
 
 
@@ -22,14 +22,7 @@ class InOrder(SFTTrainer):  # type: ignore[misc]
 
 def supervised(job: Job) -> list[LoadedRow]:
     processor = _processor(job.processor)
-    settings = SFTConfig(
-        output_dir=job.work,
-        max_length=job.max_length,
-        per_device_train_batch_size=1,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-    )
+    settings = SFTConfig(output_dir=job.work, max_length=job.max_length, per_device_train_batch_size=1, **QUIET)
     trainer = InOrder(model=_model(job), args=settings, train_dataset=_rows(job), processing_class=processor)
     rows = []
     for batch in trainer.get_train_dataloader():
@@ -44,14 +37,7 @@ def supervised(job: Job) -> list[LoadedRow]:
 def with_rewards(job: Job) -> dict[str, Any]:
     processor = _processor(job.processor)
     rows = _rows(job)
-    settings = GRPOConfig(
-        output_dir=job.work,
-        per_device_train_batch_size=2,
-        num_generations=2,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-    )
+    settings = GRPOConfig(output_dir=job.work, per_device_train_batch_size=2, num_generations=2, **QUIET)
     trainer = GRPOTrainer(
         model=_model(job), reward_funcs=ces_rewards, args=settings, train_dataset=rows, processing_class=processor
     )

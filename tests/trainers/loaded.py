@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+QUIET: Final[dict[str, Any]] = {"use_cpu": True, "bf16": False, "report_to": "none"}
+"""Settings of all of our trainings."""
 IGNORED: Final = -100
 """Label of a token that is not learned."""
 _IMAGE: Final = "<|image_pad|>"
@@ -33,11 +35,7 @@ class LoadedRow(NamedTuple):
     """All its tokens, those of each image as one."""
     learned: str
     """The tokens that loss falls on."""
-    images: int
-    """Pictures whose pixels come with it."""
     image_tokens: int
-    pixel_patches: int
-    """Patches of the pictures' pixels, of which four are one token."""
     grids: list[list[int]]
     """Patches of each picture in time, height and width."""
 
@@ -49,9 +47,7 @@ def loaded_row(tokenizer: Any, ids: Iterable[int], labels: Iterable[int], grids:
     return LoadedRow(
         text=re.sub(f"({re.escape(_IMAGE)})+", lambda _: _IMAGE, text),
         learned=tokenizer.decode(learned),
-        images=len(sizes),
         image_tokens=tokens.count(tokenizer.convert_tokens_to_ids(_IMAGE)),
-        pixel_patches=sum(time * height * width for time, height, width in sizes),
         grids=sizes,
     )
 

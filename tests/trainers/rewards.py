@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from transformers import AutoModelForImageTextToText, AutoProcessor, AutoTokenizer
 
+from tests.trainers.loaded import QUIET
+
 RULES = ("ces", "coda", "action")
 
 
@@ -22,14 +24,7 @@ def _trl(rows: list[list[str]], model: str, **_: Any) -> dict[str, list[float]]:
 
     prompt = [{"role": "user", "content": "Go on."}]
     inputs: list[dict[str, Any]] = [{"prompt": prompt, "target": target} for target, _ in rows]
-    settings = GRPOConfig(
-        output_dir="trained",
-        per_device_train_batch_size=2,
-        num_generations=2,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
-    )
+    settings = GRPOConfig(output_dir="trained", per_device_train_batch_size=2, num_generations=2, **QUIET)
     trainer = GRPOTrainer(
         model=AutoModelForImageTextToText.from_pretrained(model),
         reward_funcs=[ces_rewards, coda_rewards, action_rewards],

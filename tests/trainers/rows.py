@@ -31,12 +31,12 @@ def assert_prompts(exported: Exported, rows: Sequence[LoadedRow]) -> None:
 
 def assert_images(exported: Exported, rows: Sequence[LoadedRow]) -> None:
     # Rows of action semantics show two screens.
-    assert max(row.images for row in rows) == max(2, 1 + exported.family.past_screens)
+    assert max(len(row.grids) for row in rows) == max(2, 1 + exported.family.past_screens)
     for example, row in zip(exported.examples, rows, strict=True):
         tokens = sum(_tokens(exported.family, size) for size in example.lineage.image_sizes)
-        assert row.images == len(example.lineage.screen_ids) == row.text.count(_IMAGE)
+        assert len(row.grids) == len(example.lineage.screen_ids) == row.text.count(_IMAGE)
         assert row.image_tokens == tokens == example.lineage.image_tokens
-        assert row.pixel_patches == 4 * tokens
+        assert sum(time * high * wide for time, high, wide in row.grids) == 4 * tokens
 
 
 def _tokens(family: Family, size: Size) -> int:

@@ -19,22 +19,11 @@ from trajmill.schemas.dialects.families import Family
 
 _FIRST_SPECIAL: Final = 151_643
 """Published id of the first special token: trainers know some of the ids by heart."""
-_SPECIAL: Final = (
-    "<|endoftext|>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|object_ref_start|>",
-    "<|object_ref_end|>",
-    "<|box_start|>",
-    "<|box_end|>",
-    "<|quad_start|>",
-    "<|quad_end|>",
-    "<|vision_start|>",
-    "<|vision_end|>",
-    "<|vision_pad|>",
-    "<|image_pad|>",
-    "<|video_pad|>",
+_NAMES: Final = (
+    "endoftext im_start im_end object_ref_start object_ref_end box_start box_end quad_start quad_end vision_start "
+    "vision_end vision_pad image_pad video_pad"
 )
+_SPECIAL: Final = [f"<|{name}|>" for name in _NAMES.split()]
 _IDS: Final = {token: _FIRST_SPECIAL + number for number, token in enumerate(_SPECIAL)}
 _CONTEXT: Final = 32_768
 _WORDS: Final = 2_000
@@ -69,28 +58,24 @@ def _tokenizer(chat_template: str, texts: Sequence[str]) -> Qwen2Tokenizer:
 
 def _image_settings(family: Family, processor: str) -> dict[str, Any]:
     patch = family.budget.factor // 2
-    bounds = {"shortest_edge": family.budget.min_pixels, "longest_edge": family.budget.max_pixels}
-    mean_and_deviation = (
-        ([0.5] * 3, [0.5] * 3)
-        if patch == 16
-        else ([0.48145466, 0.4578275, 0.40821073], [0.26862954, 0.26130258, 0.27577711])
-    )
+    third = patch == 16
     return {
         "image_processor_type": "Qwen2VLImageProcessor",
         "processor_class": processor,
-        "size": bounds,
+        "size": {"shortest_edge": family.budget.min_pixels, "longest_edge": family.budget.max_pixels},
         "patch_size": patch,
         "temporal_patch_size": 2,
         "merge_size": 2,
-        "image_mean": mean_and_deviation[0],
-        "image_std": mean_and_deviation[1],
+        "image_mean": [0.5] * 3 if third else [0.48145466, 0.4578275, 0.40821073],
+        "image_std": [0.5] * 3 if third else [0.26862954, 0.26130258, 0.27577711],
     }
 
 
+_WIDTHS: Final = {"hidden_size": 32, "intermediate_size": 64}
+_VISION: Final[dict[str, Any]] = {"depth": 1, "num_heads": 2, "out_hidden_size": 32, **_WIDTHS}
 _TEXT: Final[dict[str, Any]] = {
     "vocab_size": _FIRST_SPECIAL + len(_SPECIAL),
-    "hidden_size": 32,
-    "intermediate_size": 64,
+    **_WIDTHS,
     "num_hidden_layers": 1,
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
@@ -101,13 +86,6 @@ _TEXT: Final[dict[str, Any]] = {
     "eos_token_id": _IDS["<|im_end|>"],
     "pad_token_id": _IDS["<|endoftext|>"],
     "tie_word_embeddings": True,
-}
-_VISION: Final[dict[str, Any]] = {
-    "depth": 1,
-    "hidden_size": 32,
-    "intermediate_size": 64,
-    "num_heads": 2,
-    "out_hidden_size": 32,
 }
 _TOKENS: Final[dict[str, Any]] = {
     "image_token_id": _IDS["<|image_pad|>"],
@@ -125,6 +103,11 @@ def _qwen2_5() -> PretrainedConfig:
 
 
 def _qwen3() -> PretrainedConfig:
-    vision = _VISION | {"patch_size": 16, "deepstack_visual_indexes": [0], "num_position_embeddings": 2304}
+    vision = _VISION | {
+        "out_hidden_size": 32,
+        "patch_size": 16,
+        "deepstack_visual_indexes": [0],
+        "num_position_embeddings": 2304,
+    }
     architecture = ["Qwen3VLForConditionalGeneration"]
     return Qwen3VLConfig(text_config=_TEXT, vision_config=vision, architectures=architecture, **_TOKENS)

@@ -16,6 +16,7 @@ from transformers import AutoModelForImageTextToText, AutoProcessor
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen3_vl_chat_template
 
+from tests.trainers.loaded import QUIET
 from trajmill.stages.environments.openenv.trl import TrlPhone
 
 _UPDATES = 2
@@ -37,8 +38,6 @@ def main(url: str, model: str) -> dict[str, Any]:
     visual = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
     settings = GRPOConfig(
         output_dir="trained",
-        use_cpu=True,
-        bf16=False,
         per_device_train_batch_size=2,
         gradient_accumulation_steps=1,
         num_generations=2,
@@ -47,7 +46,7 @@ def main(url: str, model: str) -> dict[str, Any]:
         max_steps=_UPDATES,
         learning_rate=1e-3,
         logging_steps=1,
-        report_to="none",
+        **QUIET,
         save_strategy="no",
         generation_kwargs={"suppress_tokens": processor.tokenizer.convert_tokens_to_ids(visual), "max_new_tokens": 24},
     )

@@ -15,6 +15,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
 from trl import SFTConfig, SFTTrainer
 
+from tests.trainers.loaded import QUIET
 from trajmill.stages.training.trl_sft import WeightedSFTTrainer
 
 _TOGETHER = 2
@@ -55,9 +56,7 @@ def _updated(model: str, rows: Dataset, together: int, kind: type[Any]) -> tuple
         optim="sgd",
         lr_scheduler_type="constant",
         logging_steps=1,
-        use_cpu=True,
-        bf16=False,
-        report_to="none",
+        **QUIET,
         save_strategy="no",
     )
     network: Any = AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(model))  # type: ignore[no-untyped-call]
