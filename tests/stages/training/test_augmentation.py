@@ -45,14 +45,14 @@ def kind(lesson: Detour) -> str:
 
 def on_screen(title: str) -> list[Detour]:
     made = attempts()
-    words = made.reader.lexicon.ids_of(title)
+    words = made.reader.lexicon.ids_of(title).tolist()
     found = detours(made.steps(), SCREENS, made.reader, 1.0, seed=0)
     return [each for each in found if each.situation.title.tolist() == words]
 
 
 def test_a_wrong_list_item_is_left_and_the_right_one_is_opened_after_it() -> None:
     made = attempts()
-    holiday, pets = (made.reader.lexicon.ids_of(name)[0] for name in ("Holiday", "Pets"))
+    holiday, pets = (made.reader.lexicon.ids_of(name).tolist()[0] for name in ("Holiday", "Pets"))
     (back,) = on_screen("Pets")
     assert kind(back) == "back" and back.left_app == 0
     assert pets in back.situation.last.tolist()
