@@ -90,11 +90,17 @@ def phone() -> Environment:
     return SimulatedEnvironment(errand_world(), Platform.PHONE, FaultRates(popup=0))
 
 
-def run(spec: AgentSpec, models: Mapping[str, ChatModel], environment: Environment | None = None) -> FinishedAttempt:
-    """One episode of the errand; the model `worker` stands behind the policy."""
-    query = redeem_query()
+def run(
+    spec: AgentSpec,
+    models: Mapping[str, ChatModel],
+    environment: Environment | None = None,
+    query: Query | None = None,
+) -> FinishedAttempt:
+    """One episode, by default of the errand; the model `worker` stands behind the policy."""
+    query = query or redeem_query()
     roles = {role: model for role, model in models.items() if role != "worker"}
-    agent = spec.open(AgentModel(models["worker"], ANY, 0.0, roles=roles))(query)
+    given = AgentModel(models["worker"], ANY, 0.0, roles=roles, families=dict.fromkeys(roles, ANY))
+    agent = spec.open(given)(query)
     attempt = Attempt(query, Purpose.TRAIN, 0, 0)
     return asyncio.run(run_episode(attempt, agent, environment or phone(), Limits(), ORIGIN))
 
@@ -116,18 +122,16 @@ def obedient(subgoal: str, screen: Observation, notes: str) -> Reply:
     named = re.search(r'"([^"]*)"', subgoal)
     hit = next((e for e in screen.elements or () if named and e.text == named[1]), None)
     code = re.search(r"\b[A-Z]{4,}\d+\b", notes)
-    action: Action = Terminate(status="failure")
-    if subgoal == "Go home":
-        action = SystemButton(button="Home")
-    elif subgoal == "Report":
-        action = Terminate(status="success")
-    elif subgoal == "Scroll down":
-        action = Swipe(x=360, y=1000, x2=360, y2=300)
-    elif subgoal == "Type the noted code" and code:
-        action = TypeText(text=code[0])
-    elif hit is not None:
-        action = Click(x=hit.bounds.center.x, y=hit.bounds.center.y)
-    return Reply(f"I do this: {subgoal}.", action, f"Did: {subgoal}.")
+    known: dict[str, Action] = {
+        "Go home": SystemButton(button="Home"),
+        "Report": Terminate(status="success"),
+        "Scroll down": Swipe(x=360, y=1000, x2=360, y2=300),
+    }
+    if code:
+        known["Type the noted code"] = TypeText(text=code[0])
+    if hit is not None:
+        known[subgoal] = Click(x=hit.bounds.center.x, y=hit.bounds.center.y)
+    return Reply(f"I do this: {subgoal}.", known.get(subgoal, Terminate(status="failure")), f"Did: {subgoal}.")
 
 
 def rendered(reply: Reply, screen: Observation) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -12,7 +12,7 @@ from trajmill.schemas.actions import action_to_json, ends_episode, pressed_point
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.tables.query import RECORDED, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason, Trajectory
 from trajmill.schemas.text import storable
@@ -83,37 +83,37 @@ def rows_of(recording: Recording, layout: str, origin: Origin) -> ImportedRows:
     screen_ids = [observation.screen.screen_id for observation in observations]
     actions = [None if decision.action is None else action_to_json(decision.action) for decision in decisions]
     trajectory_id = content_id("imported", query.query_id, actions, screen_ids)
+    fields = {
+        "query_id": query.query_id,
+        "agent": storable(recording.agent),
+        "model_version": f"import.{layout}",
+        "environment": layout,
+        "purpose": Purpose.IMPORTED,
+        "answer": answer_of(decisions[-1].action),
+    }
+    trajectory, steps = recorded_rows(trajectory_id, decisions, observations, fields | common)
+    return ImportedRows(query, trajectory, steps, observations)
+
+
+def recorded_rows(
+    trajectory_id: str, decisions: Sequence[Decision], seen: Sequence[Observation], fields: Mapping[str, object]
+) -> tuple[Trajectory, tuple[Step, ...]]:
+    """Make the rows of an attempt that was recorded elsewhere, from its decisions and the screens around them.
+
+    `fields` are the further ones of the trajectory; a recording knows neither tokens nor times.
+    """
+    common = {name: fields[name] for name in Row.model_fields if name in fields}
     steps = tuple(
         step_row(trajectory_id, index, decision, screens, False, None, common)
-        for index, (decision, screens) in enumerate(zip(decisions, pairwise(observations), strict=True))
+        for index, (decision, screens) in enumerate(zip(decisions, pairwise(seen), strict=True))
     )
     last = decisions[-1].action
-    trajectory = Trajectory.model_validate(
-        {
-            "trajectory_id": trajectory_id,
-            "query_id": query.query_id,
-            "agent": storable(recording.agent),
-            "model_version": f"import.{layout}",
-            "environment": layout,
-            "seed": 0,
-            "attempt": 0,
-            "purpose": Purpose.IMPORTED,
-            "guidance_id": None,
-            "status": "finished",
-            "stop_reason": StopReason.AGENT_DONE if last is not None and ends_episode(last) else StopReason.STEP_LIMIT,
-            "failure_class": None,
-            "failure_message": None,
-            "answer": answer_of(last),
-            "reward": None,
-            "steps": len(decisions),
-            "input_tokens": 0,
-            "output_tokens": 0,
-            "wall_ms": 0.0,
-            "environment_ms": 0.0,
-        }
-        | common
-    )
-    return ImportedRows(query, trajectory, steps, observations)
+    ends = last is not None and ends_episode(last)
+    unknown = dict.fromkeys(("guidance_id", "failure_class", "failure_message", "answer", "reward"))
+    zero = dict.fromkeys(("seed", "attempt", "input_tokens", "output_tokens", "wall_ms", "environment_ms"), 0)
+    stop = StopReason.AGENT_DONE if ends else StopReason.STEP_LIMIT
+    known = {"trajectory_id": trajectory_id, "status": "finished", "steps": len(steps), "stop_reason": stop}
+    return Trajectory.model_validate({**unknown, **zero, **known, **fields}), steps
 
 
 def _decisions(recording: Recording, instruction: str) -> list[Decision]:

@@ -175,36 +175,28 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
+_CAPTIONS = {
+    "unparsed": "Gave a reply that is no action",
+    "click": "Tapped {element}",
+    "long_press": "Held {element}",
+    **dict.fromkeys(("swipe", "scroll", "hscroll"), "Scrolled {way}"),
+    "open": "Opened the app {words}",
+    **dict.fromkeys(("system_button", "key"), "Pressed {words}"),
+    "terminate": "Ended with {words}",
+    "answer": "Answered {words}",
+    "wait": "Waited",
+    "interact": "Asked the user for help: {words}",
+    "drag_to": "Dragged to {element}",
+}
+
+
 def describe_action(action: ElementAction) -> str:
     """Describe an action, e.g. `Tapped radio "Large" in "Size"`."""
-    match action.kind:
-        case "unparsed":
-            return "Gave a reply that is no action"
-        case "click":
-            return f"Tapped {describe_element(action.element)}"
-        case "long_press":
-            return f"Held {describe_element(action.element)}"
-        case "type":
-            into = f" into {quoted(action.element.text)}" if action.element is not None else ""
-            return f"Typed {quoted(action.words)}{into}"
-        case "swipe" | "scroll" | "hscroll":
-            return f"Scrolled {scroll_direction(action.parsed)}"
-        case "open":
-            return f"Opened the app {quoted(action.words)}"
-        case "system_button" | "key":
-            return f"Pressed {quoted(action.words)}"
-        case "terminate":
-            return f"Ended with {quoted(action.words)}"
-        case "answer":
-            return f"Answered {quoted(action.words)}"
-        case "wait":
-            return "Waited"
-        case "interact":
-            return f"Asked the user for help: {quoted(action.words)}"
-        case "drag_to":
-            return f"Dragged to {describe_element(action.element)}"
-        case other:
-            return f"Did {other}"
+    words, element = quoted(action.words), action.element
+    if action.kind == "type":
+        return f"Typed {words}" + (f" into {quoted(element.text)}" if element is not None else "")
+    caption = _CAPTIONS.get(action.kind, f"Did {action.kind}")
+    return caption.format(words=words, element=describe_element(element), way=scroll_direction(action.parsed))
 
 
 def describe_element(element: UIElement | None) -> str:

@@ -11,18 +11,15 @@ Of a path in a file, the part from `screenshots` on is used; it never leads out 
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from PIL import Image
 
-from trajmill.schemas.actions import ends_episode
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.geometry import Size
@@ -32,7 +29,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform, Split
 from trajmill.schemas.tables.screen import ObservedScreens
-from trajmill.schemas.tables.trajectory import Purpose, StopReason, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Decision
 from trajmill.stages.critics.base import Vote
@@ -41,11 +38,11 @@ from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, 
 from trajmill.stages.critics.judge import judge_each
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.tasks import own_query
-from trajmill.stages.rollout.episode import step_row
+from trajmill.stages.importing.base import BadRecordingError, parse_json, reading
+from trajmill.stages.importing.rows import recorded_rows
 
 ENVIRONMENT = "agent-reward-bench"
 _MADE_BY = "labelled-set-1"
-_LONGEST_REASON = 200
 _PLACES = ("annotations.csv", "data/annotations.csv")
 _COLUMNS = ("benchmark", "model_name", "task_id", "trajectory_success")
 _MEANINGS = {"Successful": True, "Unsuccessful": False, "Unsure": None}
@@ -99,10 +96,6 @@ def read_labels(folder: Path) -> list[Label]:
     return list(labels.values())
 
 
-class UnreadableError(Exception):
-    """A trajectory of the set cannot be read; the message is one line."""
-
-
 class FolderScreens(ObservedScreens):
     """The screens of the trajectories in progress; memory holds their trees, but no pixels."""
 
@@ -112,13 +105,13 @@ class FolderScreens(ObservedScreens):
         self._users: Counter[str] = Counter()
 
     def add(self, path: Path, elements: tuple[UIElement, ...], app: str) -> Observation:
-        """Add a screenshot with its tree; its id is the hash of both. Raises UnreadableError if it is none."""
+        """Add a screenshot with its tree; its id is the hash of both. Raises BadRecordingError if it is none."""
         try:
             with Image.open(path) as image:
                 size = Size(*image.size)
             screen_id = content_id("screen", path.read_bytes().hex(), elements)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise UnreadableError(f"screenshot {path.name} cannot be read: {type(error).__name__}") from None
+            raise BadRecordingError(f"screenshot {path.name} cannot be read: {type(error).__name__}") from None
         found = Observation(ScreenHandle(screen_id, size, path.read_bytes), elements, app)
         self._screens[screen_id] = found
         self._users[screen_id] += 1
@@ -131,9 +124,6 @@ class FolderScreens(ObservedScreens):
             del self._users[screen_id], self._screens[screen_id]
 
 
-_Moment = tuple[Decision, Observation]
-
-
 class LabelledEpisode(NamedTuple):
     episode: Episode
     screens: tuple[str, ...]
@@ -141,11 +131,11 @@ class LabelledEpisode(NamedTuple):
 
 
 def find_trajectory(folder: Path, label: Label) -> Path | None:
-    """Return the file of a trajectory; None if it was not downloaded. Raises UnreadableError for a name of no file."""
+    """Return the file of a trajectory; None if it is not there. Raises BadRecordingError for a name of no file."""
     if "\0" in label.name:
-        raise UnreadableError("its name has the character NUL, so it has no file")
+        raise BadRecordingError("its name has the character NUL, so it has no file")
     home = folder / "cleaned" / label.benchmark / label.agent
-    if not _is_within(home / label.task_id, folder / "cleaned"):
+    if not (home / label.task_id).resolve().is_relative_to((folder / "cleaned").resolve()):
         return None
     names = (f"{label.task_id}.json", f"*/{label.task_id}.json")
     return next((path for name in names for path in sorted(home.glob(name))), None)
@@ -154,48 +144,48 @@ def find_trajectory(folder: Path, label: Label) -> Path | None:
 def read_trajectory(path: Path, folder: Path, label: Label, screens: FolderScreens, origin: Origin) -> LabelledEpisode:
     """Read a trajectory as an episode without its label, and add its screens to `screens`.
 
-    The reward is that of the benchmark's own check. Raises UnreadableError if the file or a screenshot is unreadable.
+    The reward is that of the benchmark's own check. Raises BadRecordingError if the file or a screenshot is unreadable.
     """
+    seen: list[Observation] = []
     try:
-        found = json.loads(path.read_bytes(), parse_constant=_refused)
-        moments = [_moment(entry, folder, label, screens) for entry in found["steps"]]
-        if not moments:
-            raise ValueError("it has no steps")
-        episode = _episode(found, moments, label, origin)
-        return LabelledEpisode(episode, tuple(seen.screen.screen_id for _, seen in moments))
-    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
-        raise UnreadableError(f"{path.name} is no trajectory of this layout: {reason}") from None
+        with reading():
+            found = parse_json(path.read_bytes())
+            decisions = [_decision(entry, folder, label, screens, seen) for entry in found["steps"]]
+            if not decisions:
+                raise ValueError("it has no steps")
+            return LabelledEpisode(
+                _episode(found, decisions, seen, label, origin), tuple(each.screen.screen_id for each in seen)
+            )
+    except BadRecordingError as error:
+        told = str(error)
+        is_shot = told.startswith("screenshot")
+        raise BadRecordingError(told if is_shot else f"{path.name} is no trajectory of this layout: {told}") from None
 
 
-def _refused(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")
-
-
-def _moment(entry: Mapping[str, Any], folder: Path, label: Label, screens: FolderScreens) -> _Moment:
+def _decision(
+    entry: Mapping[str, Any], folder: Path, label: Label, screens: FolderScreens, seen: list[Observation]
+) -> Decision:
     boxes = read_boxes(entry.get("extra_element_properties") or {})
     tree = read_tree(entry.get("axtree_pruned") or entry.get("axtree") or "", boxes)
     stored = entry["screenshot_path"]
-    _, within, rest = stored.partition("screenshots/")
+    _, inside, rest = stored.partition("screenshots/")
     path = folder / "screenshots" / rest
-    if not within or not _is_within(path, folder / "screenshots"):
-        raise UnreadableError(f"screenshot path {stored[:80]!r} is not under screenshots/")
+    if not inside or not path.resolve().is_relative_to((folder / "screenshots").resolve()):
+        raise BadRecordingError(f"screenshot path {stored[:80]!r} is not under screenshots/")
     raw = entry["action"] or ""
+    seen.append(screens.add(path, tree, label.benchmark))
     action = read_browser_action(raw, boxes)
-    decision = Decision(storable(entry.get("reasoning") or ""), action, "", raw_response=storable(raw))
-    return decision, screens.add(path, tree, label.benchmark)
+    return Decision(storable(entry.get("reasoning") or ""), action, "", raw_response=storable(raw))
 
 
-def _is_within(path: Path, folder: Path) -> bool:
-    return path.resolve().is_relative_to(folder.resolve())
-
-
-def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label, origin: Origin) -> Episode:
-    shows_end = len(moments) > 1 and not moments[-1][0].raw_response
-    acting = moments[:-1] if shows_end else moments
-    last = acting[-1][0].action
-    seen = [*(screen for _, screen in acting), moments[-1][1]]
-    common = origin.common(made_by=_MADE_BY)
+def _episode(
+    found: Mapping[str, Any], decisions: Sequence[Decision], seen: Sequence[Observation], label: Label, origin: Origin
+) -> Episode:
+    shows_end = len(decisions) > 1 and not decisions[-1].raw_response
+    acting, around = (decisions[:-1], seen) if shows_end else (decisions, [*seen, seen[-1]])
+    reward = (found.get("summary_info") or {}).get("cum_reward")
+    if reward is not None and not math.isfinite(float(reward)):
+        raise ValueError(f"reward {float(reward)} is no number")
     query = own_query(
         Platform.WEB,
         label.task_id,
@@ -207,37 +197,17 @@ def _episode(found: Mapping[str, Any], moments: Sequence[_Moment], label: Label,
         max_steps=1,
         split=Split.HELDOUT_APPS,
     )
-    trajectory_id = content_id("labelled", label.name, [screen.screen.screen_id for _, screen in moments])
-    reward = (found.get("summary_info") or {}).get("cum_reward")
-    if reward is not None and not math.isfinite(float(reward)):
-        raise ValueError(f"reward {float(reward)} is no number")
-    trajectory = Trajectory(
-        trajectory_id=trajectory_id,
-        query_id=query.query_id,
-        agent=label.agent,
-        model_version=storable(str(found.get("model") or label.agent)),
-        environment=ENVIRONMENT,
-        seed=0,
-        attempt=0,
-        purpose=Purpose.EVALUATE,
-        guidance_id=None,
-        status="finished" if found.get("valid", True) else "failed",
-        stop_reason=StopReason.AGENT_DONE if last is not None and ends_episode(last) else StopReason.STEP_LIMIT,
-        failure_class=None,
-        failure_message=None,
-        answer=None,
-        reward=None if reward is None else min(1.0, max(0.0, float(reward))),
-        steps=len(acting),
-        input_tokens=0,
-        output_tokens=0,
-        wall_ms=0.0,
-        environment_ms=0.0,
-        **common,
-    )
-    steps = tuple(
-        step_row(trajectory_id, index, decision, screens, False, None, common)
-        for index, ((decision, _), screens) in enumerate(zip(acting, pairwise(seen), strict=True))
-    )
+    fields = {
+        "query_id": query.query_id,
+        "agent": label.agent,
+        "model_version": storable(str(found.get("model") or label.agent)),
+        "environment": ENVIRONMENT,
+        "purpose": Purpose.EVALUATE,
+        "status": "finished" if found.get("valid", True) else "failed",
+        "reward": None if reward is None else min(1.0, max(0.0, float(reward))),
+    }
+    trajectory_id = content_id("labelled", label.name, [each.screen.screen_id for each in seen])
+    trajectory, steps = recorded_rows(trajectory_id, acting, around, fields | origin.common(made_by=_MADE_BY))
     return Episode(query=query, trajectory=trajectory, steps=steps)
 
 
@@ -274,7 +244,7 @@ async def judge_labelled(
             try:
                 path = find_trajectory(folder, label)
                 read = read_trajectory(path, folder, label, screens, origin) if path is not None else None
-            except UnreadableError as error:
+            except BadRecordingError as error:
                 failure = Failure(
                     stage=stage,
                     input_id=storable(label.name),

@@ -1,34 +1,29 @@
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import replace
 from types import MappingProxyType
 
 import pytest
 from pydantic import ValidationError
 
-from tests.stages.agents.errand import ORIGIN, errand_world, redeem_query, rendered, shown, user_text
+from tests.stages.agents import errand
+from tests.stages.agents.errand import errand_world, redeem_query, rendered, shown, user_text
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.actions import Action, Answer, Click, Swipe, Terminate, TypeText
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop
 from trajmill.schemas.dialects.user_text import read
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.agents.light_manus.agent import LightManusSpec
 from trajmill.stages.environments.devices.environment import DevicesTogether
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
-from trajmill.stages.rollout.episode import run_episode
+from trajmill.stages.rollout.base import FinishedAttempt
 
 ON_PHONE = ("Mail", "down", "Thank you gift", "answer")
 ON_DESKTOP = ("Writer", "Cover letter", "Insert", "Headline", "Headline", "type", "Insert", "done")
@@ -52,26 +47,21 @@ def query() -> Query:
 
 
 def reply(word: str, screen: Observation, instruction: str) -> Reply:
-    code = next((word for word in instruction.split() if word.startswith("DELTA")), "")
+    elements = screen.elements or ()
+    shown_code = next((e.text for e in elements if e.text == "DELTA33"), "")
+    told_code = next((word for word in instruction.split() if word.startswith("DELTA")), "")
+    known: dict[str, Action] = {"down": Swipe(x=360, y=1000, x2=360, y2=300), "done": Terminate(status="success")}
+    known |= {"answer": Answer(text=shown_code)} if shown_code else {}
+    known |= {"type": TypeText(text=told_code)} if told_code else {}
     # A dialog comes after the page under it.
-    hit = next((e for e in reversed(screen.elements or ()) if e.text == word and e.clickable), None)
-    action: Action = Terminate(status="failure")
-    if word == "down":
-        action = Swipe(x=360, y=1000, x2=360, y2=300)
-    elif word == "answer":
-        code = next((e.text for e in screen.elements or () if e.text == "DELTA33"), "")
-        action = Answer(text=code) if code else action
-    elif word == "type" and code:
-        action = TypeText(text=code)
-    elif word == "done":
-        action = Terminate(status="success")
-    elif hit is not None:
+    hit = next((e for e in reversed(elements) if e.text == word and e.clickable), None)
+    if hit is not None:
         double = screen.app == "" and screen.screen.size.width > screen.screen.size.height
-        action = Click(x=hit.bounds.center.x, y=hit.bounds.center.y, count=2 if double else 1)
-    return Reply(f"I look for {word}.", action, f"Did {word}.")
+        known[word] = Click(x=hit.bounds.center.x, y=hit.bounds.center.y, count=2 if double else 1)
+    return Reply(f"I look for {word}.", known.get(word, Terminate(status="failure")), f"Did {word}.")
 
 
-def executor(phone: tuple[str, ...] = ON_PHONE) -> ScriptedModel:
+def executor(phone: tuple[str, ...] = ON_PHONE, version: str = "executor-1") -> ScriptedModel:
     """Walks the words of the device; it knows nothing but the instruction of its atomic task."""
 
     def answer(request: ChatRequest) -> str:
@@ -82,7 +72,13 @@ def executor(phone: tuple[str, ...] = ON_PHONE) -> ScriptedModel:
         said = reply(words[len(told.conclusions)], screen, told.instruction)
         return rendered(said, screen) if on_phone else GuiOwlDesktop().render(said, native_frame(screen.screen.size))
 
-    return ScriptedModel(answer, "executor-1")
+    return ScriptedModel(answer, version)
+
+
+def devices() -> DevicesTogether:
+    apps = {Platform.PHONE: errand_world(), Platform.DESKTOP: shared_world((), ("writer",))}
+    made = {each: SimulatedEnvironment(world, each, FaultRates(popup=0)) for each, world in apps.items()}
+    return DevicesTogether(made, Platform.PHONE)
 
 
 def run(
@@ -91,15 +87,8 @@ def run(
     parsed: str = TASKS,
     executors: Mapping[str, ScriptedModel] = MappingProxyType({}),
 ) -> FinishedAttempt:
-    devices = {
-        Platform.PHONE: SimulatedEnvironment(errand_world(), Platform.PHONE, FaultRates(popup=0)),
-        Platform.DESKTOP: SimulatedEnvironment(shared_world((), ("writer",)), Platform.DESKTOP, FaultRates(popup=0)),
-    }
-    roles = {"parser": ScriptedModel(lambda _: parsed, "parser-1"), **executors}
-    agent = spec.open(AgentModel(model, ANY, 0.0, roles=roles, families=dict.fromkeys(executors, ANY)))(query())
-    attempt = Attempt(query(), Purpose.TRAIN, 0, 0)
-    environment = DevicesTogether(devices, Platform.PHONE)
-    return asyncio.run(run_episode(attempt, agent, environment, Limits(), ORIGIN))
+    models = {"worker": model, "parser": ScriptedModel(lambda _: parsed, "parser-1"), **executors}
+    return errand.run(spec, models, devices(), query())
 
 
 NAMED = LightManusSpec(parser="p")
@@ -126,17 +115,12 @@ def test_without_the_parser_the_task_stays_on_the_phone() -> None:
     assert "switch_device" not in list(kinds(finished))
 
 
-def test_the_pathway_collapses_at_the_first_failure() -> None:
-    finished = run(NAMED, executor(("Mail", "Nothing of that name")))
-    assert finished.episode.trajectory.reward == 0.0
+@pytest.mark.parametrize("words", [("Mail", "Nothing of that name"), ("Mail", "done")], ids=["failed", "no answer"])
+def test_the_pathway_collapses_at_the_first_failure_or_answer_that_is_owed(words: tuple[str, ...]) -> None:
+    finished = run(NAMED, executor(words))
+    assert (finished.episode.trajectory.reward, finished.episode.trajectory.answer) == (0.0, "failure")
     assert list(kinds(finished)) == ["click", "terminate"]
     assert finished.episode.steps[-1].conclusion.startswith("The pathway collapses: [phone]")
-
-
-def test_a_task_that_owes_an_answer_and_gives_none_has_failed() -> None:
-    finished = run(NAMED, executor(("Mail", "done")))
-    assert list(kinds(finished)) == ["click", "terminate"]
-    assert finished.episode.trajectory.answer == "failure"
 
 
 @pytest.mark.parametrize(
@@ -151,19 +135,14 @@ def test_what_is_no_causal_pathway_is_malformed(line: str) -> None:
 
 
 def test_the_embedded_parser_divides_at_the_devices_that_are_named() -> None:
-    spec = LightManusSpec()
-    agent = spec.open(AgentModel(executor(), ANY, 0.0))(query())
     across = query().model_copy(update={"instruction": "On the phone, open Mail. Then on the desktop open Writer."})
-    environment = DevicesTogether(
-        {Platform.PHONE: SimulatedEnvironment(errand_world(), Platform.PHONE, FaultRates(popup=0))}, Platform.PHONE
-    )
-    finished = asyncio.run(run_episode(Attempt(across, Purpose.TRAIN, 0, 0), agent, environment, Limits(), ORIGIN))
+    finished = errand.run(LightManusSpec(), {"worker": executor()}, devices(), across)
     tasks = json.loads(finished.episode.steps[0].role_outputs)["atomic_tasks"].splitlines()
     assert tasks == ["[phone] open Mail.", "[desktop] open Writer."]
 
 
 def test_each_device_can_have_a_model_of_its_own() -> None:
-    phone, desktop, policy = executor(), replace(executor(), version="desktop-1"), executor()
+    phone, desktop, policy = executor(), executor(version="desktop-1"), executor()
     spec = NAMED.model_copy(update={"phone": "a", "desktop": "b"})
     finished = run(spec, policy, executors={"phone": phone, "desktop": desktop})
     assert finished.episode.trajectory.reward == 1.0
