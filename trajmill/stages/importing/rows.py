@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import NamedTuple, Self
 
-from trajmill.schemas.actions import action_to_json, ends_episode, pressed_point
+from trajmill.schemas.actions import action_to_json, pressed_point
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.record import Origin, Row, content_id
+from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import RECORDED, Query, Split
-from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Decision
 from trajmill.stages.environments.tasks import own_query
 from trajmill.stages.importing.base import BadRecordingError, RecordedScreen, Recording
 from trajmill.stages.queries.leaks import comparable, has_own_words
-from trajmill.stages.rollout.episode import answer_of, step_row, storable_decision
+from trajmill.stages.rollout.episode import answer_of, recorded_rows, storable_decision
 
 _LONGEST_INSTRUCTION = 10_000
 _MOST_STEPS = 1_000
@@ -93,27 +92,6 @@ def rows_of(recording: Recording, layout: str, origin: Origin) -> ImportedRows:
     }
     trajectory, steps = recorded_rows(trajectory_id, decisions, observations, fields | common)
     return ImportedRows(query, trajectory, steps, observations)
-
-
-def recorded_rows(
-    trajectory_id: str, decisions: Sequence[Decision], seen: Sequence[Observation], fields: Mapping[str, object]
-) -> tuple[Trajectory, tuple[Step, ...]]:
-    """Make the rows of an attempt that was recorded elsewhere, from its decisions and the screens around them.
-
-    `fields` are the further ones of the trajectory; a recording knows neither tokens nor times.
-    """
-    common = {name: fields[name] for name in Row.model_fields if name in fields}
-    steps = tuple(
-        step_row(trajectory_id, index, decision, screens, False, None, common)
-        for index, (decision, screens) in enumerate(zip(decisions, pairwise(seen), strict=True))
-    )
-    last = decisions[-1].action
-    ends = last is not None and ends_episode(last)
-    unknown = dict.fromkeys(("guidance_id", "failure_class", "failure_message", "answer", "reward"))
-    zero = dict.fromkeys(("seed", "attempt", "input_tokens", "output_tokens", "wall_ms", "environment_ms"), 0)
-    stop = StopReason.AGENT_DONE if ends else StopReason.STEP_LIMIT
-    known = {"trajectory_id": trajectory_id, "status": "finished", "steps": len(steps), "stop_reason": stop}
-    return Trajectory.model_validate({**unknown, **zero, **known, **fields}), steps
 
 
 def _decisions(recording: Recording, instruction: str) -> list[Decision]:

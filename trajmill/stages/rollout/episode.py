@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter
@@ -28,7 +28,7 @@ from trajmill.schemas.actions import (
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.trajectory import Step, StopReason, TargetElement, Trajectory
 from trajmill.schemas.text import storable
@@ -223,6 +223,26 @@ async def run_episode(
 def void_attempt(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:
     """The finished attempt if no environment could be started."""
     return _Transcript(attempt, agent, origin).finished(None, StopReason.FAILED, None, failure, 0.0)
+
+
+def recorded_rows(
+    trajectory_id: str, decisions: Sequence[Decision], seen: Sequence[Observation], fields: Mapping[str, object]
+) -> tuple[Trajectory, tuple[Step, ...]]:
+    """Make the rows of an attempt that was recorded elsewhere, from its decisions and the screens around them.
+
+    `fields` are the further ones of the trajectory; a recording knows neither tokens nor times.
+    """
+    common = {name: fields[name] for name in Row.model_fields if name in fields}
+    steps = tuple(
+        step_row(trajectory_id, index, decision, screens, False, None, common)
+        for index, (decision, screens) in enumerate(zip(decisions, pairwise(seen), strict=True))
+    )
+    ends = decisions[-1].action is not None and ends_episode(decisions[-1].action)
+    unknown = dict.fromkeys(("guidance_id", "failure_class", "failure_message", "answer", "reward"))
+    zero = dict.fromkeys(("seed", "attempt", "input_tokens", "output_tokens", "wall_ms", "environment_ms"), 0)
+    stop = StopReason.AGENT_DONE if ends else StopReason.STEP_LIMIT
+    known = {"trajectory_id": trajectory_id, "status": "finished", "steps": len(steps), "stop_reason": stop}
+    return Trajectory.model_validate({**unknown, **zero, **known, **fields}), steps
 
 
 def step_row(

@@ -18,11 +18,11 @@ from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, 
 from trajmill.stages.critics.calibration.labelled.trajectories import (
     FolderScreens,
     Label,
+    UnreadableError,
     find_trajectory,
     read_labels,
     read_trajectory,
 )
-from trajmill.stages.importing.base import BadRecordingError
 
 LABEL = Label("webarena", "GenericAgent-tiny", "webarena.1", True)
 BOXES = {"147": Box(10, 20, 30, 60), "b9": Box(0, 0, 10, 10)}
@@ -124,7 +124,7 @@ def test_a_screen_that_two_trajectories_share_stays_until_both_are_done(tmp_path
 )
 def test_what_cannot_be_read_gives_one_error_line(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     path = write_trajectory(tmp_path, "webarena.1", ["go_back()"], **changes)
-    with pytest.raises(BadRecordingError, match=r"^[^\n]*$") as error:
+    with pytest.raises(UnreadableError, match=r"^[^\n]*$") as error:
         read_trajectory(path, tmp_path, LABEL, FolderScreens(), ORIGIN)
     assert message in str(error.value)
 
@@ -135,7 +135,7 @@ def test_what_cannot_be_read_gives_one_error_line(tmp_path: Path, changes: dict[
 def test_a_hostile_file_gives_one_error_line(tmp_path: Path, text: str) -> None:
     path = write_trajectory(tmp_path, "webarena.1", ["go_back()"])
     path.write_text(text)
-    with pytest.raises(BadRecordingError, match=r"^webarena.1.json is no trajectory[^\n]{1,250}$"):
+    with pytest.raises(UnreadableError, match=r"^webarena.1.json is no trajectory[^\n]{1,250}$"):
         read_trajectory(path, tmp_path, LABEL, FolderScreens(), ORIGIN)
 
 
@@ -148,7 +148,7 @@ def test_a_label_leads_to_no_file_outside_the_set(tmp_path: Path) -> None:
     write_trajectory(tmp_path, "webarena.1", ["go_back()"])
     assert find_trajectory(tmp_path, LABEL._replace(benchmark="../../cleaned/webarena")) is None
     assert find_trajectory(tmp_path, LABEL._replace(task_id="webarena.7")) is None
-    with pytest.raises(BadRecordingError, match="NUL"):
+    with pytest.raises(UnreadableError, match="NUL"):
         find_trajectory(tmp_path, LABEL._replace(task_id="webarena.1\0"))
 
 

@@ -97,10 +97,6 @@ def executor_output(thought: str, action: Action | None, conclusion: str) -> str
     return one_line(f"{thought} {action_without_positions(action)} {conclusion}")
 
 
-def _hand_on(asked: EmbeddedQuestion) -> str:
-    return f"<answer>{asked.section('high-level task')}</answer>"
-
-
 def _append_conclusion(asked: EmbeddedQuestion) -> str:
     before, output = asked.section("previous task state"), asked.section("latest output of executor agent")
     done = output.rpartition("}")[2].strip() or output
@@ -108,7 +104,9 @@ def _append_conclusion(asked: EmbeddedQuestion) -> str:
     return f"<answer>{state[-LONGEST_STATE:]}</answer>"
 
 
-_COORDINATOR = EmbeddedRole("embedded-coordinator-1", _hand_on)
+_COORDINATOR = EmbeddedRole(
+    "embedded-coordinator-1", lambda asked: f"<answer>{asked.section('high-level task')}</answer>"
+)
 _STATE_TRACKER = EmbeddedRole("embedded-state-tracker-1", _append_conclusion)
 
 

@@ -79,7 +79,7 @@ class LightManus:
                     return replace(recorded, action=Terminate(status="failure"), conclusion=conclusion)
                 case _:
                     return recorded
-            if workflow.at_last:
+            if workflow.current == len(workflow.tasks) - 1:
                 return recorded
             workflow = workflow.done(answer, len(episode.history))
         device = workflow.task.device
@@ -185,10 +185,6 @@ class Workflow(NamedTuple):
     def instruction(self) -> str:
         """Its instruction with the answers that it needs."""
         return self.task.filled(dict(self.answers))
-
-    @property
-    def at_last(self) -> bool:
-        return self.current == len(self.tasks) - 1
 
     def done(self, answer: str, step: int) -> Workflow:
         answers = (*self.answers, (self.task.answer, one_line(answer))) if self.task.answer else self.answers

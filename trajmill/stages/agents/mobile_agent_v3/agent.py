@@ -149,8 +149,14 @@ class MobileAgentV3:
     async def _turn(self, episode: EpisodeView) -> _Turn:
         """Lines 17 to 29: reflect on the last action, take notes after a success, revise the plan."""
         before = read_state(episode.history[-1].role_outputs) if episode.history else TaskState(None)
-        if before.plan is None:
-            return await self._first_turn(episode)
+        if before.plan is None:  # lines 5 to 7: retrieve knowledge, make the plan (equation 5)
+            found = await self.retrieve(episode.instruction) if self.retrieve is not None else ()
+            knowledge, instruction = "\n\n".join(map(one_line, found)), one_line(episode.instruction)
+            if self.manager is None:
+                return _Turn(TaskState((instruction,)), knowledge=knowledge)
+            given = {"instruction": instruction, "knowledge": knowledge or NONE}
+            reply = await self.manager.first.ask(episode, read_first_plan, (episode.observation,), **given)
+            return _Turn(TaskState(None), knowledge=knowledge).revised(reply)
         turn = await self._reflected(episode, before)
         if self.notetaker is not None and turn.state.outcome == SUCCESS:
             turn = await self._noted(episode, turn, self.notetaker)
@@ -158,16 +164,6 @@ class MobileAgentV3:
             return turn
         last, seen = episode.history[-1], episode.past_observations[-1]
         return turn.revised(await self._revision(self.manager.update, episode, turn.state, last, seen))
-
-    async def _first_turn(self, episode: EpisodeView) -> _Turn:
-        """Lines 5 to 7: retrieve knowledge, make the plan (equation 5)."""
-        found = await self.retrieve(episode.instruction) if self.retrieve is not None else ()
-        knowledge, instruction = "\n\n".join(map(one_line, found)), one_line(episode.instruction)
-        if self.manager is None:
-            return _Turn(TaskState((instruction,)), knowledge=knowledge)
-        given = {"instruction": instruction, "knowledge": knowledge or NONE}
-        reply = await self.manager.first.ask(episode, read_first_plan, (episode.observation,), **given)
-        return _Turn(TaskState(None), knowledge=knowledge).revised(reply)
 
     async def _reflected(self, episode: EpisodeView, state: TaskState) -> _Turn:
         """The outcome of the last action (equation 8); of a step without an action, FAILURE without asking."""

@@ -41,13 +41,14 @@ def _managed(asked: EmbeddedQuestion) -> str:
     first = tuple(subgoal for subgoal in plan if not subgoal.startswith(TRY_AGAIN))
     if asked.section("outcome") == FAILURE:
         return _plan("The last action failed.", completed, (f"{TRY_AGAIN}{done}", *first))
-    opened = next((subgoal for subgoal in first if _opens(done, subgoal)), None)
-    if opened is None:
+    named = re.match(r'(?:Opened|Tapped) "([^"]*)"', done)
+    opened = _OPEN.format(named[1]) if named else ""
+    if named is None or opened not in first:
         return _plan("The plan goes on.", completed, first)
     # What was begun in another app is done when the next app is opened.
     begun = tuple(subgoal for subgoal in first if subgoal.startswith(_BEGUN))
     later = tuple(subgoal for subgoal in first if subgoal not in (*begun, opened))
-    now = _GO_ON.format(_quoted(opened))
+    now = _GO_ON.format(named[1])
     return _plan(f"Next: {now}", (*completed, *begun), (now, *later))
 
 
@@ -64,16 +65,6 @@ def _named_apps(request: str, screens: Iterable[Observation]) -> list[str]:
     return sorted(places, key=lambda app: places[app])
 
 
-def _opens(done: str, subgoal: str) -> bool:
-    app = _quoted(subgoal)
-    return subgoal == _OPEN.format(app) and re.match(rf'(Opened|Tapped) "{re.escape(app)}"', done) is not None
-
-
-def _quoted(subgoal: str) -> str:
-    named = _QUOTED.search(subgoal)
-    return named[0].strip('"') if named else ""
-
-
 def _plan(thought: str, completed: tuple[str, ...], plan: tuple[str, ...]) -> str:
     left = numbered(plan) if plan else "Finished"
     return f"### Thought ###\n{thought}\n### Completed Subgoals ###\n{numbered(completed)}\n### Plan ###\n{left}"
@@ -82,13 +73,12 @@ def _plan(thought: str, completed: tuple[str, ...], plan: tuple[str, ...]) -> st
 def _reflected(asked: EmbeddedQuestion) -> str:
     """Find failures by the screen: nothing changed though something should have, or an error is shown."""
     before, after = asked.screens
-    if before.screen.screen_id == after.screen.screen_id and not _may_change_nothing(asked, before):
-        return _outcome(FAILURE, f"The screen did not change after: {asked.section('expectation')}")
     known = {element.text for element in before.elements or ()}
     fresh = next((e.text for e in after.elements or () if e.text not in known and _ERROR.search(e.text)), "")
-    if fresh:
-        return _outcome(FAILURE, f"The screen shows: {fresh}")
-    return _outcome(SUCCESS, NONE)
+    outcome, feedback = (FAILURE, f"The screen shows: {fresh}") if fresh else (SUCCESS, NONE)
+    if before.screen.screen_id == after.screen.screen_id and not _may_change_nothing(asked, before):
+        outcome, feedback = FAILURE, f"The screen did not change after: {asked.section('expectation')}"
+    return f"### Outcome ###\n{outcome}\n### Feedback ###\n{feedback}"
 
 
 def _may_change_nothing(asked: EmbeddedQuestion, before: Observation) -> bool:
@@ -101,10 +91,6 @@ def _may_change_nothing(asked: EmbeddedQuestion, before: Observation) -> bool:
         return False
     pressed = [e for e in before.elements or () if e.bounds.contains(int(point[1]), int(point[2]))]
     return any(_SETTLED & set(element.states) for element in pressed)
-
-
-def _outcome(outcome: str, feedback: str) -> str:
-    return f"### Outcome ###\n{outcome}\n### Feedback ###\n{feedback}"
 
 
 def _noted(asked: EmbeddedQuestion) -> str:

@@ -11,6 +11,7 @@ Of a path in a file, the part from `screenshots` on is used; it never leads out 
 from __future__ import annotations
 
 import csv
+import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,11 +39,11 @@ from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, 
 from trajmill.stages.critics.judge import judge_each
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.tasks import own_query
-from trajmill.stages.importing.base import BadRecordingError, parse_json, reading
-from trajmill.stages.importing.rows import recorded_rows
+from trajmill.stages.rollout.episode import recorded_rows
 
 ENVIRONMENT = "agent-reward-bench"
 _MADE_BY = "labelled-set-1"
+_LONGEST_REASON = 200
 _PLACES = ("annotations.csv", "data/annotations.csv")
 _COLUMNS = ("benchmark", "model_name", "task_id", "trajectory_success")
 _MEANINGS = {"Successful": True, "Unsuccessful": False, "Unsure": None}
@@ -96,6 +97,10 @@ def read_labels(folder: Path) -> list[Label]:
     return list(labels.values())
 
 
+class UnreadableError(Exception):
+    """A trajectory of the set cannot be read; the message is one line."""
+
+
 class FolderScreens(ObservedScreens):
     """The screens of the trajectories in progress; memory holds their trees, but no pixels."""
 
@@ -105,13 +110,13 @@ class FolderScreens(ObservedScreens):
         self._users: Counter[str] = Counter()
 
     def add(self, path: Path, elements: tuple[UIElement, ...], app: str) -> Observation:
-        """Add a screenshot with its tree; its id is the hash of both. Raises BadRecordingError if it is none."""
+        """Add a screenshot with its tree; its id is the hash of both. Raises UnreadableError if it is none."""
         try:
             with Image.open(path) as image:
                 size = Size(*image.size)
             screen_id = content_id("screen", path.read_bytes().hex(), elements)
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-            raise BadRecordingError(f"screenshot {path.name} cannot be read: {type(error).__name__}") from None
+            raise UnreadableError(f"screenshot {path.name} cannot be read: {type(error).__name__}") from None
         found = Observation(ScreenHandle(screen_id, size, path.read_bytes), elements, app)
         self._screens[screen_id] = found
         self._users[screen_id] += 1
@@ -131,9 +136,9 @@ class LabelledEpisode(NamedTuple):
 
 
 def find_trajectory(folder: Path, label: Label) -> Path | None:
-    """Return the file of a trajectory; None if it is not there. Raises BadRecordingError for a name of no file."""
+    """Return the file of a trajectory; None if it is not there. Raises UnreadableError for a name of no file."""
     if "\0" in label.name:
-        raise BadRecordingError("its name has the character NUL, so it has no file")
+        raise UnreadableError("its name has the character NUL, so it has no file")
     home = folder / "cleaned" / label.benchmark / label.agent
     if not (home / label.task_id).resolve().is_relative_to((folder / "cleaned").resolve()):
         return None
@@ -144,22 +149,23 @@ def find_trajectory(folder: Path, label: Label) -> Path | None:
 def read_trajectory(path: Path, folder: Path, label: Label, screens: FolderScreens, origin: Origin) -> LabelledEpisode:
     """Read a trajectory as an episode without its label, and add its screens to `screens`.
 
-    The reward is that of the benchmark's own check. Raises BadRecordingError if the file or a screenshot is unreadable.
+    The reward is that of the benchmark's own check. Raises UnreadableError if the file or a screenshot is unreadable.
     """
     seen: list[Observation] = []
     try:
-        with reading():
-            found = parse_json(path.read_bytes())
-            decisions = [_decision(entry, folder, label, screens, seen) for entry in found["steps"]]
-            if not decisions:
-                raise ValueError("it has no steps")
-            return LabelledEpisode(
-                _episode(found, decisions, seen, label, origin), tuple(each.screen.screen_id for each in seen)
-            )
-    except BadRecordingError as error:
-        told = str(error)
-        is_shot = told.startswith("screenshot")
-        raise BadRecordingError(told if is_shot else f"{path.name} is no trajectory of this layout: {told}") from None
+        found = json.loads(path.read_bytes(), parse_constant=_refused)
+        decisions = [_decision(entry, folder, label, screens, seen) for entry in found["steps"]]
+        if not decisions:
+            raise ValueError("it has no steps")
+        episode = _episode(found, decisions, seen, label, origin)
+        return LabelledEpisode(episode, tuple(each.screen.screen_id for each in seen))
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
+        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
+        raise UnreadableError(f"{path.name} is no trajectory of this layout: {reason}") from None
+
+
+def _refused(constant: str) -> float:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def _decision(
@@ -171,7 +177,7 @@ def _decision(
     _, inside, rest = stored.partition("screenshots/")
     path = folder / "screenshots" / rest
     if not inside or not path.resolve().is_relative_to((folder / "screenshots").resolve()):
-        raise BadRecordingError(f"screenshot path {stored[:80]!r} is not under screenshots/")
+        raise UnreadableError(f"screenshot path {stored[:80]!r} is not under screenshots/")
     raw = entry["action"] or ""
     seen.append(screens.add(path, tree, label.benchmark))
     action = read_browser_action(raw, boxes)
@@ -244,7 +250,7 @@ async def judge_labelled(
             try:
                 path = find_trajectory(folder, label)
                 read = read_trajectory(path, folder, label, screens, origin) if path is not None else None
-            except BadRecordingError as error:
+            except UnreadableError as error:
                 failure = Failure(
                     stage=stage,
                     input_id=storable(label.name),
