@@ -66,6 +66,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
         lstrip_blocks=True,
     )
     pages.filters["number"] = lambda value, form: "–" if value is None else format(value, form)
+    pages.filters["money"] = lambda price: f"{price:,.2f}" if price >= 1 or not price else f"{price:.2g}"
     # The distinctive part of names like `embedded-3e756bcd0d2167ea`.
     pages.filters["tail"] = lambda name: name.rpartition("-")[2][:8]
     return pages.get_template("report.html").render(

@@ -3,7 +3,7 @@
 import { ask, queryString } from "./api.js";
 import { COEFFICIENTS, shareChart } from "./charts.js";
 import { h } from "./dom.js";
-import { badge, decimal, moment, percent, seconds, tail, whole } from "./words.js";
+import { badge, decimal, moment, money, percent, seconds, tail, whole } from "./words.js";
 
 export async function runsView() {
   const runs = await ask("runs");
@@ -70,7 +70,7 @@ function roundRow(run, number, splits, all) {
     }),
     h("td", {}, judge ? decimal(judge.kappa) : "–"),
     h("td", {}, round ? seconds(round.stages.reduce((total, stage) => total + stage.seconds, 0)) : "–"),
-    h("td", {}, round ? round.stages.reduce((total, stage) => total + stage.cost, 0).toFixed(2) : "–"),
+    h("td", {}, round ? money(round.stages.reduce((total, stage) => total + stage.cost, 0)) : "–"),
     h("td", { class: "left words" }, round ? decision(round) : badge(number ? "not ended" : "before training")));
 }
 

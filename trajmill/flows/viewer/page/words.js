@@ -6,6 +6,7 @@ import { part } from "./api.js";
 export const percent = (share) => (share === null || share === undefined ? "–" : `${Math.round(share * 100)} %`);
 export const hundredths = (value) => value.toFixed(2);
 export const decimal = (value) => (value === null || value === undefined ? "–" : value.toFixed(3));
+export const money = (price) => (price >= 1 || !price ? price.toFixed(2) : String(Number(price.toPrecision(2))));
 export const whole = (value) => value.toLocaleString("en");
 // The distinctive part of names like `embedded-3e756bcd0d2167ea`.
 export function tail(name) {
