@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 
 import pytest
@@ -37,18 +36,15 @@ def query(goal: object) -> Query:
     return start_query(PROGRAM, ORIGIN).model_copy(update={"goal": json.dumps(goal)})
 
 
-def score(goal: object) -> list[float | None]:
+async def scores_of(goal: object) -> list[float | None]:
     """Before and after the Edit menu is opened."""
-
-    async def run() -> list[float | None]:
-        environment = with_checks(_ScoredToy([]), query(goal))
-        await environment.reset(query(goal), 0)
-        await environment.step(Wait())
-        before = await environment.score()
-        await environment.step(EDIT_MENU)
-        return [before, await environment.score()]
-
-    return asyncio.run(run())
+    environment = with_checks(_ScoredToy([]), query(goal))
+    await environment.reset(query(goal), 0)
+    scores = []
+    for action in (Wait(), EDIT_MENU):
+        await environment.step(action)
+        scores.append(await environment.score())
+    return scores
 
 
 COPY = {"role": "menu_item", "text": "Copy"}
@@ -74,16 +70,13 @@ COPY = {"role": "menu_item", "text": "Copy"}
         ({}, [None, None]),
     ],
 )
-def test_what_must_show_and_the_own_goal_must_both_be_met(goal: object, scores: list[float | None]) -> None:
-    assert score(goal) == scores
+async def test_what_must_show_and_the_own_goal_must_both_be_met(goal: object, scores: list[float | None]) -> None:
+    assert await scores_of(goal) == scores
 
 
-def test_an_environment_without_such_a_goal_is_left_as_it_is() -> None:
+def test_another_goal_leaves_an_environment_as_it_is_and_one_that_cannot_be_read_is_a_fault_of_the_task() -> None:
     toy = Toy([])
     assert with_checks(toy, query({"own": 1})) is toy
-
-
-def test_a_goal_that_cannot_be_read_is_a_fault_of_the_task() -> None:
     with pytest.raises(EnvironmentFailure, match="needs one of the keys") as caught:
-        with_checks(Toy([]), query({"showing": [{"state": "checked"}]}))
+        with_checks(toy, query({"showing": [{"state": "checked"}]}))
     assert caught.value.failure_class is FailureClass.TASK

@@ -13,29 +13,33 @@ _RELATIONS = "http://schemas.openxmlformats.org/officeDocument/2006/relationship
 _PACKAGE = "http://schemas.openxmlformats.org/package/2006/relationships"
 
 
-def xlsx(cells: str) -> bytes:
+def zipped(**files: str) -> bytes:
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w") as archive:
-        sheet = f'<sheet name="One" sheetId="1" r:id="rId7" xmlns:r="{_RELATIONS}"/>'
-        archive.writestr("xl/workbook.xml", f'<workbook xmlns="{_MAIN}"><sheets>{sheet}</sheets></workbook>')
-        target = '<Relationship Id="rId7" Target="worksheets/sheet1.xml"/>'
-        archive.writestr("xl/_rels/workbook.xml.rels", f'<Relationships xmlns="{_PACKAGE}">{target}</Relationships>')
-        archive.writestr("xl/sharedStrings.xml", f'<sst xmlns="{_MAIN}"><si><t>Rent</t></si></sst>')
-        archive.writestr(
-            "xl/worksheets/sheet1.xml",
-            f'<worksheet xmlns="{_MAIN}"><sheetData><row>{cells}</row></sheetData></worksheet>',
-        )
+        for name, text in files.items():
+            archive.writestr(name, text)
     return out.getvalue()
+
+
+def xlsx(cells: str) -> bytes:
+    sheet = f'<sheet name="One" sheetId="1" r:id="rId7" xmlns:r="{_RELATIONS}"/>'
+    target = '<Relationship Id="rId7" Target="worksheets/sheet1.xml"/>'
+    rows = f"<sheetData><row>{cells}</row></sheetData>"
+    return zipped(
+        **{
+            "xl/workbook.xml": f'<workbook xmlns="{_MAIN}"><sheets>{sheet}</sheets></workbook>',
+            "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{_PACKAGE}">{target}</Relationships>',
+            "xl/sharedStrings.xml": f'<sst xmlns="{_MAIN}"><si><t>Rent</t></si></sst>',
+            "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{_MAIN}">{rows}</worksheet>',
+        }
+    )
 
 
 def ods(rows: str) -> bytes:
-    out = io.BytesIO()
-    names = "".join(
-        f' xmlns:{short}="urn:oasis:names:tc:opendocument:xmlns:{short}:1.0"' for short in ("table", "office", "text")
-    )
-    with zipfile.ZipFile(out, "w") as archive:
-        archive.writestr("content.xml", f"<office:body{names}><table:table>{rows}</table:table></office:body>")
-    return out.getvalue()
+    spaces = ((short, f"urn:oasis:names:tc:opendocument:xmlns:{short}:1.0") for short in ("table", "office", "text"))
+    names = "".join(f' xmlns:{short}="{name}"' for short, name in spaces)
+    content = f"<office:body{names}><table:table>{rows}</table:table></office:body>"
+    return zipped(**{"content.xml": content})
 
 
 RENT = '<c r="A1" t="s"><v>0</v></c><c r="B1"><v>950.0</v></c><c r="C1" t="inlineStr"><is><t>due</t></is></c>'
@@ -103,10 +107,5 @@ def test_a_damaged_file_is_no_sheet(content: bytes) -> None:
 
 
 def test_addresses() -> None:
-    assert [cell_address(*place) for place in ((0, 0), (6, 25), (9, 26), (0, 701), (0, 702))] == [
-        "A1",
-        "Z7",
-        "AA10",
-        "ZZ1",
-        "AAA1",
-    ]
+    places = ((0, 0), (6, 25), (9, 26), (0, 701), (0, 702))
+    assert [cell_address(*place) for place in places] == ["A1", "Z7", "AA10", "ZZ1", "AAA1"]

@@ -19,6 +19,11 @@ def node(tag: str, name: str, place: tuple[int, int, int, int], inner: str = "",
     return f'<{tag} name="{name}"{said}{where}>{inner}</{tag}>'
 
 
+def window(inner: str, name: str = "W", place: tuple[int, int, int, int] = (0, 0, 200, 200)) -> str:
+    """The window with the keyboard."""
+    return node("frame", name, place, inner, SHOWN + " active")
+
+
 def read(*programs: str) -> DesktopTree:
     names = "".join(f' xmlns:{short}="{NAMESPACE}/{long}"' for short, long in (("st", "state"), ("cp", "component")))
     applications = "".join(f'<application name="app{n}">{inside}</application>' for n, inside in enumerate(programs))
@@ -40,7 +45,7 @@ def test_the_first_element_is_the_title_of_the_window_with_the_keyboard() -> Non
 def test_ids_name_the_menus_around_an_element_and_count_what_is_alike() -> None:
     entries = node("menu-item", "Save", (0, 20, 50, 20)) + node("menu-item", "Save", (0, 40, 50, 20))
     bar = node("menu-bar", "", (0, 0, 100, 20), node("menu", "File", (0, 0, 50, 20), entries))
-    assert ids(read(node("frame", "W", (0, 0, 100, 100), bar, SHOWN + " active"))) == [
+    assert ids(read(window(bar, place=(0, 0, 100, 100)))) == [
         "app0/menu:File",
         "app0/File/menu_item:Save",
         "app0/File/menu_item:Save#2",
@@ -90,32 +95,26 @@ def test_a_modal_dialog_locks_the_rest_of_its_program() -> None:
 def test_fields_take_their_label_from_beside_them_and_their_value_from_within() -> None:
     entry = node("text", "", (60, 10, 40, 20), "b.txt", SHOWN + " editable focused")
     row = node("panel", "", (0, 10, 100, 20), node("label", "Name:", (0, 10, 50, 20)) + entry)
-    field = read(node("frame", "W", (0, 0, 100, 100), row, SHOWN + " active")).elements[-1]
+    field = read(window(row, place=(0, 0, 100, 100))).elements[-1]
     assert field[:3] == ("text_field", "Name:", Box(60, 10, 100, 30))
     assert field[3:] == (("clickable", "focused", "editable"), "b.txt", "app0/text_field:Name:")
 
 
 def test_states_say_what_can_be_done() -> None:
-    parts = (
-        node("push-button", "No", (0, 0, 10, 10), states="showing visible")
-        + node("check-box", "Wrap", (0, 10, 10, 10), states=SHOWN + " checked")
-        + node("password-text", "Key", (0, 20, 10, 10), "", SHOWN + " editable")
-    )
-    found = {element.text: element.states for element in read(node("frame", "W", (0, 0, 50, 50), parts)).elements}
-    assert found["No"] == ("disabled",)
-    assert found["Wrap"] == ("clickable", "checked")
-    assert found["Key"] == ("clickable", "editable", "password")
+    parts = node("push-button", "No", (0, 0, 10, 10), states="showing visible")
+    parts += node("check-box", "Wrap", (0, 10, 10, 10), states=SHOWN + " checked")
+    parts += node("password-text", "Key", (0, 20, 10, 10), "", SHOWN + " editable")
+    found = {element.text: element.states for element in read(window(parts)).elements}
+    states = (("disabled",), ("clickable", "checked"), ("clickable", "editable", "password"))
+    assert tuple(found[name] for name in ("No", "Wrap", "Key")) == states
 
 
 def test_a_row_of_a_list_is_one_element_and_a_cell_of_a_sheet_has_its_address() -> None:
     label = node("label", "Home", (20, 0, 50, 20))
     row = node("list-item", "", (0, 0, 100, 20), node("panel", "", (0, 0, 100, 20), label))
     cell = node("table-cell", "B7", (0, 40, 20, 20), "21", SHOWN + " editable")
-    window = node("frame", "W", (0, 0, 200, 200), row + cell, SHOWN + " active")
-    assert [(*element[:2], element.value) for element in read(window).elements[1:]] == [
-        ("list_item", "Home", ""),
-        ("cell", "B7", "21"),
-    ]
+    found = [(*element[:2], element.value) for element in read(window(row + cell)).elements[1:]]
+    assert found == [("list_item", "Home", ""), ("cell", "B7", "21")]
 
 
 @pytest.mark.parametrize("text", ["", "<a", '<!DOCTYPE a [<!ENTITY b "c">]><a>&b;</a>'])

@@ -118,6 +118,15 @@ class BrowserProcess:
         return await self._playwright.chromium.launch(executable_path=executable, args=flags)
 
 
+async def close_context(context: BrowserContext) -> None:
+    """Close a context; raises EnvironmentFailure if the browser does not answer."""
+    try:
+        async with asyncio.timeout(_SECONDS_TO_END):
+            await context.close()
+    except (Error, TimeoutError) as error:
+        raise EnvironmentFailure(f"the browser is gone: {error}") from error
+
+
 async def _context(browser: Browser, emulated: Viewport | None, mobile: bool, proxy: str | None) -> BrowserContext:
     return await browser.new_context(
         viewport={"width": emulated.size.width, "height": emulated.size.height} if emulated else None,

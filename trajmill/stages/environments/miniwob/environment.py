@@ -21,7 +21,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.base import make_observation
 from trajmill.stages.environments.browser.input import perform
-from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
+from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport, close_context
 from trajmill.stages.environments.browser.page import (
     PendingRequests,
     advance_clock,
@@ -89,7 +89,7 @@ class MiniWobEnvironment:
         self._requests = PendingRequests()
         self._requests.watch(page)
         self._task = ""
-        self._decided = False
+        self.decided = False
 
     async def reset(self, query: Query, seed: int) -> Observation:
         start = json.loads(query.start_state)
@@ -101,7 +101,7 @@ class MiniWobEnvironment:
         path = pages_folder() / f"{page}.html"
         if path.parent != pages_folder() or not path.is_file():
             raise EnvironmentFailure(f"MiniWoB++ has no page {page!r}", FailureClass.SETUP)
-        self._task, self._decided = page, False
+        self._task, self.decided = page, False
         try:
             async with asyncio.timeout(_SECONDS_PER_CALL):
                 # A page that is not loaded again keeps the changes of the last episode.
@@ -121,7 +121,7 @@ class MiniWobEnvironment:
 
     async def step(self, action: Action) -> Observation:
         """Do one action and let half a second pass; after the page has ended the episode it changes nothing."""
-        return await (self.observe() if self._decided else self._within_time(self._act(action)))
+        return await (self.observe() if self.decided else self._within_time(self._act(action)))
 
     async def _act(self, action: Action) -> Observation:
         if isinstance(action, Wait):
@@ -139,7 +139,7 @@ class MiniWobEnvironment:
                 break
             await asyncio.sleep(_POLL_SECONDS)
             state = await self._advance(0.0)
-        self._decided = state.decided
+        self.decided = state.decided
         elements = await frame_elements(self._page, self._viewport, state.rows)
         png = await screenshot(self._session)
         head = title_element(self._task, self._viewport)
@@ -156,15 +156,8 @@ class MiniWobEnvironment:
     async def score(self) -> float | None:
         return 1.0 if await self._within_time(self._page.evaluate(_RAW_REWARD)) == 1 else 0.0
 
-    @property
-    def decided(self) -> bool:
-        return self._decided
-
     async def close(self) -> None:
-        try:
-            await self._context.close()
-        except Error as error:
-            raise EnvironmentFailure(f"the browser is gone: {error.message}") from error
+        await close_context(self._context)
 
     async def _within_time(self, work: Awaitable[T]) -> T:
         return await within_time(work, _SECONDS_PER_CALL, f"MiniWoB++ page {self._task}")

@@ -47,8 +47,6 @@ class LeasedEnvironment:
         self._limits = limits
         self._over = False
         self._under_way: asyncio.Timeout | None = None
-        self._due = 0.0
-        self._timer: asyncio.TimerHandle | None = None
 
     @property
     def platform(self) -> Platform:
@@ -78,7 +76,6 @@ class LeasedEnvironment:
 
     def end(self) -> None:
         self._over = True
-        self._set_timer(None)
         if self._under_way is not None:
             self._under_way.reschedule(0.0)
 
@@ -94,8 +91,7 @@ class LeasedEnvironment:
         # Unusable until the call has succeeded, because it may be cancelled at any time.
         fit, self.fit = self.fit, False
         try:
-            async with asyncio.timeout(None) as self._under_way:
-                self._limit(seconds)
+            async with asyncio.timeout(seconds) as self._under_way:
                 result = await work()
         except TrajmillError as error:
             # A task with a wrong check says nothing about the instance.
@@ -109,26 +105,6 @@ class LeasedEnvironment:
             self._under_way = None
         self.fit = fit
         return result
-
-    def _limit(self, seconds: float) -> None:
-        """Limit the current call; one timer for all calls, because a timer for each would cost more than the rest."""
-        self._due = asyncio.get_running_loop().time() + seconds
-        if self._timer is None or self._timer.when() > self._due:
-            self._set_timer(self._due)
-
-    def _set_timer(self, when: float | None) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = None if when is None else asyncio.get_running_loop().call_at(when, self._end_if_late)
-
-    def _end_if_late(self) -> None:
-        self._timer = None
-        if self._under_way is None:
-            return
-        if asyncio.get_running_loop().time() < self._due:
-            self._set_timer(self._due)
-        else:
-            self._under_way.reschedule(self._due)
 
 
 def error_text(error: Exception, call: str, seconds: float) -> str:

@@ -22,7 +22,7 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import make_observation
 from trajmill.stages.environments.browser.input import perform, perform_by_touch
-from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport
+from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport, close_context
 from trajmill.stages.environments.browser.page import open_session, within_time
 from trajmill.stages.environments.simulated.app_files.references import place_of
 from trajmill.stages.environments.simulated.device import episode_chance, surprises
@@ -93,11 +93,7 @@ class WebAppEnvironment:
         return goal.score(self._world, (await self.device_state()).stores())
 
     async def close(self) -> None:
-        try:
-            async with asyncio.timeout(_SECONDS_PER_CALL):
-                await self.page.context.close()
-        except (Error, TimeoutError) as error:
-            raise EnvironmentFailure(f"the browser is gone: {error}") from error
+        await close_context(self.page.context)
 
     async def device_state(self) -> DeviceState:
         return read_device_state(await self._within_time(self.page.evaluate(_STATE)))
@@ -125,12 +121,11 @@ class WebAppFactory:
         self._platform = platform
         self._popup = popup
         self._app: WebApp | None = None
-        self._browser: BrowserProcess | None = None
+        self._browser = BrowserProcess()
 
     async def __call__(self) -> WebAppEnvironment:
         """Open a fresh context and load the app; raises EnvironmentFailure (`setup`) if that fails."""
         self._app = self._app or compile_world(self._world, self._platform)
-        self._browser = self._browser or BrowserProcess()
         mobile = self._platform is Platform.PHONE
         size, scale = metrics_of(self._platform, 1.0).size, 2 if mobile else 1
         viewport = Viewport(Size(size.width // scale, size.height // scale), scale)
@@ -147,9 +142,7 @@ class WebAppFactory:
         return WebAppEnvironment(self._world, self._platform, user_input, self._popup)
 
     async def close(self) -> None:
-        browser, self._browser = self._browser, None
-        if browser is not None:
-            await browser.close()
+        await self._browser.close()
 
 
 async def _open(context: BrowserContext, files: Mapping[str, str]) -> Page:
