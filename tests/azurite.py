@@ -1,7 +1,5 @@
 """Azure's own emulator of its storage, Azurite, with a container for tests."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

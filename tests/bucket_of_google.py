@@ -4,8 +4,6 @@ Google's interface is that of S3 with other names for what the two do not share:
 generation is 0. No emulator of it has all that obstore asks.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 import urllib.request

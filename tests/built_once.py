@@ -1,7 +1,5 @@
 """Builds what is slow to build once for all workers of a session of tests."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable

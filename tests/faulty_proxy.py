@@ -1,7 +1,5 @@
 """A proxy before an S3 server that answers 503, is slow, cuts connections, or leaves out a header."""
 
-from __future__ import annotations
-
 import http.client
 import threading
 import time

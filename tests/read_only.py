@@ -1,7 +1,5 @@
 """A folder that a process may only read, as another user's; also where the tests run as root."""
 
-from __future__ import annotations
-
 import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager

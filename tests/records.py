@@ -1,7 +1,5 @@
 """Records for tests: what a test does not say is empty."""
 
-from __future__ import annotations
-
 import types
 from enum import StrEnum
 from typing import Any, TypeVar, Union, get_origin, get_type_hints

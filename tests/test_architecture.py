@@ -1,7 +1,5 @@
 """The boundaries of the house: imports go down only, stages form no cycle, packages keep within their budgets."""
 
-from __future__ import annotations
-
 import ast
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The image and the compose file name what there is; building them needs a Docker daemon, which tests do not."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

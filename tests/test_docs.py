@@ -1,7 +1,5 @@
 """The documentation: its links, commands, code blocks, keys, navigation and generated pages are right."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

@@ -1,7 +1,5 @@
 """The cells of docs/notebook.md run, in their order, and show what the page says."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

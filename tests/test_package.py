@@ -1,7 +1,5 @@
 """Modules of the user's, in the working folder or on PYTHONPATH, never take the place of ours."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

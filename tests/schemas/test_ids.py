@@ -1,7 +1,5 @@
 """Ids are part of the stored data: a change of any value here makes old rows unknown to new code."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from trajmill.schemas.record import content_id

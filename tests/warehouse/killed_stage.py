@@ -1,7 +1,5 @@
 """A small stage that kills itself (SIGKILL, as `kill -9`) at its n-th call into C, for `test_kill.py`."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

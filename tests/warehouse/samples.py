@@ -1,7 +1,5 @@
 """Rows and observations that the warehouse tests share."""
 
-from __future__ import annotations
-
 from io import BytesIO
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Damaged files of a warehouse: each is one line that names the file, and never fewer rows."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

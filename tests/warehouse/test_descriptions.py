@@ -1,7 +1,5 @@
 """Every table, view and column says what it means, in the DuckDB file and on its page."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.flows.synthetic_run import RUN, write_run

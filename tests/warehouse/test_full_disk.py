@@ -1,7 +1,5 @@
 """A full disk, played by a limit on the size of files: one clear line, nothing half-written, and it goes on later."""
 
-from __future__ import annotations
-
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """`kill -9` at many points, then the same work again: nothing lost that was done, nothing twice."""
 
-from __future__ import annotations
-
 import multiprocessing
 import signal
 from pathlib import Path

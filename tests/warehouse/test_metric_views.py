@@ -1,7 +1,5 @@
 """The views of metrics agree with the functions of `stages/metrics`, which have the papers' examples."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

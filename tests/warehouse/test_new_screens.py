@@ -1,7 +1,5 @@
 """Screens that become files while their journals grow: each stands once, whoever is killed in between."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 import pytest

@@ -1,7 +1,5 @@
 """Pathways per program and per second, as the report names them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.records import record

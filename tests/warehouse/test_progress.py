@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from pathlib import Path
 
 from trajmill.warehouse.staging import Progress, ShardProgress, plan_items, progress_of

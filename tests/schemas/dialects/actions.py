@@ -1,7 +1,5 @@
 """Actions of every kind, for tests of what dialects write and read."""
 
-from __future__ import annotations
-
 from hypothesis import strategies as st
 
 from trajmill.schemas.actions import (

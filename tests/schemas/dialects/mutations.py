@@ -1,7 +1,5 @@
 """Replies mutated at random: whatever a dialect reads in one must stand in it."""
 
-from __future__ import annotations
-
 import ast
 import json
 import random

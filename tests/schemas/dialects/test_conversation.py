@@ -1,7 +1,5 @@
 """What each family is shown of the past."""
 
-from __future__ import annotations
-
 import pytest
 
 from trajmill.schemas.coordinates import native_frame

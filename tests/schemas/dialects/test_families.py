@@ -1,7 +1,5 @@
 """Every family: what it writes it reads again, and positions survive as far as its space can say them."""
 
-from __future__ import annotations
-
 import json
 import pickle
 

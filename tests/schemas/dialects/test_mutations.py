@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tests.schemas.dialects.mutations import run
 
 SLOWEST_SECONDS = 1.0

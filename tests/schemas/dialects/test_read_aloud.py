@@ -1,7 +1,5 @@
 """The dialect that reads rows aloud: what it says, what it remembers, and what it refuses."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

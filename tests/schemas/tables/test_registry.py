@@ -1,7 +1,5 @@
 """Schemas come from the annotations of records, and rows survive the way to Arrow and back."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 

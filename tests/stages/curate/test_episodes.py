@@ -1,7 +1,5 @@
 """Which accepted trajectories and steps are not learned from."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from trajmill.stages.curate.history import History, JudgedAttempt
 
 

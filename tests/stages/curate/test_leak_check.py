@@ -1,7 +1,5 @@
 """Rows of every kind, supervised and RL, are checked before they are released."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.records import record

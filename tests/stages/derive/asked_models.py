@@ -1,7 +1,5 @@
 """Derivations whose models stand behind a real server."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from typing import Any

@@ -1,7 +1,5 @@
 """RL rows of episodes in memory, planned and made as the pipeline does it from stored rows."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 

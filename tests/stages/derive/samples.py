@@ -1,7 +1,5 @@
 """Small episodes to derive from."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Warm-up rows for CES, in the form of appendix B.1, on a step of its case study."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.stages.derive.samples import DONE, TAP, episode, query, step, walked

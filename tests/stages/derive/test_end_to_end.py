@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.stages.derive.samples import DESKTOP, DONE, ORIGIN, PHONE, TAP, episode, query, size_of, step, success

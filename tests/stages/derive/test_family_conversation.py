@@ -1,7 +1,5 @@
 """A release's rows of a served family are what its agent was sent and wrote."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """A package outside this repository adds a kind of derived data."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from trajmill.stages.derive.rewards import RewardMoments, moments, reward_of, running_moments

@@ -1,7 +1,5 @@
 """Role data from what roles were asked and said."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

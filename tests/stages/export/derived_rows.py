@@ -1,7 +1,5 @@
 """Rows of every derived kind, made by the derivers themselves from walks in the simulator."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The replies of `docs/rewards.md`, each with its target and the rewards that the page gives it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Stored screens and rows to export."""
 
-from __future__ import annotations
-
 import io
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field

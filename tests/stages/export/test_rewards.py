@@ -1,7 +1,5 @@
 """The rewards of replies: those of `docs/rewards.md`, and how trainers call the functions."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

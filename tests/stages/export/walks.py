@@ -1,7 +1,5 @@
 """Walks in the simulator as if a model had made them and the judge had accepted them, and their screens."""
 
-from __future__ import annotations
-
 import asyncio
 
 from tests.records import record

@@ -1,7 +1,5 @@
 """From an episode to hints: what is described, what is left out, what is written."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

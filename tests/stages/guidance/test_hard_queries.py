@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.history import History, JudgedAttempt

@@ -1,7 +1,5 @@
 """Guidance by models: what they are shown, what is made of their answers, and that none of it reaches training."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

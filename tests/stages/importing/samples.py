@@ -5,8 +5,6 @@ OpenGVLab/GUI-Odyssey, `data-example/` of IMNearth/CoAT (AITZ), the card of xlan
 `android_control/README.md` of google-research.
 """
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

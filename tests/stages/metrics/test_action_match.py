@@ -1,7 +1,5 @@
 """Type, GR and SR on the steps that CES tells of in its case study (D.1, D.2)."""
 
-from __future__ import annotations
-
 import pytest
 
 from trajmill.schemas.actions import Action, Click, Drag, LongPress, Swipe, SwitchDevice, SystemButton, TypeText

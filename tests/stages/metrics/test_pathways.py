@@ -1,7 +1,5 @@
 """WPSR, MATCR and p-ATSR as table 1 of NaturalGAIA has them."""
 
-from __future__ import annotations
-
 import pytest
 
 from trajmill.stages.metrics.pathways import WalkedPathway, matcr, p_atsr, wpsr

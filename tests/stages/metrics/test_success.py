@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
 

@@ -1,7 +1,5 @@
 """What a perfect model of each family writes does the tasks of the simulated world, step by step from outside."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

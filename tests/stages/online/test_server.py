@@ -1,7 +1,5 @@
 """Trainers step episodes over a real socket."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import time

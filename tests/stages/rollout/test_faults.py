@@ -1,7 +1,5 @@
 """What breaks in environments: its class, a fresh instance, a round that ends, and nothing left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import subprocess
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A two-screen environment and scripted agents, for tests of the rollout alone."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -3,8 +3,6 @@
 For `test_killed_in_bucket.py`. The environment leads to the server.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """Damaged files of a warehouse in a bucket: each is one line that names the URL of the file, and never fewer rows."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A bucket whose server answers 503, slowly, or not at all: nothing is lost, and nothing is there twice."""
 
-from __future__ import annotations
-
 import math
 import time
 from collections.abc import Iterator

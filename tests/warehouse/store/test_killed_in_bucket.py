@@ -1,7 +1,5 @@
 """Real processes in a bucket, killed after each step, at work together, or stopped: nothing lost, nothing twice."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """A warehouse in a container of Azure and in a bucket of Google."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts

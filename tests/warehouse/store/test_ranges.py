@@ -1,7 +1,5 @@
 """Files in a bucket are read in ranges, by several threads at once."""
 
-from __future__ import annotations
-
 import io
 import random
 from concurrent.futures import ThreadPoolExecutor

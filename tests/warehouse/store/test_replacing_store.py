@@ -1,7 +1,5 @@
 """A server that ignores `If-None-Match`, as some do, replaces what is there: no lock could hold on it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """How often a bucket is asked: each request of a real one takes some hundredths of a second."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple

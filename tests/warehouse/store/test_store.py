@@ -1,7 +1,5 @@
 """A folder and a bucket behave alike."""
 
-from __future__ import annotations
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Colours of elements on drawn screens and on a real page: of the thing, not of what lies behind it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Manuals are compared by attempts with and without them, and kept if they raise success."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.stages.derive.planning.test_planning import STEPS, plain, success

@@ -1,7 +1,5 @@
 """Episodes written as the folders of trainers, and their rows read back without any trainer."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path

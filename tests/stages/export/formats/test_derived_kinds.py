@@ -1,7 +1,5 @@
 """Every format takes the rows of every derived kind that it can, and each row says what the example says."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Every format holds the steps of a release in the words and the space of the family, its images byte for byte."""
 
-from __future__ import annotations
-
 import json
 import weakref
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The stored RL steps beside the prompts of grpo and verl: replies, advantages, tokens and log probabilities."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

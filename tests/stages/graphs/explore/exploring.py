@@ -1,7 +1,5 @@
 """Explores apps, of which the simulated ones have known graphs."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import NamedTuple

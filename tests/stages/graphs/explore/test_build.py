@@ -1,7 +1,5 @@
 """The graph of a small exploration that is written out here."""
 
-from __future__ import annotations
-
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
