@@ -19,7 +19,7 @@ from trajmill.flows.configuration.tables import KeyPath, Table, all_tables, one_
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.shards import stored_schema
-from trajmill.warehouse.store.address import BucketUrl
+from trajmill.warehouse.store.base import BucketUrl
 from trajmill.warehouse.views import ready_made, table_description, view_description
 
 HERE = Path(__file__).parent

@@ -25,7 +25,7 @@ from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import newest_release, verify_release
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.store.address import BucketUrl, address_of
+from trajmill.warehouse.store.base import BucketUrl, address_of
 from trajmill.warehouse.upkeep import compact, vacuum
 
 pytestmark = pytest.mark.slow

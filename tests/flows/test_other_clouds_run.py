@@ -7,7 +7,7 @@ import pytest
 from tests.flows.small_run import run_stages
 from tests.flows.tiny_run import assert_same, tiny_config
 from trajmill.warehouse.layout import Warehouse, open_warehouse
-from trajmill.warehouse.store.address import BucketUrl
+from trajmill.warehouse.store.base import BucketUrl
 
 pytestmark = pytest.mark.slow
 

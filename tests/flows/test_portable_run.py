@@ -17,7 +17,7 @@ from tests.flows.tiny_run import assert_same, tiny_config
 from tests.pipelines.executors.machines import Cluster, Machine
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
-from trajmill.warehouse.store.address import BucketUrl
+from trajmill.warehouse.store.base import BucketUrl
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.store.address import BucketUrl
+from trajmill.warehouse.store.base import BucketUrl
 
 _COMPARED = ("queries", "trajectories", "steps", "screens", "judgements", "examples", "rl_steps", "models")
 _TIMES = ("written_at", "wall_ms", "env_ms", "latency_ms", "started_at", "ended_at")

@@ -15,7 +15,7 @@ from trajmill.warehouse.staging import Journal, read_marker
 
 pytestmark = pytest.mark.slow
 
-TRIALS = 12
+TRIALS = 8
 # Children are forked from a clean process: deltalake's threads do not survive a fork of this one.
 FORKS = multiprocessing.get_context("forkserver")
 FORKS.set_forkserver_preload(["tests.warehouse.killed_stage"])

@@ -154,7 +154,7 @@ def test_success_by_round(warehouse: Warehouse) -> None:
         assert tuple(found.values()) == (1, "policy-1", "heldout_slots", 4, 0.75, low, high, run_id)
 
 
-def test_funnel_and_cost_keep_the_order_of_the_stages(warehouse: Warehouse) -> None:
+def test_funnel_cost_and_judge_are_those_of_the_round(warehouse: Warehouse) -> None:
     at = stage_run()
     commit_rows(warehouse, at, round_summary(at))
     assert ask(warehouse, "FROM funnel") == [
@@ -165,11 +165,6 @@ def test_funnel_and_cost_keep_the_order_of_the_stages(warehouse: Warehouse) -> N
         {"stage": "rollout", "seconds": 3.0, "share": 0.75, "cost": 0.5},
         {"stage": "judge", "seconds": 1.0, "share": 0.25, "cost": 0.25},
     ]
-
-
-def test_judge_by_round(warehouse: Warehouse) -> None:
-    at = stage_run()
-    commit_rows(warehouse, at, round_summary(at))
     whole, step = ask(warehouse, "FROM judge_by_round")
     assert (whole["level"], whole["precision"], whole["n"]) == ("trajectory", 0.8, 100)
     assert whole["recall"] == pytest.approx(40 / 60)
@@ -255,10 +250,7 @@ def test_model_versions(warehouse: Warehouse) -> None:
     at = stage_run()
     versions = [
         record(PolicyVersion, model_version=name, success=success, **at_origin(at))
-        for name, success in (
-            ("policy-0", ()),
-            ("policy-1", (SplitSuccess(split="train", queries=4, successes=3),)),
-        )
+        for name, success in (("policy-0", ()), ("policy-1", (SplitSuccess(split="train", queries=4, successes=3),)))
     ]
     commit_rows(warehouse, at, *versions)
     assert ask(warehouse, "SELECT model_version, train, heldout_apps FROM model_versions") == [

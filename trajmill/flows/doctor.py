@@ -27,7 +27,7 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import VERSION_FILE, Warehouse, open_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
-from trajmill.warehouse.store.address import local_folder, store_at
+from trajmill.warehouse.store.base import local_folder, store_at
 from trajmill.warehouse.store.connection import damage_as_error
 from trajmill.warehouse.weights import checked_weights
 

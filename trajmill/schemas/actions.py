@@ -203,5 +203,4 @@ def pressed_point(action: Action) -> tuple[int, int] | None:
 
 
 def ends_episode(action: Action) -> bool:
-    """Whether the agent ends the episode with this action."""
     return isinstance(action, Terminate | Answer)

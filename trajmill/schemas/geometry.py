@@ -38,5 +38,4 @@ class Box(NamedTuple):
         return max(0, self.right - self.left) * max(0, self.bottom - self.top)
 
     def contains(self, x: int, y: int) -> bool:
-        """Whether the pixel (x, y) lies inside the box."""
         return self.left <= x < self.right and self.top <= y < self.bottom

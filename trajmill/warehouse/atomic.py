@@ -56,7 +56,6 @@ def replacing_folder(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def disk_full_as_error(path: Path) -> Iterator[None]:
-    """Turn a "no space left" error into a message of one line."""
     try:
         yield
     except Exception as error:

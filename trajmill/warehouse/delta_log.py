@@ -38,7 +38,6 @@ class Snapshot(NamedTuple):
     log_entry: str
     """Identifies the newest entry of the table's log, see `newest_log_entry`."""
     files: Sequence[str]
-    """Names of the files, sorted, relative to the table's folder."""
     columns: Sequence[str]
     mixed: bool
     """Whether columns were added since the first commit, so that some files may lack them."""
@@ -89,18 +88,15 @@ def _sizes(warehouse: Warehouse, table: str) -> list[int]:
 
 def _damage(warehouse: Warehouse, table: str, entries: Sequence[StoredFile]) -> str:
     """Describe the oldest entry that is missing or damaged; empty without one."""
-    known, sizes = _sizes(warehouse, table), {entry.name: entry.size for entry in entries}
-    newest = int(PurePosixPath(entries[-1].name).stem) if entries else -1
-    found = list(sizes.values())
-    if newest == len(found) - 1 and all(found) and found[: len(known)] == known:
-        return ""
-    for version in range(max(len(known), newest + 1)):
-        name = f"{_log(table)}/{version:020d}.json"
-        size, path = sizes.get(name), warehouse.store.uri(name)
+    known, sizes = _sizes(warehouse, table), {int(entry.name[-25:-5]): entry.size for entry in entries}
+    for version in range(max(len(known), max(sizes, default=-1) + 1)):
+        size = sizes.get(version)
+        if size and (version >= len(known) or size == known[version]):
+            continue
+        path = warehouse.store.uri(f"{_log(table)}/{version:020d}.json")
         if not size:
             return f"{path}: {'missing' if size is None else 'empty'}; its rows would not be read"
-        if version < len(known) and size != known[version]:
-            return f"{path}: has {size} of the {known[version]} bytes that were committed"
+        return f"{path}: has {size} of the {known[version]} bytes that were committed"
     return ""
 
 

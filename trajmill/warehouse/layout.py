@@ -10,8 +10,7 @@ from pathlib import Path
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.warehouse.store.address import store_at
-from trajmill.warehouse.store.base import FileStore
+from trajmill.warehouse.store.base import FileStore, store_at
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 VERSION_FILE = "warehouse.json"
@@ -40,7 +39,6 @@ class Warehouse:
         return self.store.address
 
     def name(self, path: Path) -> str:
-        """The name in the store of a path below `root`."""
         return path.relative_to(self.root).as_posix()
 
     def table(self, name: str) -> Path:

@@ -34,7 +34,6 @@ class ReleaseFile(Record):
 class Release(Record):
     name: str
     created_at: str
-    """ISO 8601."""
     code_version: str
     run_id: str
     round: int

@@ -167,12 +167,11 @@ class _ScreenFile:
 
     @cached_property
     def _whole(self) -> Path:
-        """The file on this machine; images are read in no order."""
+        # Images are read in no order.
         self._warehouse.store.fetch(self._name)
         return self.path
 
     def images(self, rows: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        """Sorted rows with their images."""
         with damage_as_error(self._where), pq.ParquetFile(self._whole) as file:
             ends = _group_ends(file.metadata)
             for group, of_group in groupby(rows, key=lambda row: bisect_right(ends, row)):
@@ -264,7 +263,6 @@ class ScreenJournal:
             self._remember(*each)
 
     def ids(self) -> Collection[str]:
-        """Ids of the screens in the journal, oldest first."""
         return self._spans.keys()
 
     def image(self, screen_id: str) -> bytes:

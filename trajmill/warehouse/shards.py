@@ -47,14 +47,11 @@ def stored_schema(table: str) -> pa.Schema:
 
 
 def file_schema(table: str) -> pa.Schema:
-    """The schema that the table's files are written with.
-
-    For `screens` it carries the Hugging Face features, and the image is nullable: `datasets` ignores the features of
-    a column whose nullability differs from its own.
-    """
+    """The schema that the table's files are written with; for `screens` it carries the Hugging Face features."""
     schema = stored_schema(table)
     if table != "screens":
         return schema
+    # `datasets` ignores the features of a column whose nullability differs from its own.
     image = schema.get_field_index("image")
     return schema.set(image, schema.field(image).with_nullable(True)).with_metadata(_HUGGING_FACE)
 
@@ -180,7 +177,5 @@ def _statistics(footer: pq.FileMetaData) -> dict[str, Any]:
 
 
 def _fits(limit: object) -> bool:
-    """Whether the log may contain a value: long texts make it large, and Delta keeps no bounds of booleans."""
-    if isinstance(limit, str):
-        return len(limit) <= _LONGEST_STATISTIC
-    return isinstance(limit, int | float) and not isinstance(limit, bool)
+    # Long texts make the log large, and Delta keeps no bounds of booleans.
+    return len(limit) <= _LONGEST_STATISTIC if isinstance(limit, str) else type(limit) in (int, float)

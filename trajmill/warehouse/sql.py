@@ -32,7 +32,6 @@ _SPILLED_AT_MOST = 4
 class QueryLimits(NamedTuple):
     seconds: float = 600.0
     megabytes: int = 4096
-    """Memory of the query, and of its answer."""
     rows: int | None = None
     """Rows after which the answer is cut off; None for all."""
 

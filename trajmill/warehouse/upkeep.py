@@ -50,7 +50,6 @@ class CompactedTable(NamedTuple):
 
 class Maintained(NamedTuple):
     dropped: Sequence[str]
-    """Names of releases."""
     in_use: Sequence[str]
     """Runs whose old releases stay for now, because another process works on the run."""
     compacted: Sequence[CompactedTable]
@@ -237,7 +236,6 @@ def _unfinished(warehouse: Warehouse) -> Iterator[StoredFile]:
 
 
 def _stages(warehouse: Warehouse) -> Iterator[Path]:
-    """The folders of the stages of all runs."""
     for run in warehouse.store.folders("staging"):
         for stage in warehouse.store.folders(f"staging/{run}"):
             if _STAGE.fullmatch(stage):

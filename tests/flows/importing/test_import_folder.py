@@ -35,7 +35,7 @@ from trajmill.stages.importing.base import layout_spec
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.staging import progress_of
-from trajmill.warehouse.store.address import BucketUrl
+from trajmill.warehouse.store.base import BucketUrl
 
 pytestmark = pytest.mark.slow
 

@@ -18,7 +18,7 @@ from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.store.address import BucketUrl
+from trajmill.warehouse.store.base import BucketUrl
 
 pytestmark = pytest.mark.slow
 

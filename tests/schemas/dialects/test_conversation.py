@@ -54,12 +54,7 @@ def test_gui_owl_1_5_at_the_first_step() -> None:
 
 def test_ui_tars_keeps_all_replies_and_is_shown_the_last_screens() -> None:
     made = asked("ui-tars", 6)
-    assert layout(made)[:4] == [
-        ("system", None),
-        ("user", None),
-        ("assistant", "reply 1"),
-        ("assistant", "reply 2"),
-    ]
+    assert layout(made)[:4] == [("system", None), ("user", None), ("assistant", "reply 1"), ("assistant", "reply 2")]
     assert layout(made)[4:6] == [("user", "screen 3"), ("assistant", "reply 3")]
     assert layout(made)[-1] == ("user", "screen 7")
     assert "done 1" not in made.task and made.task.endswith("Order Pad Thai")

@@ -41,9 +41,7 @@ class Derived(Base):
 
 def test_a_schema_comes_from_annotations() -> None:
     box = pa.list_(pa.int32())
-    part = pa.struct(
-        [("name", pa.string()), ("places", pa.list_(pa.struct([("name", pa.string()), ("box", box)])))],
-    )
+    part = pa.struct([("name", pa.string()), ("places", pa.list_(pa.struct([("name", pa.string()), ("box", box)])))])
     own = {
         "part": part,
         "parts": pa.list_(part),

@@ -6,12 +6,7 @@ import pytest
 from tests.stages.derive.samples import ORIGIN, query, size_of, success
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.stages.curate.training_set import (
-    DIGESTS,
-    digests_of,
-    training_set,
-    without_duplicates,
-)
+from trajmill.stages.curate.training_set import DIGESTS, digests_of, training_set, without_duplicates
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 
 

@@ -223,17 +223,10 @@ _OPENS_AN_APP: dict[str, str | int] = {"action_type": "open_app", "app_name": "C
 
 
 def android_control_record(
-    episode: int = 3,
-    screenshots: int = 4,
-    first: Mapping[str, str | int] = _OPENS_AN_APP,
-    goal: str = "set an alarm",
+    episode: int = 3, screenshots: int = 4, first: Mapping[str, str | int] = _OPENS_AN_APP, goal: str = "set an alarm"
 ) -> bytes:
     """An episode of AndroidControl, whose first action can be another one."""
-    actions = [
-        first,
-        {"action_type": "click", "x": 20, "y": 30},
-        {"action_type": "scroll", "direction": "down"},
-    ]
+    actions = [first, {"action_type": "click", "x": 20, "y": 30}, {"action_type": "scroll", "direction": "down"}]
     return example(
         {
             "episode_id": [episode],

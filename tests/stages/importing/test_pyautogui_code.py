@@ -1,15 +1,6 @@
 import pytest
 
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    MoveMouse,
-    PressKeys,
-    Scroll,
-    Terminate,
-    TypeText,
-    Wait,
-)
+from trajmill.schemas.actions import Action, Click, MoveMouse, PressKeys, Scroll, Terminate, TypeText, Wait
 from trajmill.schemas.geometry import Size
 from trajmill.stages.importing.agentnet import read_code
 

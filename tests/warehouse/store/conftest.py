@@ -2,8 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.warehouse.store.address import store_at
-from trajmill.warehouse.store.base import FileStore
+from trajmill.warehouse.store.base import FileStore, store_at
 
 
 @pytest.fixture(params=["folder", "bucket"])

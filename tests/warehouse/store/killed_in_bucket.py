@@ -5,10 +5,7 @@ For `test_killed_in_bucket.py`. The environment leads to the server.
 
 import os
 import signal
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -26,9 +23,7 @@ from trajmill.warehouse.releases import write_release
 from trajmill.warehouse.screens import NewScreens, stored_screen_journal
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.staging import mark_done, read_marker
-from trajmill.warehouse.store.base import LeaseLostError
 from trajmill.warehouse.store.bucket import BucketStore
-from trajmill.warehouse.store.lease import leased
 
 ROWS, SCREENS = 6, 3
 AT = stage_run("judge")
@@ -126,17 +121,3 @@ def commit_some(run_id: str, rounds: int, url: str) -> None:
     warehouse = create_warehouse(url)
     for number in range(1, rounds + 1):
         make_stage(warehouse, stage_run("judge", number, run_id))
-
-
-def hold_and_stand_still(ready: str, url: str) -> None:
-    """Take a short lease, tell it by a file, and try to go on with it after having been stopped."""
-    warehouse = create_warehouse(url)
-    try:
-        with leased(warehouse.store, "staging/run-a/lock", wait=False, seconds=2.0):
-            Path(ready).touch()
-            while not Path(f"{ready}-go").exists():
-                time.sleep(0.05)
-            time.sleep(60.0)
-    except LeaseLostError as error:
-        Path(f"{ready}-lost").write_text(str(error))
-        sys.exit(3)

@@ -13,8 +13,7 @@ from trajmill.warehouse.delta_log import delta_table
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.staging import mark_done, read_marker
-from trajmill.warehouse.store.address import store_at
-from trajmill.warehouse.store.base import StoreError
+from trajmill.warehouse.store.base import StoreError, store_at
 from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.store.lease import number_of
 from trajmill.warehouse.views import connect, refresh_views

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from trajmill.warehouse.store.address import store_at
-from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError, StoreError
+from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError, StoreError, store_at
 from trajmill.warehouse.store.bucket import BucketStore
 from trajmill.warehouse.store.lease import create_generation, leased, number_of, this_process
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from trajmill.warehouse.store.address import store_at
+from trajmill.warehouse.store.base import store_at
 
 pytestmark = pytest.mark.slow
 

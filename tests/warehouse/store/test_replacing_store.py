@@ -5,11 +5,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.faulty_proxy import unconditional_proxy
-from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.layout import create_warehouse
-from trajmill.warehouse.read import read_table
-from trajmill.warehouse.store.address import store_at
+from trajmill.warehouse.store.base import store_at
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +27,3 @@ def test_no_lock_is_held_on_it(replacing_url: str) -> None:
             store.hold("staging/run/lock", wait=wait),
         ):
             pytest.fail("two could hold it")
-
-
-def test_nothing_is_committed_to_it(replacing_url: str) -> None:
-    warehouse, at = create_warehouse(replacing_url), stage_run("judge")
-    with pytest.raises(BadInputError, match="only if it is absent"):
-        commit_rows(warehouse, at, *step_verdicts(5, at))
-    assert read_table(warehouse, "step_verdicts").num_rows == 0

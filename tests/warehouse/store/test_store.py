@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.store.address import store_at
-from trajmill.warehouse.store.base import FileStore
+from trajmill.warehouse.store.base import FileStore, store_at
 
 
 def test_a_file_is_put_read_listed_and_deleted(store: FileStore) -> None:

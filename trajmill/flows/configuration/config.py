@@ -45,7 +45,7 @@ from trajmill.stages.queries.spec import (
 )
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RECIPES, RecipeSpec
-from trajmill.warehouse.store.address import Root, local_folder
+from trajmill.warehouse.store.base import Root, local_folder
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 OWN_JUDGE = "judge"

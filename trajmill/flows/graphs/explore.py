@@ -43,7 +43,7 @@ from trajmill.stages.graphs.merge import keep_annotations
 from trajmill.stages.graphs.network import network
 from trajmill.stages.graphs.plain_does import with_plain_does
 from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph
-from trajmill.warehouse.store.address import local_folder
+from trajmill.warehouse.store.base import local_folder
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -51,7 +51,7 @@ from trajmill.flows.status.page import disk_use
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
 from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.store.address import store_at
+from trajmill.warehouse.store.base import store_at
 
 _LOG = logging.getLogger(__name__)
 _SECONDS_TO_SEND = 15.0

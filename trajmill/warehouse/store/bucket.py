@@ -10,7 +10,7 @@ import hashlib
 import os
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,9 +59,6 @@ class BucketStore(FileStore):
     @property
     def is_local(self) -> bool:
         return False
-
-    def impatient(self) -> BucketStore:
-        return replace(self, patience=0.0)
 
     @repeated
     def get(self, name: str) -> bytes | None:

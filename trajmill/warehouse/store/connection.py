@@ -30,7 +30,7 @@ PATIENCE: Final = 60.0
 _LONGEST_PAUSE = 4.0
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 Forbidden", "401 Unauthorized")
-_NO_ANSWER = "max_retries"
+NO_ANSWER = "max_retries"
 """In the errors of obstore and Delta after their own retries."""
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|↳")
 _CLOUDS = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_")
@@ -88,11 +88,6 @@ def says_no_bucket(error: Exception) -> bool:
     return any(sign in str(error) for sign in _NO_BUCKET)
 
 
-def is_unanswered(error: Exception) -> bool:
-    """Return whether an error of obstore, Delta, DuckDB or pyarrow is that a store did not answer several requests."""
-    return _NO_ANSWER in str(error)
-
-
 @contextmanager
 def damage_as_error(where: Path | str) -> Iterator[None]:
     """Turn pyarrow's error about a Parquet file into one line, as `unreadable` does."""
@@ -104,7 +99,7 @@ def damage_as_error(where: Path | str) -> Iterator[None]:
 
 def unreadable(where: Path | str, error: Exception) -> BadInputError | StoreError:
     """Make the line about an error of pyarrow or DuckDB that reads committed files at `where`."""
-    if is_unanswered(error) or any(sign in str(error) for sign in (*_NO_BUCKET, *_DENIED)):
+    if any(sign in str(error) for sign in (NO_ANSWER, *_NO_BUCKET, *_DENIED)):
         return store_error(str(where), error)
     reason = str(error).splitlines()[0]
     return BadInputError(f"{where}: a committed file is missing or damaged ({reason}); restore it from a copy")

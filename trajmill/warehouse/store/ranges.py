@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from obstore.exceptions import BaseError
 from obstore.fsspec import FsspecStore
 
-from trajmill.warehouse.store.connection import PATIENCE, is_unanswered, pauses
+from trajmill.warehouse.store.connection import NO_ANSWER, PATIENCE, pauses
 
 R = TypeVar("R")
 _DATA_FILE: Final = re.compile(r"/tables/\w+/[^/]+\.parquet$")
@@ -117,6 +117,6 @@ async def _answered(request: Callable[[], Awaitable[R]]) -> R:
             return await request()
         except BaseError as error:
             pause = next(left, None)
-            if pause is None or not is_unanswered(error):
+            if pause is None or NO_ANSWER not in str(error):
                 raise
         await asyncio.sleep(pause)

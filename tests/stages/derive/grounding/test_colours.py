@@ -1,6 +1,5 @@
-"""Colours of elements on drawn screens and on a real page: of the thing, not of what lies behind it."""
+"""Colours of elements on drawn screens: of the thing, not of what lies behind it."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
@@ -8,15 +7,12 @@ import pytest
 from tests.stages.derive.grounding.test_grounding import said
 from tests.stages.derive.samples import DONE, TAP, episode, step
 from tests.stages.derive.screens import derived, tools_of
-from tests.stages.environments.browser.playing import PATIENT, SharedBrowser, a_query
-from tests.stages.environments.browser.site import serving
 from tests.stages.environments.simulated.worlds import NO_FAULTS, query_of
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.derive.grounding.colours import colour_name, element_colours
 from trajmill.stages.derive.spec import GroundingSpec
-from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
 
@@ -74,32 +70,6 @@ def test_an_icon_has_the_colour_of_its_app_and_not_of_the_wallpaper(platform: Pl
         assert named[icon.bounds].name in ("", name)
 
 
-@pytest.fixture(scope="module")
-def page() -> Iterator[Observation]:
-    """A launcher in Chromium: icons on a blue wallpaper, buttons on white."""
-
-    async def work(environment: BrowserEnvironment) -> Observation:
-        seen = await environment.reset(a_query(f"{site}/launcher"), 1)
-        seen.screen.encode()
-        return seen
-
-    shared = SharedBrowser(BrowserFactory(timeouts=PATIENT))
-    with serving() as site:
-        seen = shared.play(work)
-    shared.close()
-    yield seen
-
-
-@pytest.mark.browser
-def test_on_a_real_page_what_has_no_clear_colour_of_its_own_is_left_out(page: Observation) -> None:
-    assert instructions(page) == {
-        "The red link.",
-        'The blue link with the text "Files".',
-        'The green button with the text "Send".',
-        "The orange button.",
-    }
-
-
 def test_colours_have_their_common_names_where_people_agree() -> None:
     named = {
         "#ffffff": "white", "#101010": "black", "#808080": "grey", "#c02020": "red", "#7a4a08": "brown",
@@ -109,7 +79,8 @@ def test_colours_have_their_common_names_where_people_agree() -> None:
         assert colour_name(*bytes.fromhex(code[1:])) == name, code
 
 
-def test_a_box_at_the_edge_or_off_the_screen_is_no_error(page: Observation) -> None:
-    size, image = page.screen.size, page.screen.encode()
+def test_a_box_at_the_edge_or_off_the_screen_is_no_error() -> None:
+    seen = SimulatedEnvironment(shared_world(()), Platform.PHONE, NO_FAULTS).reset_now(query_of(Platform.PHONE), 3)
+    size, image = seen.screen.size, seen.screen.encode()
     boxes = [Box(0, 0, size.width, size.height), Box(-9, -9, 5, 5), Box(size.width, 0, size.width + 9, 9)]
     assert element_colours(image, boxes)[boxes[2]].name == ""

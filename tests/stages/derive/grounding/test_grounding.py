@@ -66,10 +66,7 @@ def test_each_sort_of_instruction_points_at_its_element() -> None:
         'Use "Share".': SHARE.bounds,
         'Choose "House" as Folder.': HOUSE.bounds,
     }
-    assert said(rows, "appearance") == {
-        "The red button.": SAVE.bounds,
-        "The blue button.": SHARE.bounds,
-    }
+    assert said(rows, "appearance") == {"The red button.": SAVE.bounds, "The blue button.": SHARE.bounds}
     assert ("appearance", "no_colour") in refused(rows)
     assert said(rows, "layout")['The button directly below "Save".'] == SHARE.bounds
     assert ("functional", "chosen_already") in refused(rows)

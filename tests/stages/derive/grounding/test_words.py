@@ -14,12 +14,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.grounding.instructions import Instruction, NoInstruction
-from trajmill.stages.derive.grounding.words import (
-    ReadLetter,
-    ReadLine,
-    TextRules,
-    text_instructions,
-)
+from trajmill.stages.derive.grounding.words import ReadLetter, ReadLine, TextRules, text_instructions
 from trajmill.stages.derive.spec import GroundingSpec
 
 RULES = TextRules(smallest=8, score=0.9, overlap=0.5)

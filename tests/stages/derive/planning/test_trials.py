@@ -8,13 +8,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.query import Query, Slot
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.planning.manual import filled_manual
-from trajmill.stages.derive.planning.trials import (
-    MANUAL_HELPED,
-    TriedManual,
-    guidance_by,
-    kept_manuals,
-    tried_manual,
-)
+from trajmill.stages.derive.planning.trials import MANUAL_HELPED, TriedManual, guidance_by, kept_manuals, tried_manual
 from trajmill.stages.rollout.base import plan_trials
 
 

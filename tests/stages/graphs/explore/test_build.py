@@ -4,14 +4,7 @@ from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.graphs.base import GraphTransition
-from trajmill.stages.graphs.explore.base import (
-    Effect,
-    ExploreBounds,
-    Trial,
-    TrialKind,
-    WalkedScreen,
-    unexplored,
-)
+from trajmill.stages.graphs.explore.base import Effect, ExploreBounds, Trial, TrialKind, WalkedScreen, unexplored
 from trajmill.stages.graphs.explore.build import GraphBuilder
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Findings
