@@ -1,4 +1,4 @@
-"""A small run whose warehouse is in a bucket: the same tables as in a folder, killed and gone on with or not."""
+"""A small run whose warehouse is in a bucket: the same tables as in a folder, though it is killed on the way."""
 
 from __future__ import annotations
 
@@ -13,35 +13,25 @@ import pytest
 
 from tests.bucket_server import environment_for
 from tests.faulty_proxy import FAULTS, faulty_proxy
-from tests.flows.small_run import run_stages
 from tests.flows.tiny_run import assert_same, contents, tiny_config
-from tests.stages.importing import samples
-from trajmill.flows.configuration.config import Config
-from trajmill.flows.importing.import_folder import import_folder
-from trajmill.flows.nights.maintain import keep_small
-from trajmill.flows.policies.addition import list_policies, promote_policy
-from trajmill.stages.importing.base import layout_spec
+from trajmill.flows.nights.nightly import keep_small
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import newest_release, verify_release
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.store.base import BucketUrl, address_of
+from trajmill.warehouse.store.base import BucketUrl
 from trajmill.warehouse.upkeep import compact, vacuum
 
 pytestmark = pytest.mark.slow
 
 
-def run_in_bucket(url: str) -> None:
-    """What each of the killed processes does."""
-    address = address_of(url)
-    assert isinstance(address, BucketUrl)
-    run_stages(tiny_config(address))
-
-
 def start(url: str, s3_endpoint: str, disk: Path) -> subprocess.Popen[bytes]:
     """A process that has an empty disk, and does what is left of the run."""
     # Not as a script: the processes that draw would import it.
-    code = f"from tests.flows.test_bucket_run import run_in_bucket; run_in_bucket({url!r})"
+    code = (
+        "from tests.flows.small_run import run_stages; from tests.flows.tiny_run import tiny_config; "
+        f"from trajmill.warehouse.store.address import BucketUrl; run_stages(tiny_config(BucketUrl({url!r})))"
+    )
     return subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment_for(s3_endpoint, disk))
 
 
@@ -54,7 +44,7 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
         killed = start(bucket_url, proxy.url, tmp_path / "first-disk")
         while not any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging")):
             assert killed.poll() is None
-            time.sleep(0.1)
+            time.sleep(0.02)
         killed.kill()
         assert killed.wait() == -signal.SIGKILL
         assert set(proxy.met) == set(FAULTS), "every fault was met"
@@ -65,7 +55,7 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
     assert verify_release(warehouse, newest_release(warehouse)).files
     assert_release_loads(bucket_url, environment_for(s3_endpoint, tmp_path / "third-disk"), tmp_path / "datasets")
     assert_upkeep_changes_no_row(warehouse)
-    assert_commands_work(tiny_config(BucketUrl(bucket_url)), tmp_path / "recorded")
+    assert keep_small(tiny_config(BucketUrl(bucket_url))).line.endswith("1 releases checked")
 
 
 LOADING = """
@@ -105,14 +95,3 @@ def assert_upkeep_changes_no_row(warehouse: Warehouse) -> None:
     assert versions and not any(name.startswith(f"models/{version}/") for version in versions for name in unused)
     assert verify_release(warehouse, newest_release(warehouse)).files
     assert contents(warehouse, "steps") == before
-
-
-def assert_commands_work(config: Config, recorded: Path) -> None:
-    """Import into the next round, put the other policy in force, and maintain."""
-    samples.agentnet(recorded, tasks=2)
-    landed = import_folder(config, layout_spec("agentnet"), recorded)
-    assert (landed.round, landed.trajectories, landed.known) == (2, 2, 0)
-    [other] = [each.row.model_version for each in list_policies(config) if not each.in_force]
-    promote_policy(config, other)
-    assert [each.row.model_version for each in list_policies(config) if each.in_force] == [other]
-    assert keep_small(config).line.endswith("1 releases checked")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -22,9 +21,7 @@ import pytest
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection, RunSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.environment_server import ServeOptions, serve_environment
-from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
-from trajmill.flows.tasks.generate import generate
 from trajmill.flows.walk import walk
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure
 from trajmill.schemas.tables.failure import Failure
@@ -49,18 +46,15 @@ heldout_slots = 3
 heldout_phrasings = 0
 heldout_apps = 0
 """
-_EPISODES = 12
+_EPISODES = 8
 
 
 class _Server:
     """A process of `trajmill env serve`."""
 
-    def __init__(self, folder: Path, *options: str, like: Path | None = None, commit_seconds: float = 60.0) -> None:
-        """With `like`, the server has a copy of that warehouse."""
+    def __init__(self, folder: Path, *options: str, commit_seconds: float = 60.0) -> None:
         folder.mkdir(exist_ok=True)
         self.root = folder / "data"
-        if like is not None:
-            shutil.copytree(like, self.root)
         config = folder / "trajmill.toml"
         config.write_text(_CONFIG.format(root=self.root))
         self.said = folder / "stderr"
@@ -98,23 +92,13 @@ def _serving(*servers: _Server) -> Iterator[list[str]]:
             server.process.wait()
 
 
-@pytest.fixture
-def generated(tmp_path: Path) -> Path:
-    """A warehouse with the queries that a server of these tests generates if there are none."""
-    file = tmp_path / "generated.toml"
-    file.write_text(_CONFIG.format(root=tmp_path / "generated"))
-    config = load_config(file)
-    generate(RoundContext.of(config, 0))
-    return tmp_path / "generated"
-
-
 def _trajectories(root: Path) -> list[Trajectory]:
     return read_rows(open_warehouse(root), Trajectory)
 
 
-def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(generated: Path, tmp_path: Path) -> None:
+def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(tmp_path: Path) -> None:
     options = ("--slots", "4", "--split", "train")
-    doomed, other = _Server(tmp_path / "a", *options), _Server(tmp_path / "b", *options, like=generated)
+    doomed, other = _Server(tmp_path / "a", *options), _Server(tmp_path / "b", *options)
     with _serving(doomed, other) as addresses:
         config = Config(
             run=RunSection(root=tmp_path / "data", name="far"),
@@ -122,14 +106,13 @@ def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(generated: Path, tm
             queries=QueriesSection(train=1),
             rollout=RolloutSection(concurrency=4),
         )
-        killer = threading.Thread(target=_kill_after, args=(doomed, tmp_path / "data", 3))
+        killer = threading.Thread(target=_kill_after, args=(doomed, tmp_path / "data", 2))
         killer.start()
         walk(config, queries=_EPISODES)
         killer.join()
         assert doomed.process.returncode == -signal.SIGKILL
     trajectories = _trajectories(tmp_path / "data")
-    assert Counter(trajectory.query_id for trajectory in trajectories).total() == _EPISODES
-    assert len({trajectory.trajectory_id for trajectory in trajectories}) == _EPISODES
+    assert len(trajectories) == len({trajectory.trajectory_id for trajectory in trajectories}) == _EPISODES
     # Clients get no path, so the walk explores; the reward is what the server's check says.
     assert {(each.status, each.reward is not None, each.environment) for each in trajectories} == {
         ("finished", True, "openenv")
@@ -145,12 +128,8 @@ def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(generated: Path, tm
 
 
 def _kill_after(server: _Server, root: Path, episodes: int) -> None:
-    deadline = time.monotonic() + 500
-    while time.monotonic() < deadline:
-        journals = root.glob("staging/*/*-walk/episodes-*.jsonl")
-        if sum(path.read_bytes().count(b"\n") for path in journals) >= episodes:
-            break
-        time.sleep(0.01)
+    journals = "staging/*/*-walk/episodes-*.jsonl"
+    _until(lambda: sum(path.read_bytes().count(b"\n") for path in root.glob(journals)) >= episodes)
     server.process.kill()
     server.process.wait()
 
@@ -235,10 +214,10 @@ def _status(folder: Path) -> str:
 
 
 def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 200
+    deadline = time.monotonic() + 500
     while not condition():
         assert time.monotonic() < deadline
-        time.sleep(0.05)
+        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(

@@ -16,9 +16,9 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed
 from trajmill.flows.prefect_settings import (
     QUIET_DEFAULTS,
-    ScrubbedRecords,
     long_lived_server,
     names_a_server,
+    scrub_record,
     set_quiet_defaults,
 )
 from trajmill.schemas.errors import TrajmillError
@@ -62,14 +62,14 @@ def test_a_named_server_that_does_not_answer_is_reported(
     from prefect.settings import PREFECT_API_URL, temporary_settings
 
     monkeypatch.chdir(tmp_path)
-    address = f"http://127.0.0.1:{_free_port()}/api"
+    address = "http://127.0.0.1:1/api"
     with temporary_settings({PREFECT_API_URL: address}):
         assert run(["evolve"]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"the Prefect server {address} does not answer")
 
 
-@pytest.mark.parametrize(("accepted", "label"), [(4, "no"), (5, "yes"), (9, "yes")])
+@pytest.mark.parametrize(("accepted", "label"), [(4, "no"), (5, "yes")])
 def test_the_event_says_whether_enough_has_landed(
     accepted: int, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,12 +122,6 @@ def _listens(port: int) -> bool:
         return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
 def test_a_traceback_has_no_key_of_any_run_that_this_process_began() -> None:
     keys = ("the-key-of-one-run", "the-key-of-another")
     try:
@@ -135,5 +129,5 @@ def test_a_traceback_has_no_key_of_any_run_that_this_process_began() -> None:
     except ValueError:
         record = logging.LogRecord("trajmill", logging.ERROR, "", 0, "failed", (), sys.exc_info())
     for key in keys:
-        ScrubbedRecords(Secrets([key])).filter(record)
+        scrub_record(Secrets([key]), record)
     assert "ValueError: *** and ***" in logging.Formatter().format(record)

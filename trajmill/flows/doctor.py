@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.serving.models_ready import check_servers
-from trajmill.flows.status.page import flow_runs, runs_at
+from trajmill.flows.status.page import flow_runs
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.stages.environments.kinds import DesktopSpec
@@ -33,17 +33,15 @@ from trajmill.warehouse.weights import checked_weights
 
 _MEND = "restore it from a copy; what a killed process left is no damage"
 _ENGINES = ("prefect", "apache-beam", "deltalake", "duckdb", "pyarrow", "torch", "transformers")
-_EXTRA_OF_ENVIRONMENT = dict.fromkeys(("webapp", "browser", "miniwob"), "web")
-_EXTRA_OF_ENVIRONMENT |= {name: name for name in ("browsergym", "android", "desktop")}
-_INSTALL = "`make system-deps` installs it"
-_BROWSER = {"chromium-headless-shell": _INSTALL}
 _PROGRAMS = {
-    "web": _BROWSER,
-    "browsergym": _BROWSER,
-    "android": {"adb": "install Android's platform tools and put adb in PATH"},
-    "desktop": dict.fromkeys(("Xvfb", "openbox", "dbus-daemon"), _INSTALL),
+    "web": ("chromium-headless-shell",),
+    "browsergym": ("chromium-headless-shell",),
+    "android": ("adb",),
+    "desktop": ("Xvfb", "openbox", "dbus-daemon"),
 }
-_EXTRAS = ("web", "browsergym", "android", "desktop", "openenv", "curate", "knowledge", "ocr", "train")
+"""By extra, the programs that its environments need."""
+_ADB = "install Android's platform tools and put adb in PATH"
+_EXTRAS = (*_PROGRAMS, "openenv", "curate", "knowledge", "ocr", "train")
 _LITTLE_DISK = 0.05
 
 
@@ -53,10 +51,6 @@ class Finding(NamedTuple):
     text: str
     mend: str = ""
     """How to mend it; empty if nothing is wrong."""
-
-    @property
-    def is_wrong(self) -> bool:
-        return bool(self.mend)
 
     def line(self) -> str:
         return f"{'WRONG' if self.mend else 'ok':<6}{self.what}: {self.text}" + (f"; {self.mend}" if self.mend else "")
@@ -85,8 +79,8 @@ def check_consistency(warehouse: Warehouse) -> Iterator[Finding]:
         "tables": {table: partial(check_table, table) for table in TABLES},
         "releases": {name: partial(verify_release, warehouse, name) for name in release_names(warehouse)},
         "policy versions": {
-            version: partial(checked_weights, warehouse, warehouse.model(version))
-            for version in warehouse.store.folders("models")
+            name: partial(checked_weights, warehouse, warehouse.model(name))
+            for name in warehouse.store.folders("models")
         },
     }
     for what, named in checks.items():
@@ -104,20 +98,19 @@ def check_installation(config: Config) -> Iterator[Finding]:
     """Check versions, extras and programs; only those that the configuration needs can be wrong."""
     engines = ", ".join(f"{name} {version(name)}" for name in _ENGINES if _is_installed(name))
     yield Finding("versions", f"trajmill {version('trajmill')}, Python {sys.version.split()[0]}, {engines}")
-    needed = _EXTRA_OF_ENVIRONMENT.get(config.environment.kind, "")
+    kind = config.environment.kind
+    needed = "web" if kind in ("webapp", "browser", "miniwob") else kind
     for extra in _EXTRAS:
         marked = [text for text in requires("trajmill") or () if re.search(rf"extra == ['\"]{extra}['\"]", text)]
         packages = [re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0] for text in marked]
-        missing = [name for name in packages if not _is_installed(name)]
-        if not missing:
-            yield Finding(f"extra {extra}", "installed")
-        elif extra == needed:
-            mend = f"pip install 'trajmill[{extra}]'"
-            yield Finding(f"extra {extra}", f"{' and '.join(missing)} missing, environment.kind needs it", mend)
-        else:
-            yield Finding(f"extra {extra}", "not installed, and not needed")
+        missing, mend = " and ".join(name for name in packages if not _is_installed(name)), ""
+        text = "not installed, and not needed" if missing else "installed"
+        if missing and extra == needed:
+            text, mend = f"{missing} missing, environment.kind needs it", f"pip install 'trajmill[{extra}]'"
+        yield Finding(f"extra {extra}", text, mend)
     elsewhere = isinstance(config.environment, DesktopSpec) and config.environment.servers
-    for program, mend in ({} if elsewhere else _PROGRAMS.get(needed, {})).items():
+    for program in () if elsewhere else _PROGRAMS.get(needed, ()):
+        mend = _ADB if program == "adb" else "`make system-deps` installs it"
         found = shutil.which(program)
         yield Finding(program, found or "not in PATH", "" if found else mend)
 
@@ -137,7 +130,6 @@ def check_surroundings(config: Config) -> Iterator[Finding]:
     mend = "" if enough else "`trajmill vacuum`, `trajmill compact`, or another run.root"
     yield Finding("disk", f"{disk.free / 1e9:,.1f} GB of {disk.total / 1e9:,.1f} GB free at {root}", mend)
     yield check_place(config.run.root)
-    store = store_at(config.run.root)
     home = Path(os.environ.get("PREFECT_HOME") or Path.home() / ".prefect")
     yield _written("PREFECT_HOME", _first_existing(home), "set PREFECT_HOME to a folder that you can write to")
     for name in sorted({name for _, name in config.asked_endpoints()}):
@@ -145,10 +137,8 @@ def check_surroundings(config: Config) -> Iterator[Finding]:
         if isinstance(spec, OpenAiSpec) and spec.serve is None:
             yield _answers(name, spec)
     # The server that PREFECT_API_URL names, or that served the run last.
-    if store.size(VERSION_FILE) is None:
-        known = runs_at(os.environ.get("PREFECT_API_URL", ""))
-    else:
-        known = flow_runs(open_warehouse(config.run.root), config.run_id)
+    is_there = store_at(config.run.root).size(VERSION_FILE) is not None
+    known = flow_runs(open_warehouse(config.run.root) if is_there else None, config.run_id)
     if not known.address:
         yield Finding("Prefect server", "none is named; each command starts one for itself")
     elif known.problem:

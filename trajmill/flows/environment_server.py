@@ -32,7 +32,6 @@ from trajmill.warehouse.views import refresh_views
 
 _COMMIT_SECONDS = 60.0
 _LONGEST_EPISODE_SECONDS = 24 * 3600.0
-_OUTSIDE_ROUNDS = 0
 
 
 @dataclass(frozen=True)
@@ -67,24 +66,16 @@ def serve_environment(config: Config, options: ServeOptions, ready: Callable[[st
     for name in options.splits:
         if name not in set(Split):
             raise BadInputError(f"there is no split {name!r:.40}; {instead_of(name, Split)}")
+    splits = tuple(map(Split, options.splits))
     judge = judge_named(config, options.judge) if options.judge else None
-    context, rollout = RoundContext.of(config, _OUTSIDE_ROUNDS), config.rollout
+    context, rollout = RoundContext.of(config, 0), config.rollout
     warehouse, environment, origin = context.warehouse, context.environment, context.origin
-    settings = HostSettings(
-        origin=origin,
-        run_seed=config.run.seed,
-        family=family,
-        slots=options.slots,
-        limits=Limits(
-            seconds=_LONGEST_EPISODE_SECONDS,
-            environment_tries=rollout.environment_tries,
-            environment=EnvironmentLimits(
-                step_seconds=rollout.step_seconds,
-                recycle_after=rollout.recycle_after,
-                lease_seconds=_LONGEST_EPISODE_SECONDS,
-            ),
-        ),
+    longest = _LONGEST_EPISODE_SECONDS
+    within = EnvironmentLimits(
+        step_seconds=rollout.step_seconds, recycle_after=rollout.recycle_after, lease_seconds=longest
     )
+    limits = Limits(seconds=longest, environment_tries=rollout.environment_tries, environment=within)
+    settings = HostSettings(origin=origin, run_seed=config.run.seed, family=family, slots=options.slots, limits=limits)
 
     async def serve() -> None:
         from trajmill.stages.online.openenv_server import environment_app
@@ -95,14 +86,11 @@ def serve_environment(config: Config, options: ServeOptions, ready: Callable[[st
             if judge is not None:
                 judged = await stack.enter_async_context(judging(judge.spec, judge.critics, origin))
             draw = _draw_elsewhere if environment.draws_screens else draw_in_thread
-            queries = ServedQueries(context.queries.values(), tuple(map(Split, options.splits)))
-            host = EpisodeHost(
-                environment, queries, settings, recorder.record, judged, draw, numbers=recorder.numbers()
-            )
+            queries, numbers = ServedQueries(context.queries.values(), splits), recorder.numbers()
+            host = EpisodeHost(environment, queries, settings, recorder.record, judged, draw, numbers=numbers)
             await stack.enter_async_context(_committing(recorder))
             stack.push_async_callback(host.close)
-            address, port = listener.getsockname()[:2]
-            ready(f"http://{address}:{port}")
+            ready("http://{}:{}".format(*listener.getsockname()))
             app = environment_app(host, options.slots, token, trouble=lambda: recorder.trouble)
             await serve_app(app, listener)
 
@@ -120,8 +108,7 @@ def serve_environment(config: Config, options: ServeOptions, ready: Callable[[st
 
 
 async def _draw_elsewhere(observation: Observation) -> bytes:
-    loop = asyncio.get_running_loop()
-    return await loop.run_in_executor(drawing_processes(), observation.screen.encode)
+    return await asyncio.get_running_loop().run_in_executor(drawing_processes(), observation.screen.encode)
 
 
 @asynccontextmanager

@@ -19,7 +19,8 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, MutableMapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 from trajmill.schemas.errors import TrajmillError
@@ -38,7 +39,7 @@ QUIET_DEFAULTS = {
     # The warehouse stores the progress, so Prefect's cache, which hashes the arguments of a stage, is not needed.
     "PREFECT_TASKS_DEFAULT_NO_CACHE": "true",
 }
-SECONDS_TO_START = 240.0
+_SECONDS_TO_START = 240.0
 _SECONDS_TO_END = 3.0
 
 
@@ -55,29 +56,23 @@ def set_talkative_defaults() -> None:
     set_quiet_defaults()
 
 
-class ScrubbedRecords(logging.Filter):
-    """Removes keys from log records, also from the errors that a traceback chains."""
-
-    def __init__(self, secrets: Secrets) -> None:
-        super().__init__()
-        self._secrets = secrets
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.exc_info:
-            record.exc_text = logging.Formatter().formatException(record.exc_info)
-            record.exc_info = None
-        # A filter with other keys may have formatted the error before this one.
-        if record.exc_text:
-            record.exc_text = self._secrets.scrub(record.exc_text)
-        record.msg, record.args = self._secrets.scrub(record.getMessage()), ()
-        return True
+def scrub_record(secrets: Secrets, record: logging.LogRecord) -> bool:
+    """Remove keys from a log record, also from the errors that a traceback chains; a filter of `logging`."""
+    if record.exc_info:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+        record.exc_info = None
+    # A filter with other keys may have formatted the error before this one.
+    if record.exc_text:
+        record.exc_text = secrets.scrub(record.exc_text)
+    record.msg, record.args = secrets.scrub(record.getMessage()), ()
+    return True
 
 
 def scrub_logs(secrets: Secrets) -> None:
     """Keep keys out of what flows log to the Prefect server and the console, until this process ends."""
     import prefect.main  # noqa: F401  # sets the handlers up
 
-    scrubbed = ScrubbedRecords(secrets)
+    scrubbed = partial(scrub_record, secrets)
     for name in ("prefect", "prefect.flow_runs", "prefect.task_runs", "trajmill"):
         for handler in logging.getLogger(name).handlers:
             handler.addFilter(scrubbed)
@@ -87,7 +82,7 @@ def scrub_logs(secrets: Secrets) -> None:
 def short_lived_server(log: Path) -> Iterator[None]:
     """Inside, flows use a server of this process without schedules and user interface, or the user's server.
 
-    Raises TrajmillError: the server does not start (`log` has its messages), or the user's does not answer.
+    Raises as `long_lived_server` does.
     """
     set_quiet_defaults()
     if names_a_server():
@@ -99,13 +94,9 @@ def short_lived_server(log: Path) -> Iterator[None]:
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
     # No flow of ours uses Prefect's blocks, and to register them takes a second.
-    settings = {
-        "PREFECT__SERVER_EPHEMERAL": "1",
-        "PREFECT_UI_ENABLED": "0",
-        "PREFECT_API_BLOCKS_REGISTER_ON_START": "0",
-    }
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+    settings = {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT_UI_ENABLED": "0"}
+    settings["PREFECT_API_BLOCKS_REGISTER_ON_START"] = "0"
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
     with (
         _own_server(port, log, settings),
@@ -117,8 +108,8 @@ def short_lived_server(log: Path) -> Iterator[None]:
             yield
         finally:
             # Log lines and events wait in Prefect's background threads.
-            for worker in (EventsWorker, APILogWorker):
-                worker.drain_all(timeout=5.0, at_exit=False)
+            EventsWorker.drain_all(timeout=5.0, at_exit=False)
+            APILogWorker.drain_all(timeout=5.0, at_exit=False)
 
 
 @contextmanager
@@ -159,23 +150,20 @@ def named_server() -> str:
     address = str(get_current_settings().api.url)
     try:
         urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10).close()
-    except urllib.error.HTTPError:
-        pass  # A refusal is an answer, too: the server is there.
     except OSError as error:
-        raise TrajmillError(
-            f"the Prefect server {address} does not answer ({error}); start it, or unset PREFECT_API_URL"
-        ) from error
+        if not isinstance(error, urllib.error.HTTPError):  # A refusal is an answer, too: the server is there.
+            raise TrajmillError(
+                f"the Prefect server {address} does not answer ({error}); start it, or unset PREFECT_API_URL"
+            ) from error
     return address
 
 
 def is_free(port: int) -> bool:
     """Whether nothing listens on a port of loopback."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", port))
-        except OSError:
-            return False
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
     return True
 
 
@@ -191,8 +179,7 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
     home = get_current_settings().home
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=home):
-            pass
+        tempfile.TemporaryFile(dir=home).close()
     except OSError as error:
         raise TrajmillError(
             f"{home}, the folder of Prefect, cannot be written ({error.strerror}); "
@@ -216,8 +203,11 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
             start_new_session=True,
         )
     try:
-        until = time.monotonic() + SECONDS_TO_START
-        while not _answers(address):
+        until = time.monotonic() + _SECONDS_TO_START
+        while True:
+            with suppress(OSError):
+                urllib.request.urlopen(f"{address}/health", timeout=5).close()
+                break
             if time.monotonic() >= until or server.poll() is not None:
                 raise TrajmillError(
                     f"the Prefect server did not start; see {log}, or set PREFECT_API_URL to a server of yours"
@@ -236,11 +226,3 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
         except subprocess.TimeoutExpired:
             os.killpg(server.pid, signal.SIGKILL)
             server.wait()
-
-
-def _answers(address: str) -> bool:
-    try:
-        urllib.request.urlopen(f"{address}/health", timeout=5).close()
-    except OSError:
-        return False
-    return True

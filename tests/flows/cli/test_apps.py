@@ -35,10 +35,10 @@ def test_build_prints_the_page_to_open(mine: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["build", "nope.yaml", "--out", "site"], "nope.yaml:1: "),
         (["build", "paper.yaml", "--out", "paper.yaml"], "paper.yaml: "),
         (["build", "paper.yaml", "--out", "."], "holds other files, such as 'paper.yaml'"),
         (["serve", "nope.yaml"], "nope.yaml:1: "),
+        (["check", "typo.yaml"], "unknown key `nmae`; did you mean name?"),
     ],
 )
 def test_bad_input_gives_one_error_line(
@@ -48,11 +48,6 @@ def test_bad_input_gives_one_error_line(
     shown = capsys.readouterr().err
     assert told in shown
     assert shown.count("\n") == 1
-
-
-def test_check_names_the_line(mine: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["apps", "check", "typo.yaml"]) == 1
-    assert "unknown key `nmae`; did you mean name?" in capsys.readouterr().err
 
 
 @pytest.mark.slow

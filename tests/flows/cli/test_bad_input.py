@@ -17,6 +17,7 @@ import pytest
 from tests.flows.small_run import run_stages, small_config
 from tests.flows.test_kill import contents
 from tests.flows.tiny_run import tiny_config
+from tests.stages.environments.browser.processes import alive, descendants
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
 from trajmill.flows.stage import RoundContext
@@ -51,32 +52,28 @@ train_sample = 0
 """
 
 
-def start(config: Config) -> RoundContext:
-    return RoundContext.of(config)
-
-
 def test_an_unknown_page_is_named_with_the_nearest_one(tmp_path: Path) -> None:
     pytest.importorskip("miniwob")
     assert (pages_folder() / "click-test.html").is_file()
     tasks = ("click-test", "click-buton")
     config = Config(run=RunSection(root=tmp_path), environment=MiniWobSpec(tasks=tasks))
     with pytest.raises(BadInputError, match=r"environment.tasks: [^\n]*'click-buton'; did you mean click-button\?\Z"):
-        generate(start(config))
+        generate(RoundContext.of(config))
     assert read_table(open_warehouse(tmp_path), "queries").num_rows == 0
 
 
 def test_a_run_without_a_query_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trajmill.flows.tasks.generate.new_queries", lambda context: NewQueries(()))
     with pytest.raises(TrajmillError, match=r"\Ano query to learn on could be made[^\n]+\Z"):
-        generate(start(small_config(tmp_path)))
+        generate(RoundContext.of(small_config(tmp_path)))
 
 
 def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
-    context = start(small_config(tmp_path))
+    context = RoundContext.of(small_config(tmp_path))
     generate(context)
     queries = QueriesSection(train=24, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, validation=0)
     nothing = context.config.evaluate.model_copy(update={"train_sample": 0})
-    unmeasured = start(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
+    unmeasured = RoundContext.of(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
     policy = Generated.of(generate(unmeasured)).first_policy
     _, measured = measure(unmeasured, unmeasured.at("evaluate"), policy, untrained=True)
     assert measured.success == ()
@@ -95,7 +92,7 @@ def test_a_disk_that_is_full_again_and_again_costs_nothing(tiny_run: Warehouse, 
             break
         except TrajmillError as error:
             messages.append(str(error))
-            room *= 3
+            room *= 4
         finally:
             resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert len(messages) >= 3
@@ -140,31 +137,7 @@ def test_a_killed_run_leaves_no_processes(prefect_home: Path, tmp_path: Path) ->
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert wait_for(lambda: not any(map(alive, helpers)), 300)
-
-
-def descendants(pid: int) -> set[int]:
-    """All processes below one, by what the kernel says."""
-    children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            parent = int(stat.read_text().rpartition(")")[2].split()[1])
-        except OSError:
-            continue
-        children.setdefault(parent, []).append(int(stat.parent.name))
-    found: set[int] = set()
-    below = children.get(pid, [])
-    while below:
-        found.update(below)
-        below = [child for one in below for child in children.get(one, [])]
-    return found
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+    assert wait_for(lambda: not helpers & alive(), 300)
 
 
 def wait_for(what: Callable[[], bool], seconds: float) -> bool:
@@ -172,5 +145,5 @@ def wait_for(what: Callable[[], bool], seconds: float) -> bool:
     while time.monotonic() < until:
         if what():
             return True
-        time.sleep(0.2)
+        time.sleep(0.05)
     return False

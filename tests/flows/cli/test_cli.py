@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import errno
 import logging
 import os
 import subprocess
@@ -32,13 +31,6 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch, module: str, **names: object) -> None:
-    made = types.ModuleType(module)
-    for name, value in names.items():
-        setattr(made, name, value)
-    monkeypatch.setitem(sys.modules, module, made)
-
-
 def test_help_does_not_load_the_engines() -> None:
     loaded = f"sys.exit(sorted({HEAVY!r} & set(sys.modules)) or 0)"
     code = f"import sys; from trajmill.flows.cli.app import run; run(['--help']); {loaded}"
@@ -66,7 +58,7 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"trajmill {version('trajmill')}\n"
 
 
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+@pytest.mark.parametrize("shell", ["bash", "fish"])
 def test_shells_complete_commands(
     shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,31 +76,20 @@ def test_a_walk_in_which_everything_failed_is_1(
     all_failed: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     walked = types.SimpleNamespace(table="0 of 2 done", report_path=Path("report.html"), all_failed=all_failed)
-    stand_in(monkeypatch, "trajmill.flows.walk", walk=lambda config, queries, source: walked)
+    module = types.SimpleNamespace(walk=lambda config, queries, source: walked)
+    monkeypatch.setitem(sys.modules, "trajmill.flows.walk", module)
     assert run(["walk"]) == code
     shown = capsys.readouterr()
     assert "0 of 2 done" in shown.out
     assert shown.err == ("every walk failed; the table and the report say why\n" if all_failed else "")
 
 
-def test_bad_input_gives_exit_status_1_and_one_error_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_error_line_and_a_traceback_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
     Path("wrong.toml").write_text("[run]\nseeds = 3\n")
     assert run(["evolve", "--config", "wrong.toml"]) == 1
-    shown = capsys.readouterr()
-    assert shown.err == "wrong.toml:2: unknown key run.seeds; did you mean run.seed?\n"
-    assert shown.out == ""
-
-
-def test_traceback_is_shown_when_asked_for(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert capsys.readouterr() == ("", "wrong.toml:2: unknown key run.seeds; did you mean run.seed?\n")
     assert run(["evolve", "--config", "missing.toml", "--traceback"]) == 1
     assert capsys.readouterr().err.startswith("Traceback (most recent call last):")
-
-
-def fail(error: BaseException) -> None:
-    raise error
-
-
-NOT_ALLOWED = PermissionError(errno.EACCES, "Permission denied", "/there/file")
 
 
 def test_config_prints_what_is_in_force(capsys: pytest.CaptureFixture[str]) -> None:

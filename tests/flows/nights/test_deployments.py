@@ -15,26 +15,28 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+from prefect.client.orchestration import get_client
+from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from tests.flows.nights.conftest import Inbox
 from tests.flows.served_judge import opinion
 from tests.flows.synthetic_run import policy_version, write_run
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, judgement, stage_run
+from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.evolve import LANDED, accepted_since_training
-from trajmill.flows.new_run import begun_runs
-from trajmill.flows.nights.deployments import deployments
+from trajmill.flows.new_run import begin_or_continue, begun_runs, run_resource
+from trajmill.flows.nights.deployments import deploy_to, deployments
 from trajmill.flows.nights.log import remember_server
-from trajmill.flows.nights.retrain import retrain
+from trajmill.flows.nights.nightly import retrain
 from trajmill.flows.status.page import flow_runs
-from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+from trajmill.schemas.errors import BadInputError
+from trajmill.warehouse.layout import create_warehouse, open_warehouse
 
 pytestmark = pytest.mark.slow
-
-ENOUGH = 2
 
 FILE = """
 [run]
@@ -67,7 +69,7 @@ step = "tiny"
 text = ["tiny"]
 multimodal = ["tiny"]
 [serve]
-retrain_after_accepted = {enough}
+retrain_after_accepted = 2
 """
 
 
@@ -80,13 +82,12 @@ class Served(NamedTuple):
 
     process: subprocess.Popen[bytes]
     api: str
-    root: Path
+    folder: Path
     environment: dict[str, str]
 
     def ask(self, path: str) -> list[dict[str, Any]]:
-        request = urllib.request.Request(
-            f"{self.api}/{path}/filter", data=b"{}", headers={"Content-Type": "application/json"}
-        )
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(f"{self.api}/{path}/filter", data=b"{}", headers=headers)
         with urllib.request.urlopen(request, timeout=200) as answer:
             rows: list[dict[str, Any]] = json.load(answer)
         return rows
@@ -94,15 +95,8 @@ class Served(NamedTuple):
     def commands(self, *lines: str) -> str:
         """What commands print, one after the other, typed where the configuration lies."""
         code = f"from trajmill.flows.cli.app import run\nfor line in {lines!r}: assert run(line.split()) == 0, line"
-        done = subprocess.run(
-            [sys.executable, "-c", code],
-            check=True,
-            env=self.environment,
-            cwd=self.root.parent,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        return done.stdout
+        command = [sys.executable, "-c", code]
+        return subprocess.check_output(command, env=self.environment, cwd=self.folder, text=True)
 
     def runs_of(self, deployment: str) -> list[tuple[str, str]]:
         """State and message of the runs of a deployment that were not put there by a schedule, the first one first."""
@@ -112,39 +106,22 @@ class Served(NamedTuple):
         return [(row["state"]["name"], row["state"]["message"] or "") for row in ordered]
 
 
-def serve(folder: Path, environment: dict[str, str], *options: str) -> subprocess.Popen[bytes]:
-    with (folder / "words").open("wb") as words:
-        return subprocess.Popen(
-            [sys.executable, "-c", "from trajmill.flows.cli.app import main; main()", "serve", *options],
-            cwd=folder,
-            env=environment,
-            stdout=words,
-            stderr=words,
-        )
-
-
 @pytest.fixture
-def judge_url() -> Iterator[str]:
-    with running_server([Fault.NONE], writes=opinion) as server:
-        yield server.url
-
-
-@pytest.fixture
-def served(prefect_home: Path, judge_url: str, tmp_path: Path) -> Iterator[Served]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+def served(prefect_home: Path, tmp_path: Path) -> Iterator[Served]:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
         port = probe.getsockname()[1]
-    (tmp_path / "first").mkdir()
-    (tmp_path / "first" / "trajmill.toml").write_text(FILE.format(url=judge_url, enough=ENOUGH))
+    folder, main = tmp_path / "first", "from trajmill.flows.cli.app import main; main()"
+    folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     environment["PREFECT_HOME"] = str(prefect_home)
-    process = serve(tmp_path / "first", environment, "--port", str(port))
-    api = f"http://127.0.0.1:{port}/api"
-    served = Served(process, api, tmp_path / "first" / "trajmill-data", environment | {"PREFECT_API_URL": api})
-    try:
-        yield served
-    finally:
-        if process.poll() is None:
+    with running_server([Fault.NONE], writes=opinion) as judge, (folder / "words").open("wb") as words:
+        (folder / "trajmill.toml").write_text(FILE.format(url=judge.url))
+        command = [sys.executable, "-c", main, "serve", "--port", str(port)]
+        process = subprocess.Popen(command, cwd=folder, env=environment, stdout=words, stderr=words)
+        api = f"http://127.0.0.1:{port}/api"
+        try:
+            yield Served(process, api, folder, environment | {"PREFECT_API_URL": api})
+        finally:
             process.kill()
             process.wait()
 
@@ -157,12 +134,12 @@ def wait_for(what: Callable[[], bool], seconds: float = 500) -> bool:
                 return True
         except OSError:
             pass
-        time.sleep(0.5)
+        time.sleep(0.1)
     return False
 
 
 def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_retraining(
-    served: Served, inbox: Inbox, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     assert wait_for(lambda: {flow_of(row) for row in served.ask("deployments")} == {"nightly", "retrain", "maintain"})
@@ -170,15 +147,15 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     assert [schedule["schedule"]["cron"] for schedule in nightly["schedules"]] == ["0 2 * * *"]
     with urllib.request.urlopen(f"{served.api.removesuffix('api')}ui-settings", timeout=200) as answer:
         assert json.load(answer)["api_url"] == served.api, "the page asks the server that shows it"
-    assert wait_for(lambda: any(row["auto_scheduled"] for row in served.ask("flow_runs")))
 
-    # A second run is served by the same server; what lands in the first one is none of its business.
-    folder = tmp_path / "second"
-    folder.mkdir()
-    (folder / "trajmill.toml").write_text(f'[run]\nname = "second"\n[notify]\nwebhook = "{inbox.webhook}"\n')
-    second = serve(folder, served.environment)
-    all_six = sorted(f"{flow}/{name}" for flow in ("maintain", "nightly", "retrain") for name in ("default", "second"))
-    assert wait_for(lambda: sorted(f"{flow_of(row)}/{row['name']}" for row in served.ask("deployments")) == all_six)
+    # A second run is deployed at the same server; what lands in the first one is none of its business.
+    second = Config.model_validate({"run": {"root": tmp_path / "second", "name": "second"}})
+    begin_or_continue(second)
+    with temporary_settings({PREFECT_API_URL: served.api}):
+        for deployment in deployments(second, None):
+            deployment.apply()
+    remember_server(create_warehouse(second.run.root), second.run_id, served.api, datetime.now(UTC))
+    assert len(served.ask("deployments")) == 6
 
     first, both = tmp_path / "one", tmp_path / "both"
     one, other = (samples.android_control_record(episode, goal=f"set alarm {episode}") for episode in (1, 2))
@@ -193,51 +170,26 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     assert {other for other, _ in others} <= {"Late", "Scheduled", "Pending", "Running", "NotEnough"}
     assert served.runs_of("nightly") == []
 
-    runs = flow_runs(*only_run(served.root))
+    warehouse = open_warehouse(served.folder / "trajmill-data")
+    runs = flow_runs(warehouse, *begun_runs(warehouse))
     assert {run.flow for run in runs.last} == {"retrain"} and {run.flow for run in runs.next} >= {"nightly", "maintain"}
-    of_second = flow_runs(*only_run(folder / "trajmill-data"))
+    of_second = flow_runs(open_warehouse(second.run.root), second.run_id)
     assert of_second.last == () and of_second.address == served.api
     assert {run.flow for run in of_second.next} == {"nightly", "maintain"}
 
-    for process in (second, served.process):
-        process.send_signal(signal.SIGINT)
-        assert process.wait(300) == 0
-    for place in (folder, served.root.parent):
-        assert "Traceback" not in (place / "words").read_text(encoding="utf-8")
-    assert inbox.received == []
-
-    # The nights go by without `serve`; its next start notifies people, once.
-    warehouse, run_id = only_run(folder / "trajmill-data")
-    remember_server(warehouse, run_id, served.api, datetime.now(UTC))
-    file = warehouse.run(run_id) / "served.json"
-    file.write_text(file.read_text().replace(datetime.now(UTC).strftime('"since":"%Y'), '"since":"2020'))
-    alone = {name: value for name, value in served.environment.items() if name != "PREFECT_API_URL"}
-    again = serve(folder, alone, "--port", served.api.removesuffix("/api").rpartition(":")[2])
-    assert wait_for(lambda: bool(inbox.received))
-    again.send_signal(signal.SIGINT)
-    again.wait(300)
-    (message,) = inbox.received
-    assert message["subject"] == "trajmill: nightly/second did not happen" and message["run"] == run_id
-
-
-def only_run(root: Path) -> tuple[Warehouse, str]:
-    warehouse = open_warehouse(root)
-    (run,) = begun_runs(warehouse)
-    return warehouse, run
+    served.process.send_signal(signal.SIGINT)
+    assert served.process.wait(300) == 0
+    assert "Traceback" not in (served.folder / "words").read_text(encoding="utf-8")
 
 
 def test_the_deployments_say_what_starts_them(tmp_path: Path) -> None:
     config = Config.model_validate({"serve": {"cron": "5 4 * * *"}, "run": {"root": tmp_path}})
-    nightly, retraining, maintaining = deployments(config, tmp_path / "trajmill.toml")
-    for each in (nightly, retraining, maintaining):
+    nightly, retraining, maintaining = made = deployments(config, tmp_path / "trajmill.toml")
+    for each, name in zip(made, ("nightly", "retrain", "maintain"), strict=True):
+        assert each.entrypoint == f"trajmill.flows.nights.nightly.{name}"
         assert each.parameters == {"config_file": str(tmp_path / "trajmill.toml")}
         assert each.paused is False, "else they stay as the end of the last `trajmill serve` has left them: paused"
-    assert "0 12 * * 0" in str(maintaining.schedules)
-    assert (nightly.entrypoint, retraining.entrypoint) == (
-        "trajmill.flows.nights.nightly.nightly",
-        "trajmill.flows.nights.retrain.retrain",
-    )
-    assert "5 4 * * *" in str(nightly.schedules)
+    assert "0 12 * * 0" in str(maintaining.schedules) and "5 4 * * *" in str(nightly.schedules)
     (trigger,) = retraining.triggers
     assert LANDED in str(trigger)
 
@@ -263,7 +215,69 @@ def test_a_retraining_without_enough_does_nothing(
     monkeypatch.chdir(tmp_path)
     ended = retrain(return_state=True)
     assert ended.message == "did not train: 0 trajectories accepted since the last training, 200 are enough"
-    assert (
-        sorted(path.name for path in Path(load_config().run.root).iterdir() if path.is_dir() and any(path.iterdir()))
-        == []
-    )
+    assert not [path for path in Path(load_config().run.root).iterdir() if path.is_dir() and any(path.iterdir())]
+
+
+def test_the_file_of_the_workers_has_an_absolute_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "trajmill.toml").write_text("")
+    command = ["deploy", "--pool", "mine", "--config", str(tmp_path / "trajmill.toml"), "--worker-config"]
+    assert run([*command, "../trajmill.toml"]) == 1
+    assert "--worker-config is an absolute path" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("given", ["image", "=1", "image="])
+def test_a_variable_that_is_no_json_is_named(given: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["deploy", "--pool", "mine", "--job", given]) == 1
+    assert f"--job {given!r} is not NAME=JSON" in capsys.readouterr().err
+
+
+_IMAGE = {"variables": {"properties": {"image": {"type": "string"}}}, "job_configuration": {"image": "{{ image }}"}}
+
+
+def test_the_deployments_are_registered_at_a_pool(tmp_path: Path, prefect_server: None) -> None:
+    config = Config.model_validate({"run": {"root": tmp_path / "data", "name": "pooled"}})
+    there = Path("/data/trajmill.toml")
+    with pytest.raises(BadInputError, match=r"no work pool 'mine'.*prefect work-pool create mine --type process"):
+        deploy_to("mine", config, there)
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name="mine", type="process", base_job_template={}))
+        client.create_work_pool(WorkPoolCreate(name="boxes", type="docker", base_job_template=_IMAGE))
+        with pytest.raises(BadInputError, match="whose jobs have no image"):
+            deploy_to("mine", config, there, image="trajmill:1")
+        with pytest.raises(BadInputError, match="name the image"):
+            deploy_to("boxes", config, there)
+        assert deploy_to("mine", config, there) == ["nightly/pooled", "retrain/pooled", "maintain/pooled"]
+        assert deploy_to("boxes", config, there, "trajmill:1", {"image_pull_policy": "Never"})
+        nightly, retrain = (client.read_deployment_by_name(f"{flow}/pooled") for flow in ("nightly", "retrain"))
+        triggers = client.read_resource_related_automations(f"prefect.deployment.{retrain.id}")
+    assert nightly.work_pool_name == retrain.work_pool_name == "boxes"
+    assert retrain.parameters == {"config_file": "/data/trajmill.toml"}
+    assert nightly.job_variables == {"image": "trajmill:1", "image_pull_policy": "Never"}
+    resource = run_resource(create_warehouse(config.run.root), config.run_id)
+    assert len(triggers) == 1 and resource in triggers[0].model_dump_json() and resource in nightly.tags
+
+
+def test_a_deployment_of_another_run_is_replaced_only_when_asked(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], prefect_server: None
+) -> None:
+    with get_client(sync_client=True) as client:
+        client.create_work_pool(WorkPoolCreate(name="shared", type="process", base_job_template={}))
+
+    def deploy(folder: str, *more: str) -> int:
+        file = tmp_path / folder / "trajmill.toml"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text('[run]\nname = "twin"\n')
+        return run(["deploy", "--pool", "shared", "--config", str(file), *more])
+
+    def parameters() -> object:
+        with get_client(sync_client=True) as client:
+            return client.read_deployment_by_name("nightly/twin").parameters
+
+    assert deploy("first") == deploy("first") == 0
+    first = parameters()
+    assert deploy("second") == 1
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("deployment nightly/twin belongs to another run (Run twin-") and "--replace" in line
+    assert str(tmp_path / "first") in line and parameters() == first
+    assert deploy("second", "--replace") == 0
+    assert parameters() == {"config_file": str(tmp_path / "second" / "trajmill.toml")}

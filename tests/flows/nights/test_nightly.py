@@ -1,8 +1,10 @@
-"""A night collects; the next one ends the round of the last; whoever meets another waits or skips."""
+"""A night collects; the next one ends the round of the last; a retraining learns from all of them."""
 
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,66 +13,123 @@ import pytest
 from prefect import flow
 
 from tests.flows.policies.network import WaitingRun
-from tests.flows.synthetic_run import RUN
+from tests.flows.small_run import small_config
+from tests.flows.synthetic_run import RUN, policy_version, write_run
 from tests.flows.tasks.test_judge_served import served as judged_by_server
-from tests.flows.tasks.test_train import tiny_config
 from tests.stages.models.fault_server import Fault, running_server
+from tests.warehouse.samples import commit_rows, stage_run
+from tests.warehouse.test_releases import export, release
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ServeSection
 from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.nights.log import Ending, FlowEnd
-from trajmill.flows.nights.nightly import Landed, collect_night, landed_in
-from trajmill.flows.nights.retrain import retrain_if_enough, working_alone
-from trajmill.flows.round import current_round, summary_of
-from trajmill.flows.stage import RoundContext, report_of
+from trajmill.flows.nights.nightly import (
+    Landed,
+    collect_night,
+    keep_small,
+    landed_in,
+    nightly,
+    retrain,
+    retrain_if_enough,
+    validation_fall,
+    working_alone,
+)
+from trajmill.flows.round import current_round, run_stage, summary_of
+from trajmill.flows.stage import RoundContext, finished, report_of
 from trajmill.flows.tasks.release import RELEASE
-from trajmill.flows.tasks.train import measured_queries
+from trajmill.flows.tasks.train import TRAIN, Training, measured_queries
+from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
 from trajmill.schemas.tables.query import Split
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.lock import RunInUseError, sole_worker
+from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import release_names
 
 pytestmark = pytest.mark.slow
+
+FILE = """
+[run]
+root = "{root}"
+[queries]
+train = 8
+heldout_slots = 2
+heldout_phrasings = 0
+heldout_apps = 0
+validation = 4
+fresh = 5
+[rollout]
+episodes_per_round = 24
+concurrency = 16
+group_size = 2
+[judge]
+precision_floor = 0.0
+[guidance]
+after_failures = 1
+share = 0.4
+[train]
+min_updates = 2
+max_updates = 3
+[evaluate]
+episodes = 2
+train_sample = 0
+[derive.planning]
+trials = 0
+[serve]
+retrain_after_accepted = {enough}
+when_busy = "skip"
+"""
 
 
 def served(config: Config, **changes: object) -> Config:
     return config.model_copy(update={"serve": ServeSection().model_copy(update=changes)})
 
 
-@pytest.mark.slow
 def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path, prefect_server: None) -> None:
-    config = tiny_config(tmp_path)
-    config = config.model_copy(update={"judge": config.judge.model_copy(update={"precision_floor": 0.0})})
-    config = config.model_copy(update={"queries": config.queries.model_copy(update={"fresh": 5})})
-    collects = served(config, retrain_after_accepted=10_000)
-    night = flow(validate_parameters=False)(collect_night)
-    first = night(collects)
-    assert first.ending is Ending.COLLECTED
-    assert re.match(r"round 1: (\d+) of \1 attempts finished, \d+ of them guided; \d+ accepted; ", first.line)
+    file = tmp_path / "trajmill.toml"
+
+    def said(work: object, enough: int = 10_000) -> tuple[str, str]:
+        file.write_text(FILE.format(root=tmp_path / "data", enough=enough))
+        state = (nightly if work is nightly else retrain)(str(file), return_state=True)
+        assert state.is_completed()
+        return state.name or "", state.message or ""
+
+    name, line = said(nightly)
+    assert name == Ending.COLLECTED
+    assert re.match(r"round 1: (\d+) of \1 attempts finished, \d+ of them guided; \d+ accepted; ", line)
+    config = load_config(file)
     context = current_round(config)
     assert (context.round, report_of(context, RELEASE)) == (1, None), "it collected, and did nothing else"
 
-    second = night(collects)
-    assert re.match(r"round 2: (\d+) of \1 attempts finished, \d+ of them guided; \d+ accepted; ", second.line)
+    assert re.match(r"round 2: (\d+) of \1 attempts finished, \d+ of them guided; \d+ accepted; ", said(nightly)[1])
     ended = summary_of(context)
     assert not ended.trained and ended.policy_after == ended.policy_before
     assert (ended.reason or "").endswith("trajectories accepted since the last training, 10000 are enough")
-    assert current_round(config).round == 2
+    second = current_round(config)
+    assert second.round == 2
     queries = list(context.queries.values())
     assert [query.split for query in queries if query.round == 2] == [Split.TRAIN] * 5
     assert {query.query_id for query in measured_queries(context)} <= {q.query_id for q in queries if q.round == 1}
 
     accepted = accepted_since_training(config)
-    assert retrain_if_enough(collects).ending is Ending.NOT_ENOUGH
-    trained = retrain_if_enough(served(config, retrain_after_accepted=accepted))
-    assert trained.ending is Ending.TRAINED
-    assert trained.line.startswith(f"round 2, {accepted} newly accepted trajectories: ")
-    assert len(release_names(context.warehouse)) == 2
-    assert accepted_since_training(config) == 0
+    assert said(retrain)[0] == Ending.NOT_ENOUGH
+    with sole_worker(context.warehouse, context.run_id):
+        name, line = said(retrain, accepted)
+    assert name == Ending.SKIPPED and "is at work on it" in line and report_of(second, TRAIN) is None
+    name, line = said(retrain, accepted)
+    assert name == Ending.TRAINED
+    assert re.match(rf"round 2, {accepted} newly accepted trajectories: (not )?promoted, ", line)
+    assert (context.warehouse.run(config.run_id) / "report.html").is_file()
+    new = Training.of(finished(second, TRAIN)).new_policy
+    versions = {row.model_version for row in read_rows(context.warehouse, PolicyVersion)}
+    assert new is not None and new.model_version in versions and len(release_names(context.warehouse)) == 2
+    assert current_round(config).round == 3
+    too_few = "did not train: 0 trajectories accepted since the last training, 1 are enough"
+    assert said(retrain, 1) == (Ending.NOT_ENOUGH, too_few)
 
 
 def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajmill.flows.nights.retrain._SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr("trajmill.flows.nights.nightly._SECONDS_BETWEEN_LOOKS", 0.01)
     skips = served(Config.model_validate({"run": {"root": tmp_path}}), when_busy="skip")
     entered, leave = threading.Event(), threading.Event()
 
@@ -99,8 +158,6 @@ def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: p
         (3, 1, 0, Ending.TRAINED, Ending.COLLECTED),
         (3, 1, 0, Ending.NOT_TRAINED, Ending.NOT_TRAINED),
         (3, 1, 0, Ending.VALIDATION_FELL, Ending.VALIDATION_FELL),
-        (3, 1, 0, Ending.BELOW_JUDGE_FLOOR, Ending.BELOW_JUDGE_FLOOR),
-        (3, 1, 0, Ending.AWAITING_POLICY, Ending.AWAITING_POLICY),
         (0, 0, 0, Ending.BELOW_JUDGE_FLOOR, Ending.EMPTY_NIGHT),
         (3, 0, 0, Ending.NOT_TRAINED, Ending.NOTHING_ACCEPTED),
         (10, 1, 3, None, Ending.JUDGE_FAILS),
@@ -117,39 +174,35 @@ def test_a_night_that_trains_ends_as_its_training_does_where_that_needs_a_person
     expected: Ending,
 ) -> None:
     config = served(Config.model_validate({"run": {"root": tmp_path}}), nightly_trains=trained is not None)
-    asked = []
-
-    def train(context: RoundContext) -> FlowEnd:
-        asked.append(context.round)
-        return FlowEnd(trained or Ending.TRAINED, "the line of the training")
-
+    end = FlowEnd(trained or Ending.TRAINED, "the line of the training")
     replaced: dict[str, Callable[..., object]] = {
         "collect": lambda context: None,
         "landed_in": lambda context: Landed((context.round,), finished, finished, accepted, unjudged),
-        "train_round": train,
+        "train_round": lambda context: end,
         "announce_landed": lambda config: 0,
         "create_markdown_artifact": lambda *texts, **more: None,
     }
     for name, instead in replaced.items():
         monkeypatch.setattr(f"trajmill.flows.nights.nightly.{name}", instead)
-    end = collect_night(config)
-    assert end.ending is expected
-    assert asked == ([1] if trained else []) and ("the line of the training" in end.line) == bool(trained)
+    night = collect_night(config)
+    assert night.ending is expected and (end.line in night.line) == bool(trained)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("trains", [True, False])
-def test_a_night_that_finds_a_policy_that_nobody_has_trained_says_so(
-    waiting_run: WaitingRun, trains: bool, prefect_server: None
-) -> None:
-    config = served(waiting_run.config, nightly_trains=trains, retrain_after_accepted=0)
-    end = flow(validate_parameters=False)(collect_night)(config)
-    assert end.ending is Ending.AWAITING_POLICY
-    assert end.line.startswith("did not train: awaiting a policy: [train] kind 'failing' does not train")
-    assert current_round(config).round == 1, "nothing is collected on top of a round that waits"
+def test_who_finds_a_policy_that_nobody_has_trained_says_so(waiting_run: WaitingRun, prefect_server: None) -> None:
+    for work, trains in ((collect_night, True), (collect_night, False), (retrain_if_enough, False)):
+        config = served(waiting_run.config, nightly_trains=trains, retrain_after_accepted=0)
+        end = flow(validate_parameters=False)(work)(config)
+        assert end.ending is Ending.AWAITING_POLICY
+        assert end.line.startswith("did not train: awaiting a policy: [train] kind 'failing' does not train")
+        assert current_round(config).round == 1, "nothing is collected on top of a round that waits"
 
 
-@pytest.mark.slow
+def test_a_round_that_is_not_judged_is_not_trained_on(tmp_path: Path) -> None:
+    early = retrain_if_enough(served(small_config(tmp_path), retrain_after_accepted=0))
+    assert early.ending is Ending.NOT_ENOUGH
+    assert early.line == "did not train: round 1 is not judged yet; it trains on what has landed at its end"
+
+
 def test_a_judge_that_answers_in_the_wrong_schema_needs_a_person(tmp_path: Path, prefect_server: None) -> None:
     with running_server([Fault.NONE]) as server:
         config = judged_by_server(tmp_path, server.url)
@@ -161,13 +214,82 @@ def test_a_judge_that_answers_in_the_wrong_schema_needs_a_person(tmp_path: Path,
 
 
 def test_what_landed_is_counted_and_nights_of_several_rounds_add_up(run_warehouse: Warehouse) -> None:
-    first, second = (landed_in(RoundContext(Config(), run_warehouse, number, RUN)) for number in (1, 2))
+    first, second, nothing = (landed_in(RoundContext(Config(), run_warehouse, number, RUN)) for number in (1, 2, 9))
     assert first.line() == ("round 1: 4 of 4 attempts finished, 1 of them guided; 2 accepted, environment failures: 1")
     both = first + second
     assert (both.rounds, both.attempts, both.accepted, both.guided) == ((1, 2), 8, 6, 2)
-    assert both.failures == {"environment": 2}
+    assert both.failures == {"environment": 2} and nothing.finished == Landed().finished == 0
     assert "| accepted since the last training | 4 |" in both.markdown(accepted_since_training=4)
 
 
-def test_a_night_in_which_nothing_finished_is_empty(run_warehouse: Warehouse) -> None:
-    assert landed_in(RoundContext(Config(), run_warehouse, 9, RUN)).finished == Landed().finished == 0
+@pytest.mark.parametrize(
+    ("successes", "line"),
+    [
+        ([30, 40, 38, 37, 36], "validation fell at each of the last 3 promotions: 80, 76, 74, 72 %"),
+        ([40, 38, 38, 36], ""),
+        ([40, 38, 37], ""),
+    ],
+)
+def test_a_fall_of_validation_over_three_promotions_is_named(tmp_path: Path, successes: list[int], line: str) -> None:
+    context = RoundContext.of(Config.model_validate({"run": {"root": tmp_path}}), 9)
+    for number, count in enumerate(successes, start=3):
+        at = stage_run("promote", number, context.run_id)
+        measured = (SplitSuccess(split="validation", queries=50, successes=count),)
+        row = policy_version(at, 9).model_copy(update={"success": measured, "promoted": True})
+        refused = row.model_copy(update={"promoted": False, "model_version": f"refused-{number}"})
+        commit_rows(context.warehouse, at, row, refused)
+    assert validation_fall(context) == line
+
+
+_HOLD = """
+import os
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.lock import sole_worker
+with sole_worker(create_warehouse({!r}), {!r}):
+    print(os.getpid(), flush=True)
+    input()
+"""
+
+
+def test_a_second_process_is_refused_until_the_first_is_gone_however_it_goes(tmp_path: Path) -> None:
+    config = small_config(tmp_path)
+    command = [sys.executable, "-c", _HOLD.format(str(tmp_path), config.run_id)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        owner = int(process.stdout.readline())
+        with pytest.raises(
+            RunInUseError, match=rf"\Arun small-\w+ in [^\n]+: process {owner} is at work on it[^\n]+\Z"
+        ):
+            run_stage("rollout", config)
+        with sole_worker(create_warehouse(tmp_path), "another-run"):
+            pass
+        process.kill()
+    with sole_worker(create_warehouse(tmp_path), config.run_id):
+        pass
+
+
+def test_maintenance_says_what_it_did_and_keeps_what_is_used(tmp_path: Path) -> None:
+    config = Config.model_validate({"run": {"root": tmp_path}, "retention": {"unused_days": 0}})
+    warehouse = create_warehouse(tmp_path)
+    write_run(warehouse, rounds=1)
+    left_over = warehouse.table("steps") / "killed.parquet"
+    left_over.write_bytes(b"half a shard")
+    done = keep_small(config)
+    said = r"0 releases dropped, 0 tables compacted, 1 unused files deleted \(0.0 MB\), 0 releases checked"
+    assert done.ending is Ending.MAINTAINED and re.match(said, done.line) and not left_over.exists()
+    assert keep_small(config).line.startswith("0 releases dropped, 0 tables compacted, 0 unused files deleted")
+
+
+def test_old_releases_of_the_run_alone_are_dropped_when_nobody_works_on_it(tmp_path: Path) -> None:
+    config = Config.model_validate({"run": {"root": tmp_path}, "retention": {"releases": 1}})
+    warehouse, ours = create_warehouse(tmp_path), config.run_id
+    for run in (ours, "run-b"):
+        for number in (1, 2):
+            export(warehouse, f"{run}-r{number}")
+            release(warehouse, f"{run}-r{number}", round=number, run_id=run)
+    with sole_worker(warehouse, ours):
+        line = keep_small(config).line
+    assert line.startswith(f"0 releases dropped (not of {ours}, which another process works on), ")
+    assert len(release_names(warehouse)) == 4
+    assert keep_small(config).line.startswith("1 releases dropped, ")
+    assert release_names(warehouse) == [f"{ours}-r2", "run-b-r1", "run-b-r2"]

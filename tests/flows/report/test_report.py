@@ -5,7 +5,6 @@ import io
 import json
 import re
 import shutil
-from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import pairwise
 from pathlib import Path
@@ -245,7 +244,7 @@ _NO_ROWS: dict[str, list[SimpleNamespace]] = {
     "failures": [],
     "rounds": [SimpleNamespace(trained=True)],
 }
-QUIET = Figures("run-a", (1, 2), (), (), {}, {}, (), (), {}, {}, (), _NO_ROWS)
+QUIET = Figures("run-a", _NO_ROWS, rounds=(1, 2))
 
 
 @pytest.mark.parametrize(
@@ -263,9 +262,8 @@ def test_what_fell_while_versions_were_promoted(
     points = [share(number, *each) for number, each in enumerate(shares)]
     models = [SimpleNamespace(round=number, promoted=promoted) for number in (1, 2)]
     cells = {"mail": (None, *points)}
-    measured = replace(
-        QUIET, success=(Series("new apps", points),), apps=cells, tasks=cells, tables=_NO_ROWS | {"models": models}
-    )
+    success, tables = (Series("new apps", points),), _NO_ROWS | {"models": models}
+    measured = QUIET._replace(success=success, apps=cells, tasks=cells, tables=tables)
     assert list(warnings(measured)) == [
         f"Success {what} fell from 12 of 20 (60%) after round 1 to 6 of 20 (30%) after round 2, while 1 version was "
         "promoted"
@@ -282,7 +280,7 @@ def test_what_somebody_should_look_into() -> None:
         "malformed": [SimpleNamespace(agent="ces", role="planner", malformed=3, replies=40)],
         "failures": [SimpleNamespace(stage="derive", failures=5), SimpleNamespace(stage="judge", failures=1)],
     }
-    assert list(needs(replace(QUIET, tables=_NO_ROWS | tables))) == [
+    assert list(needs(QUIET._replace(tables=_NO_ROWS | tables))) == [
         "Round 2 did not train: judge precision 0.50 is under 0.80.",
         "1,200 attempts are void, by failures of class environment: see `trajmill view`.",
         "3 of 40 replies of ces's planner are malformed.",
@@ -293,7 +291,7 @@ def test_what_somebody_should_look_into() -> None:
 def test_a_kappa_that_fell() -> None:
     def lines(*levels: tuple[float | None, float | None]) -> list[str]:
         cells = [tuple(SimpleNamespace(round=at + 1, kappa=each) for at, each in enumerate(level)) for level in levels]
-        return list(warnings(replace(QUIET, judge={f"step{number}": each for number, each in enumerate(cells)})))
+        return list(warnings(QUIET._replace(judge={f"step{number}": each for number, each in enumerate(cells)})))
 
     [line] = lines((0.9, 0.7))
     assert line.startswith("Kappa of the judge's level 'step0' fell from 0.90 in round 1 to 0.70 in round 2")

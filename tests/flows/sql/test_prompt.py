@@ -10,51 +10,33 @@ from pathlib import Path
 import pytest
 
 from trajmill.flows.sql.prompt import run_prompt
-from trajmill.warehouse.layout import Warehouse, create_warehouse
+from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.sql import QueryLimits
 
-
-def said(warehouse: Warehouse, text: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> str:
-    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
-    run_prompt(warehouse, "csv", QueryLimits())
-    return capsys.readouterr().out
+pytestmark = pytest.mark.slow
 
 
-@pytest.mark.slow
 def test_statements_have_several_lines_and_a_wrong_one_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     warehouse = create_warehouse(tmp_path)
-    monkeypatch.setattr(
-        sys, "stdin", io.StringIO("SELECT 1\n  AS one;\n\nSELECT nope;\nDROP TABLE steps;\nSELECT 2 AS two")
-    )
-    run_prompt(warehouse, "csv", QueryLimits())
-    printed = capsys.readouterr()
-    assert printed.out == "one\n1\ntwo\n2\n"
-    wrong = printed.err.splitlines()
+
+    def said(text: str) -> tuple[str, str]:
+        monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+        run_prompt(warehouse, "csv", QueryLimits())
+        return capsys.readouterr()
+
+    out, err = said("SELECT 1\n  AS one;\n\nSELECT nope;\nDROP TABLE steps;\nSELECT 2 AS two")
+    assert out == "one\n1\ntwo\n2\n"
+    wrong = err.splitlines()
     assert len(wrong) == 2 and "nope" in wrong[0] and "read-only" in wrong[1]
-
-
-@pytest.mark.slow
-def test_what_there_is_is_listed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    warehouse = create_warehouse(tmp_path)
-    assert {"steps", "success_by_round"} <= set(said(warehouse, ".tables\n", monkeypatch, capsys).split())
-    assert "screen_before,VARCHAR" in said(warehouse, ".columns steps\n", monkeypatch, capsys)
-    assert ".quit" in said(warehouse, ".what\n", monkeypatch, capsys)
-    assert said(warehouse, ".quit\nSELECT 1;\n", monkeypatch, capsys) == ""
-
-
-@pytest.mark.slow
-def test_a_long_answer_is_cut_off(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    lines = said(create_warehouse(tmp_path), "FROM range(5000);", monkeypatch, capsys).splitlines()
+    assert {"steps", "success_by_round"} <= set(said(".tables\n")[0].split())
+    assert "screen_before,VARCHAR" in said(".columns steps\n")[0] and ".quit" in said(".what\n")[0]
+    assert said(".quit\nSELECT 1;\n")[0] == ""
+    lines = said("FROM range(5000);")[0].splitlines()
     assert len(lines) == 1002 and lines[-1] == "only the first 1,000; `trajmill sql QUERY` prints all"
 
 
-@pytest.mark.slow
 def test_a_terminal_has_a_prompt_and_a_history(tmp_path: Path) -> None:
     create_warehouse(tmp_path / "data")
     ours, theirs = pty.openpty()

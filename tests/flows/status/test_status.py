@@ -123,7 +123,8 @@ def test_a_night_that_did_not_happen_needs_a_person(tmp_path: Path) -> None:
     served, run = datetime(2026, 3, 1, 12, tzinfo=UTC), config.run_id
 
     def missed(day: int, hour: int) -> datetime | None:
-        return missed_night(warehouse, run, config.serve, datetime(2026, 3, day, hour, tzinfo=UTC))
+        found = missed_night(warehouse, run, config.serve, datetime(2026, 3, day, hour, tzinfo=UTC))
+        return None if found is None else found.began
 
     assert missed(9, 9) is None, "it was never deployed"
     remember_server(warehouse, run, "http://127.0.0.1:1/api", served)

@@ -47,8 +47,6 @@ def rows(client: TestClient, query: str = "") -> list[dict[str, Any]]:
         ("disagreement=with+the+check", 3),
         ("purpose=train&round=1", COUNT),
         ("text=CRASHED", 1),
-        ("text=window.hit%3D1", COUNT),
-        ("text=attempt+5", 1),
         (f"text={name(4)[:9]}", 1),
         ("text=%27+OR+true+--", 0),
         ("app=%27%5D%29+OR+true+--", 0),
@@ -60,7 +58,7 @@ def test_filters(client: TestClient, query: str, count: int) -> None:
     assert (page["total"], len(page["rows"])) == (count, count)
 
 
-@pytest.mark.parametrize("order", ["newest", "oldest", "longest", "shortest", "slowest"])
+@pytest.mark.parametrize("order", ["newest", "oldest", "longest", "shortest"])
 def test_pages_go_on_where_the_one_before_ended_and_back(client: TestClient, order: str) -> None:
     whole = [row["place"] for row in rows(client, f"order={order}")]
     first = rows(client, f"order={order}&limit=3")
@@ -145,9 +143,7 @@ def test_a_viewer_opens_though_a_file_of_the_newest_attempt_is_damaged(tmp_path:
 def test_a_screenshot_is_sent_as_it_is_stored(client: TestClient) -> None:
     answer = client.get("/api/screens/screen-1")
     assert (answer.content, answer.headers["content-type"]) == (png(1), "image/png")
-
-
-def test_an_image_that_is_small_and_decodes_to_gigabytes_is_refused() -> None:
+    # A small file that decodes to gigabytes.
     huge = png(0)[:16] + (60_000).to_bytes(4, "big") + (2_000).to_bytes(4, "big") + png(0)[24:]
     with pytest.raises(BadInputError):
         media_type_of(huge)
@@ -159,9 +155,9 @@ def test_what_lands_is_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
     warehouse = create_warehouse(tmp_path / "root")
     catalogue = Catalogue(warehouse)
     count = "SELECT count(*) AS n FROM attempts"
-    assert catalogue.ask(count, []) == [{"n": 0}]
+    assert catalogue.ask(count) == [{"n": 0}]
     commit_rows(warehouse, stage_run(), trajectory(0, AT, "q-0"))
-    assert catalogue.ask(count, []) == [{"n": 1}]
+    assert catalogue.ask(count) == [{"n": 1}]
 
 
 @pytest.mark.slow
@@ -185,19 +181,17 @@ def test_training_rows_name_the_releases_that_offer_them(small_run: Warehouse) -
 TOKEN = "a-secret"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def guarded(hostile_warehouse: Warehouse) -> TestClient:
     return TestClient(viewer_app(hostile_warehouse, TOKEN), base_url="http://team:8080", follow_redirects=False)
 
 
 @pytest.mark.parametrize("path", ["/", "/api/runs", "/static/app.js", "/?token=other", "/api/screens/screen-0?token="])
 def test_without_the_token_nothing_is_sent(guarded: TestClient, path: str) -> None:
-    guarded.cookies.clear()
     assert guarded.get(path).status_code == 401
 
 
 def test_the_link_opens_the_viewer_and_leaves_no_token_in_the_address(guarded: TestClient) -> None:
-    guarded.cookies.clear()
     first = guarded.get(f"/trajectories?token={TOKEN}&text=a%20b")
     assert (first.status_code, first.headers["location"]) == (303, "/trajectories?text=a+b")
     assert "HttpOnly" in first.headers["set-cookie"] and "SameSite=strict" in first.headers["set-cookie"]
@@ -205,7 +199,6 @@ def test_the_link_opens_the_viewer_and_leaves_no_token_in_the_address(guarded: T
 
 
 def test_the_link_leads_nowhere_else_and_programs_send_the_token_as_a_header(guarded: TestClient) -> None:
-    guarded.cookies.clear()
     answer = guarded.get(f"http://team:8080//elsewhere.example/?token={TOKEN}")
     assert answer.headers["location"] == "/elsewhere.example/"
     guarded.cookies.clear()
@@ -223,15 +216,18 @@ def test_without_a_token_only_names_of_this_machine_are_answered(
     assert client.get("/api/runs", headers={"host": host}).status_code == status
 
 
-@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/runs", "/api/screens/screen-0", "/api/screens/none"])
-def test_every_answer_has_the_headers(hostile_warehouse: Warehouse, path: str) -> None:
-    headers = TestClient(viewer_app(hostile_warehouse), base_url="http://localhost").get(path).headers
-    assert "default-src 'none'" in headers["content-security-policy"]
-    assert "unsafe" not in headers["content-security-policy"]
-    assert headers["x-content-type-options"] == "nosniff"
+def test_every_answer_has_the_headers(hostile_warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = TestClient(viewer_app(hostile_warehouse), base_url=LOCAL, raise_server_exceptions=False)
+    monkeypatch.setattr("trajmill.flows.viewer.trajectory.read_trajectory", lambda *arguments: 1 / 0)
+    broken = f"/api/trajectories/{RUN}/{name(0)}"
+    answers = {"/": 200, "/static/app.js": 200, "/api/runs": 200, "/api/screens/none": 404, "/no": 404, broken: 500}
+    for path, status in answers.items():
+        answer = client.get(path)
+        policy = answer.headers["content-security-policy"]
+        assert answer.status_code == status and "default-src 'none'" in policy and "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
 
 
 @pytest.mark.parametrize("name", ["..%2Fapp.py", "app.py", "%2Fetc%2Fpasswd"])
-def test_only_the_page_s_own_files_are_static(hostile_warehouse: Warehouse, name: str) -> None:
-    client = TestClient(viewer_app(hostile_warehouse), base_url="http://localhost")
+def test_only_the_page_s_own_files_are_static(client: TestClient, name: str) -> None:
     assert client.get(f"/static/{name}").status_code == 404

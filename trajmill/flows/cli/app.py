@@ -41,15 +41,12 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _commands in (init.app, loop.app, operations.app, data.app, worlds.app):
-    app.add_typer(_commands)
-for _name, _group in (
-    ("apps", worlds.apps),
-    ("policy", operations.policy),
-    ("env", worlds.env),
-    ("graph", worlds.graph),
-):
-    app.add_typer(_group, name=_name)
+for _module in (init, loop, operations, data, worlds):
+    app.add_typer(_module.app)
+app.add_typer(worlds.apps, name="apps")
+app.add_typer(operations.policy, name="policy")
+app.add_typer(worlds.env, name="env")
+app.add_typer(worlds.graph, name="graph")
 
 
 def _print_version(wanted: bool) -> None:
@@ -78,26 +75,25 @@ def show_config(config: ConfigFile = None) -> None:
 
 def main() -> None:
     codes: list[int] = []
+
+    def end_at_once() -> None:
+        """End the process before Python's own teardown, in which an Arrow thread that has read a bucket may abort."""
+        if codes:
+            try:
+                sys.stdout.flush()
+                sys.stderr.flush()
+            except OSError:
+                return  # The output is closed; Python reports that itself.
+            os._exit(codes[0])
+
     # Registered first, so it runs last.
-    atexit.register(_end_at_once, codes)
+    atexit.register(end_at_once)
     # Without a handler, what libraries log while they are imported would be printed.
     logging.getLogger().addHandler(logging.NullHandler())
     show_own_warnings()
     give_memory_back()
     codes.append(run(sys.argv[1:], ends_in_time=True))
     sys.exit(codes[0])
-
-
-def _end_at_once(codes: Sequence[int]) -> None:
-    """End the process before Python's own teardown, in which an Arrow thread that has read a bucket may abort it."""
-    if not codes:
-        return
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except OSError:
-        return  # The output is closed; Python reports that itself.
-    os._exit(codes[0])
 
 
 def give_memory_back() -> None:
@@ -119,7 +115,8 @@ def show_own_warnings() -> None:
 def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
     """Run one command and return its exit code; a failure is one line on standard error.
 
-    With `ends_in_time`, SIGTERM ends the whole process some seconds later, even if the command is blocked.
+    With `ends_in_time`, SIGTERM ends the whole process some seconds later, even if the command is blocked, as when a
+    library still retries a store that is gone.
     """
     with noticing_interrupts() as interrupt:
         if ends_in_time:
@@ -154,7 +151,6 @@ def _message_of(error: Exception) -> str:
 
 
 def _end_in_time(interrupt: Interrupt) -> None:
-    """End a process that SIGTERM has not ended, as when a library still retries a store that is gone."""
     interrupt.sigterm.wait()
     time.sleep(_LAST_SECONDS)
     print(f"\n{STOPPED}", file=sys.stderr, flush=True)

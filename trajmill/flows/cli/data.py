@@ -18,6 +18,7 @@ from trajmill.flows.cli.options import (
     load,
     print_lines,
     progress_shown,
+    tell_server,
     warehouse_of,
 )
 
@@ -26,26 +27,23 @@ releases = typer.Typer(help="List, make, compare and drop releases.", no_args_is
 app.add_typer(releases, name="releases")
 
 _MOST_NAMED = 20
-
+_DAYS = "Age below which nothing is deleted, instead of retention.unused_days."
 Name = Annotated[str, Argument(metavar="NAME", help="Name of a release; `trajmill releases list` shows them.")]
 
 
 @app.command(epilog="Example: trajmill vacuum --dry-run")
 def vacuum(
-    days: float | None = Option(
-        None, min=0, help="Age below which nothing is deleted, instead of retention.unused_days."
-    ),
+    days: float | None = Option(None, min=0, help=_DAYS),
     dry_run: bool = Option(False, "--dry-run", help="Only list the files."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
     """Delete unreferenced files: leftovers of killed processes, and table versions that no release uses."""
-    from trajmill.warehouse.upkeep import unused_files
-    from trajmill.warehouse.upkeep import vacuum as vacuum_warehouse
+    from trajmill.warehouse import upkeep
 
     warehouse = warehouse_of(config, root)
     age = load(config).retention.unused_days if days is None else days
-    files = (unused_files if dry_run else vacuum_warehouse)(warehouse, older_than_days=age, now=time.time())
+    files = (upkeep.unused_files if dry_run else upkeep.vacuum)(warehouse, older_than_days=age, now=time.time())
     for file in files:
         print(file.name)
     size = sum(file.size for file in files)
@@ -55,12 +53,11 @@ def vacuum(
 @app.command(epilog="Example: trajmill compact")
 def compact(config: ConfigFile = None, root: Root = None) -> None:
     """Join small files of the tables into larger ones; no row changes, and `trajmill vacuum` deletes the small ones."""
-    from trajmill.warehouse.upkeep import compact as compact_warehouse
+    from trajmill.warehouse import upkeep
 
-    for table in (done := compact_warehouse(warehouse_of(config, root))):
-        print(f"{table.table}: {table.files_before:,} files are {table.files_after:,}")
-    if not done:
-        print("no table has small files to join")
+    done = upkeep.compact(warehouse_of(config, root))
+    lines = [f"{table.table}: {table.files_before:,} files are {table.files_after:,}" for table in done]
+    print("\n".join(lines or ["no table has small files to join"]))
 
 
 @releases.command("list", epilog="Example: trajmill releases list")
@@ -127,19 +124,15 @@ def push(
 
     HF_TOKEN has the token, and HF_ENDPOINT the address of another hub than huggingface.co.
     """
-    from trajmill.flows.publishing.push import plan_push
-    from trajmill.flows.publishing.push import push as push_release
+    from trajmill.flows.publishing.push import plan_push, push_planned
     from trajmill.warehouse.releases import newest_release
 
     warehouse = warehouse_of(config, root)
     plan = plan_push(warehouse, release if release is not None else newest_release(warehouse), repository)
-    for file in plan.files:
-        print(file.path)
-    size = f"{len(plan.files):,} files of {plan.release}, {plan.bytes / 1e6:,.1f} MB"
-    if upload:
-        print(f"{size}: pushed to {push_release(plan, private=not public)}")
-    else:
-        print(f"{size}: nothing was sent; --upload sends it to {plan.repository}")
+    print("\n".join(file.path for file in plan.files))
+    done = f"nothing was sent; --upload sends it to {repository}"
+    done = f"pushed to {push_planned(plan, private=not public)}" if upload else done
+    print(f"{len(plan.files):,} files of {plan.release}, {plan.bytes / 1e6:,.1f} MB: {done}")
 
 
 @app.command(epilog="Example: trajmill export --format trl --family qwen2.5-vl --out for_trl")
@@ -170,10 +163,8 @@ def export(
     name = release if release is not None else newest_release(warehouse)
     exported = export_release_to(warehouse, ExportRequest(name, spec, chosen, out, kind))
     written, counts = exported.written, exported.counts
-    print(
-        f"{name}: {written.rows:,} rows of {counts.examples:,} distinct steps ({exported.repeated_rows:,} repeated "
-        f"rows) in {len(written.shards)} shards, {out}"
-    )
+    steps = f"{counts.examples:,} distinct steps ({exported.repeated_rows:,} repeated rows)"
+    print(f"{name}: {written.rows:,} rows of {steps} in {len(written.shards)} shards, {out}")
     if exported.rl_written.rows:
         groups = len(exported.rl_counts.group_sizes)
         print(f"{exported.rl_written.rows:,} stored replies of {groups:,} groups with their advantages, {out}/rl_steps")
@@ -198,15 +189,13 @@ def import_(
 
     spec = layout_spec(layout)
     settings = begin(config, new_run)
-    from trajmill.flows.evolve import announce_landed
     from trajmill.flows.importing.import_folder import import_folder
-    from trajmill.flows.prefect_settings import names_a_server
 
     with progress_shown():
         done = import_folder(settings, spec, folder)
     lines = [f"left out  {bad.name}: {bad.reason}" for bad in done.bad[:_MOST_NAMED]]
-    if len(done.bad) > _MOST_NAMED:
-        lines.append(f"left out  {len(done.bad) - _MOST_NAMED:,} more; table failures names all")
+    more = len(done.bad) - _MOST_NAMED
+    lines += [f"left out  {more:,} more; table failures names all"] if more > 0 else []
     unjudged = max(done.trajectories - done.judged, 0)
     not_judged = f"; {unjudged:,} could not be judged, table failures says why" if unjudged else ""
     print_lines(
@@ -216,5 +205,4 @@ def import_(
         f"judged    {done.judged:,}, accepted {done.accepted:,}; "
         f"{done.accepted_since_training:,} accepted since the last training{not_judged}",
     )
-    if names_a_server():
-        announce_landed(settings)
+    tell_server(settings)

@@ -81,29 +81,27 @@ def init(
         return
     if file.exists():
         raise BadInputError(f"{file} exists; name another file, or remove it")
-    config = "" if file == _DEFAULT_FILE else f" --config {file}"
+    named = {kind: place for kind, place in zip(_QUESTIONS, (web, phone, desktop, apps), strict=True) if place}
+    world = World()
     if example:
         _copy_example(example, file)
-        print(f"wrote {file}\nnext  trajmill evolve{config}")
-        return
-    named = {kind: place for kind, place in zip(_QUESTIONS, (web, phone, desktop, apps), strict=True) if place}
-    if len(named) > 1:
+    elif len(named) > 1:
         raise BadInputError(f"--{' and --'.join(named)}: a run has one environment; name one of them")
-    if (name or family or weights) and not model:
+    elif (name or family or weights) and not model:
         raise BadInputError("--name, --family and --weights describe the model of --model; name its address")
-    if sys.stdin.isatty() and not (model or named or root):
-        served, world, root = _ask()
+    elif sys.stdin.isatty() and not (model or named or root):
+        world = _ask(file)
     else:
         served = _tested_model(model, name, family, weights) if model else None
-        world = next((_tested_world(kind, place) for kind, place in named.items()), World())
-        root = _tested_root(root or "trajmill-data")
-    _write(file, served, world, root)
+        world = next((_tested_world(kind, place) for kind, place in named.items()), world)
+        _write(file, served, world, _tested_root(root or "trajmill-data"))
     print(f"wrote {file}")
+    evolve = "trajmill evolve" + ("" if file == _DEFAULT_FILE else f" --config {file}")
     if world.kind:
         print(f"next  trajmill graph explore {file} --app {world.app}")
-        print(f"then  read graphs/{world.app}.yaml, name what can be set, and trajmill evolve{config}")
+        print(f"then  read graphs/{world.app}.yaml, name what can be set, and {evolve}")
     else:
-        print(f"next  trajmill evolve{config}")
+        print(f"next  {evolve}")
 
 
 def _write(file: Path, served: ServedModel | None, world: World, root: str) -> None:
@@ -115,14 +113,9 @@ def _write(file: Path, served: ServedModel | None, world: World, root: str) -> N
     environment = Environment(loader=PackageLoader(__package__, "."), undefined=StrictUndefined, autoescape=False)
     # JSON's strings and lists are TOML's, but for DEL.
     environment.filters["toml"] = lambda value: json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    text = environment.get_template("init.toml.jinja").render(
-        **world._asdict(),
-        command=shlex.split(world.place) if world.kind == "desktop" else [],
-        port=_adb_port(),
-        model=served,
-        root=root,
-    )
-    draft = file.with_name(f".{file.name}.draft")
+    command = shlex.split(world.place) if world.kind == "desktop" else []
+    values = {**world._asdict(), "command": command, "port": _adb_port(), "model": served, "root": root}
+    text, draft = environment.get_template("init.toml.jinja").render(values), file.with_name(f".{file.name}.draft")
     try:
         draft.write_text(f"{text}\n", encoding="utf-8")
         load_config(draft, before_exploring=True)
@@ -133,8 +126,8 @@ def _write(file: Path, served: ServedModel | None, world: World, root: str) -> N
         draft.unlink(missing_ok=True)
 
 
-def _ask() -> tuple[ServedModel | None, World, str]:
-    """Ask for each part, again while its test fails."""
+def _ask(file: Path) -> World:
+    """Ask for each part, again while its test fails, and write the configuration."""
 
     def answer(question: str, default: str = "") -> str:
         return str(typer.prompt(question, default=default, show_default=bool(default))).strip()
@@ -157,19 +150,20 @@ def _ask() -> tuple[ServedModel | None, World, str]:
     kinds = ", ".join(_QUESTIONS)
     while (kind := answer(f"What to operate: {kinds} (empty: the built-in apps)")) and kind not in _QUESTIONS:
         print(f"{kind!r:.60} is none of {kinds}", file=sys.stderr)
-    world = asked(_QUESTIONS[kind], lambda place: _tested_world(kind, place)) if kind else None
-    return served, world or World(), asked("Folder or bucket for the rows", _tested_root, "trajmill-data")
+    found = asked(_QUESTIONS[kind], lambda place: _tested_world(kind, place)) if kind else None
+    world: World = found or World()
+    _write(file, served, world, asked("Folder or bucket for the rows", _tested_root, "trajmill-data"))
+    return world
 
 
 def _address(url: str) -> str:
     try:
         parts = urlsplit(url)
-        is_address = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
+            return url
     except ValueError:
-        is_address = False
-    if not is_address:
-        raise BadInputError(f"{url!r:.100} is no address: it begins with http:// or https://")
-    return url
+        pass
+    raise BadInputError(f"{url!r:.100} is no address: it begins with http:// or https://")
 
 
 def _served_names(url: str) -> list[str]:
@@ -276,7 +270,7 @@ def _tested_root(root: str) -> str:
     from trajmill.flows.doctor import check_place
 
     found = check_place(root)
-    if found.is_wrong:
+    if found.mend:
         raise BadInputError(f"{found.text}; {found.mend}")
     print(f"ok    {found.text}")
     return root

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Argument, Option
 
-from trajmill.flows.cli.options import ConfigFile, NewRun, begin, load, print_lines, progress_shown
+from trajmill.flows.cli.options import ConfigFile, NewRun, begin, load, print_lines, progress_shown, tell_server
 from trajmill.schemas.errors import TrajmillError
 
 app = typer.Typer()
 
-Workers = Annotated[
-    int | None,
-    Option("--workers", min=1, max=256, help="Worker processes side by side, instead of rollout.workers."),
-]
-_FILE_WIDTH = 160
+_WORKERS = "Worker processes side by side, instead of rollout.workers."
+Workers = Annotated[int | None, Option("--workers", min=1, max=256, help=_WORKERS)]
 
 STAGE_COMMANDS = {
     "generate": "Sample queries from the navigation graphs, and measure the untrained policy.",
@@ -46,14 +42,9 @@ def evolve(config: ConfigFile = None, new_run: NewRun = False, workers: Workers 
         print_lines(*([warning] if warning else []), style="yellow")
         report = run_rounds(settings)
     query = f"SELECT round, split, success_rate, low, high FROM success_by_round WHERE run_id = '{settings.run_id}'"
-    at = "" if config is None else f" --config {config}"
-    print_lines(
-        f"\nreport    {report.report_path}",
-        f"release   {report.release}",
-        f'ask       trajmill sql "{query}"{at}',
-    )
-    if report.waiting:
-        print_lines(f"\n{report.waiting}", style="yellow")
+    ask = f'trajmill sql "{query}"' + ("" if config is None else f" --config {config}")
+    print_lines(f"\nreport    {report.report_path}", f"release   {report.release}", f"ask       {ask}")
+    print_lines(*([f"\n{report.waiting}"] if report.waiting else []), style="yellow")
 
 
 @app.command(epilog="Example: trajmill walk --config docs/examples/desktop.toml")
@@ -90,22 +81,21 @@ def pathways(
     print_lines(f"queries   {made}", f"failures  {found.failures}", f"report    {found.report_path}")
 
 
-def _stage_command(stage: str, purpose: str) -> Callable[[Path | None, bool], None]:
+def _add_stage_command(stage: str, purpose: str) -> None:
+    about = f"{purpose} (One stage of the current round; done once, however often it is asked for.)"
+
+    @app.command(stage, help=about, epilog=f"Example: trajmill {stage} --config trajmill.toml")
     def command(config: ConfigFile = None, new_run: NewRun = False) -> None:
         _run_alone(stage, config, new_run)
 
-    command.__doc__ = f"{purpose} (One stage of the current round; done once, however often it is asked for.)"
-    return command
-
 
 for _stage, _purpose in STAGE_COMMANDS.items():
-    app.command(_stage, epilog=f"Example: trajmill {_stage} --config trajmill.toml")(_stage_command(_stage, _purpose))
+    _add_stage_command(_stage, _purpose)
 
 
 def _run_alone(stage: str, config: Path | None, new_run: bool = False) -> None:
     """Run one stage of the current round and print its counts."""
     settings = begin(config, new_run)
-    from trajmill.flows.prefect_settings import names_a_server
     from trajmill.flows.round import run_stage
 
     with progress_shown():
@@ -115,10 +105,8 @@ def _run_alone(stage: str, config: Path | None, new_run: bool = False) -> None:
         return
     count = done.count
     print_lines(f"{count.stage}: {count.rows_in:,} in, {count.rows_out:,} out, {count.seconds:.1f} s")
-    if stage in ("judge", "guide") and names_a_server():
-        from trajmill.flows.evolve import announce_landed
-
-        announce_landed(settings)
+    if stage in ("judge", "guide"):
+        tell_server(settings)
 
 
 @app.command(epilog="Example: trajmill judge --again --judge NAME --round 3")
@@ -148,8 +136,7 @@ def judge(
     with progress_shown():
         made = rejudge(settings, name, round_number)
     apart = f", {made.unjudged:,} could not be judged (see failures)" if made.unjudged else ""
-    counts = f"{made.trajectories:,} trajectories: {made.judged:,} judged, {made.before:,} judged before{apart}"
-    print_lines(counts)
+    print_lines(f"{made.trajectories:,} trajectories: {made.judged:,} judged, {made.before:,} judged before{apart}")
 
 
 @app.command(epilog="Example: trajmill calibrate --judge NAME --labels trajectories")
@@ -168,7 +155,7 @@ def calibrate(
     from trajmill.flows.judging import calibrate as measure
     from trajmill.flows.terminal.calibration_table import calibration_table
 
-    with progress_shown(_FILE_WIDTH) as console:
+    with progress_shown(width_of_file=160) as console:
         for calibrated in measure(settings, names or (), labels):
             console.print(calibration_table(calibrated))
 
@@ -197,8 +184,9 @@ def derive(
 
     with progress_shown():
         made = derive_kind(settings, kind)
-    lines = [f"{kind}: {made.examples:,} examples from {made.trajectories:,} trajectories"]
     most_first = sorted(made.refused.items(), key=lambda entry: (-entry[1], entry[0]))
-    lines += [f"refused   {count:,} {reason}" for reason, count in most_first]
-    lines += [f"failed    {made.failures:,} (see failures)"] if made.failures else []
-    print_lines(*lines)
+    print_lines(
+        f"{kind}: {made.examples:,} examples from {made.trajectories:,} trajectories",
+        *(f"refused   {count:,} {reason}" for reason, count in most_first),
+        *([f"failed    {made.failures:,} (see failures)"] if made.failures else []),
+    )

@@ -19,6 +19,7 @@ app = typer.Typer()
 policy = typer.Typer(help="Show the policy versions of a run, add one, promote one or roll back.", no_args_is_help=True)
 
 Replace = Annotated[bool, Option("--replace", help="Take the place of another run's deployments of this name.")]
+_HOST = "Address to listen on; readers elsewhere need the printed link with its token."
 
 
 @app.command(epilog="Example: PREFECT_API_URL=http://127.0.0.1:4200/api trajmill serve")
@@ -49,8 +50,8 @@ def serve(
         if not replace:
             refuse_to_replace(settings)
         remember_server(warehouse, settings.run_id, address, datetime.now(UTC))
-        export = f"Let other commands report to it: export PREFECT_API_URL={address}"
-        print_lines(f"Prefect server: {address}", export)
+        let = f"Let other commands report to it: export PREFECT_API_URL={address}"
+        print_lines(f"Prefect server: {address}", let)
         if is_own:
             end_lost_runs(run_resource(warehouse, settings.run_id))
         # With Python's default handling of the signal, Prefect's event loop ends cleanly on Ctrl-C.
@@ -82,13 +83,13 @@ def deploy(
     from trajmill.flows.prefect_settings import named_server
 
     address = named_server()
-    from trajmill.flows.nights.deployments import WorkPool, deploy_to, refuse_to_replace
+    from trajmill.flows.nights.deployments import deploy_to, refuse_to_replace
     from trajmill.flows.nights.log import remember_server
     from trajmill.warehouse.layout import create_warehouse
 
     if not replace:
         refuse_to_replace(settings)
-    names = deploy_to(WorkPool(pool, image, variables), settings, worker_config or here)
+    names = deploy_to(pool, settings, worker_config or here, image, variables)
     remember_server(create_warehouse(settings.run.root), settings.run_id, address, datetime.now(UTC))
     print(f"deployed  {', '.join(names)} to work pool {pool} of {address}")
     print(f"worker    prefect worker start --pool {pool}")
@@ -120,9 +121,8 @@ def list_versions(config: ConfigFile = None) -> None:
     from trajmill.flows.policies.addition import list_policies
 
     for listed in list_policies(settings):
-        row = listed.row
+        row, validation = listed.row, f", validation {listed.validation}" if listed.validation else ""
         decided = "promoted" if row.promoted else "not promoted"
-        validation = f", validation {listed.validation}" if listed.validation else ""
         print(f"{'*' if listed.in_force else ' '} {row.model_version}")
         print(f"    round {row.round}{validation}: {decided}, {row.reason}")
         if row.parent:
@@ -243,15 +243,12 @@ def show(
     found = find_trajectory(warehouse, trajectory, with_calls=roles)
     print_trajectory(found, Console())
     if images is not None:
-        paths = write_images(found, warehouse, images)
-        print(f"{len(paths)} pictures in {images}")
+        print(f"{write_images(found, warehouse, images)} pictures in {images}")
 
 
 @app.command(epilog="Example: trajmill view --root trajmill-data --port 8080")
 def view(
-    host: str = Option(
-        "127.0.0.1", help="Address to listen on; readers elsewhere need the printed link with its token."
-    ),
+    host: str = Option("127.0.0.1", help=_HOST),
     port: int = Option(8080, min=0, max=65535, help="0 for any that is free."),
     token_file: Path | None = Option(None, metavar="FILE", help="File with the token that readers must send."),
     config: ConfigFile = None,
@@ -272,18 +269,15 @@ def status(
 ) -> None:
     """Show what runs now, the last and the next flows, success, judge, money, disk, and what needs a person."""
     from trajmill.flows.new_run import runs_to_show
+    from trajmill.flows.status.page import status_lines, watch
 
     warehouse = warehouse_of(config, root)
     runs = runs_to_show(config, warehouse, root)
     if live:
         from rich.console import Console
 
-        from trajmill.flows.status.page import watch
-
         watch(runs[-1].config, warehouse, Console(highlight=False), runs[-1].run_id)
         return
-    from trajmill.flows.status.page import status_lines
-
     print("\n\n".join("\n".join(status_lines(run.config, warehouse, run.run_id)) for run in runs))
 
 
@@ -295,6 +289,6 @@ def doctor(config: ConfigFile = None) -> None:
     wrong = 0
     for finding in examine(load(config)):
         print(finding.line(), flush=True)
-        wrong += finding.is_wrong
+        wrong += bool(finding.mend)
     if wrong:
         raise TrajmillError(f"{wrong} {'things are' if wrong > 1 else 'thing is'} wrong")

@@ -22,12 +22,8 @@ ConfigFile = Annotated[
     Option("--config", "-c", metavar="FILE", help="Configuration file. Default: ./trajmill.toml, if it exists."),
 ]
 NewRun = Annotated[bool, Option("--new-run", help="Begin a new run if the configuration has changed.")]
-Root = Annotated[
-    str | None,
-    Option(
-        "--root", metavar="PLACE", help="Folder or s3://, gs://, abfs:// URL of the warehouse. Default: configured one."
-    ),
-]
+_ROOT = "Folder or s3://, gs://, abfs:// URL of the warehouse. Default: configured one."
+Root = Annotated[str | None, Option("--root", metavar="PLACE", help=_ROOT)]
 ReleaseName = Annotated[str | None, Option("--release", metavar="NAME", help="The newest release if none.")]
 
 
@@ -79,6 +75,16 @@ def progress_shown(width_of_file: int | None = None) -> Iterator[Console]:
     console = console if console.is_terminal else Console(width=width_of_file)
     with watched_by(ConsoleWatcher(console)):
         yield console
+
+
+def tell_server(config: Config) -> None:
+    """Tell a named Prefect server what has landed, so that it may start the retraining."""
+    from trajmill.flows.prefect_settings import names_a_server
+
+    if names_a_server():
+        from trajmill.flows.evolve import announce_landed
+
+        announce_landed(config)
 
 
 def print_lines(*lines: str, style: str = "") -> None:

@@ -12,12 +12,9 @@ from typer import Argument, Option
 from trajmill.flows.cli.options import ConfigFile, load, print_lines
 from trajmill.schemas.errors import TrajmillError
 
-apps = typer.Typer(help="App files of the simulated phone and desktop.", no_args_is_help=True, rich_markup_mode=None)
-
-env = typer.Typer(help="Environments for trainers and other machines.", no_args_is_help=True, rich_markup_mode=None)
-graph = typer.Typer(
-    help="Graphs of apps: pages, elements, slots, transitions.", no_args_is_help=True, rich_markup_mode=None
-)
+apps = typer.Typer(help="App files of the simulated phone and desktop.", no_args_is_help=True)
+env = typer.Typer(help="Environments for trainers and other machines.", no_args_is_help=True)
+graph = typer.Typer(help="Graphs of apps: pages, elements, slots, transitions.", no_args_is_help=True)
 app = typer.Typer()
 
 AppFiles = Annotated[list[Path], Argument(metavar="FILE...", help="YAML files, read with the built-in apps.")]
@@ -32,9 +29,8 @@ def check_apps(files: AppFiles) -> None:
     """List the mistakes of app files by line, and walk the paths of their tasks."""
     from trajmill.stages.queries.tasks.check_app_files import check_app_files
 
-    mistakes = check_app_files(files)
-    if mistakes:
-        raise TrajmillError("\n".join(str(mistake) for mistake in mistakes))
+    if mistakes := check_app_files(files):
+        raise TrajmillError("\n".join(map(str, mistakes)))
     print(f"{len(files)} file{'s' if len(files) != 1 else ''} without mistakes")
 
 
@@ -109,9 +105,8 @@ def explore_graph(
 
     from trajmill.flows.graphs.explore import explore_app
 
-    console = Console()
     settings = load(config, before_exploring=True)
-    with console.status(f"exploring {name}") as status:
+    with Console().status(f"exploring {name}") as status:
         report = explore_app(
             settings, name, out, lambda pages, trials: status.update(f"{name}: {pages} pages, {trials} trials")
         )
@@ -136,11 +131,9 @@ def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> N
 
     from trajmill.flows.graphs.explore import annotate_file
 
-    console = Console()
-    with console.status(f"annotating {file}") as status:
-        report = annotate_file(
-            load(config), file, lambda done, pages: status.update(f"{file}: {done} of {pages} pages")
-        )
+    settings = load(config)
+    with Console().status(f"annotating {file}") as status:
+        report = annotate_file(settings, file, lambda done, pages: status.update(f"{file}: {done} of {pages} pages"))
     annotated, calls, left = report.annotated, report.calls, report.annotated.unfilled
     read, written = sum(call.input_tokens for call in calls), sum(call.output_tokens for call in calls)
     print_lines(
@@ -157,9 +150,7 @@ def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> N
 
 
 @graph.command("check", epilog="Example: trajmill graph check graphs/galculator.yaml")
-def check_graphs(
-    files: list[Path] = Argument(..., metavar="GRAPH...", help="YAML files of graphs."),
-) -> None:
+def check_graphs(files: list[Path] = Argument(..., metavar="GRAPH...", help="YAML files of graphs.")) -> None:
     """List unreachable pages, ambiguous recognisers and slots that cannot be set, by line, and the ends of paths."""
     from trajmill.stages.graphs.check import check_graph
     from trajmill.stages.graphs.file import parse_graph
@@ -184,8 +175,7 @@ def show_graph(
     """Draw a graph as one HTML file with its screenshots."""
     from trajmill.flows.graphs.explore import write_graph_page
 
-    page = out or file.with_suffix(".html")
-    write_graph_page(file, page)
+    write_graph_page(file, page := out or file.with_suffix(".html"))
     print(page)
 
 
@@ -203,15 +193,10 @@ def verify_graph_of_app(
     from trajmill.flows.graphs.explore import verify_app
     from trajmill.stages.graphs.verify import EdgeState
 
-    console, walked = Console(), count(1)
-    settings = load(config)
-    with console.status(f"walking {name}") as status:
-        report = verify_app(
-            settings,
-            file or settings.explore.file(name),
-            lambda edge: status.update(f"{name}: {next(walked)} transitions walked"),
-        )
-    states = ", ".join(f"{report.count(state)} {state}" for state in EdgeState)
-    print_lines(*map(str, report.notes), states)
+    settings, walked = load(config), count(1)
+    with Console().status(f"walking {name}") as status:
+        place = file or settings.explore.file(name)
+        report = verify_app(settings, place, lambda edge: status.update(f"{name}: {next(walked)} transitions walked"))
+    print_lines(*map(str, report.notes), ", ".join(f"{report.count(state)} {state}" for state in EdgeState))
     if report.count(EdgeState.CHANGED) or report.count(EdgeState.LOST):
         raise TrajmillError("the app is not as the graph says; correct the graph, or explore again")

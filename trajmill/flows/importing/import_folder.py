@@ -103,7 +103,7 @@ def _in_kilobytes(counted: ShardProgress, advance_bar: Advance) -> Advance:
 def working_import(context: RoundContext) -> str | None:
     """Return the name of the last import of a round, or of its judging, if it is not finished."""
     names = (_name(stage, number) for number in count() for stage in (IMPORT, _JUDGE))
-    begun = list(takewhile(lambda name: has_begun(context, name), names))
+    begun = takewhile(lambda name: has_begun(context, name), names)
     return next((name for name in begun if report_of(context, name) is None), None)
 
 

@@ -7,14 +7,13 @@ name of the run, e.g. `nightly/phones`, and the tag of the run to which it belon
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 from prefect import Flow, serve
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import WorkPool as PrefectPool
+from prefect.client.schemas.objects import WorkPool
 from prefect.deployments.runner import DeploymentApplyError, RunnerDeployment
 from prefect.events import DeploymentEventTrigger, ResourceSpecification
 from prefect.exceptions import ObjectNotFound
@@ -24,21 +23,10 @@ from prefect.types.entrypoint import EntrypointType
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import ENOUGH_LABEL, LANDED
 from trajmill.flows.new_run import run_resource
-from trajmill.flows.nights.maintain import maintain
-from trajmill.flows.nights.nightly import nightly
+from trajmill.flows.nights.nightly import maintain, nightly, retrain
 from trajmill.flows.nights.notices import watching_nights
-from trajmill.flows.nights.retrain import retrain
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import create_warehouse
-
-
-@dataclass(frozen=True)
-class WorkPool:
-    name: str
-    image: str | None = None
-    """The Docker image of its jobs; None for a pool whose jobs are processes of the worker's machine."""
-    job_variables: Mapping[str, Any] = field(default_factory=dict)
-    """Further variables of the pool's jobs, e.g. `env` or `volumes`."""
 
 
 def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployment]:
@@ -83,32 +71,34 @@ def serve_deployments(config: Config, config_file: Path | None) -> None:
         serve(*deployments(config, config_file), limit=1)
 
 
-def deploy_to(pool: WorkPool, config: Config, config_file: Path | None) -> list[str]:
-    """Register the deployments, or change those of an earlier call; return their names.
+def deploy_to(
+    name: str, config: Config, config_file: Path | None, image: str | None = None, job: Mapping[str, Any] | None = None
+) -> list[str]:
+    """Register the deployments at a work pool, or change those of an earlier call; return their names.
 
-    `config_file` is where the workers find the configuration. Raises BadInputError if there is no such pool, or it runs
-    no jobs of this sort.
+    `config_file` is where the workers find the configuration, `image` the Docker image of the pool's jobs (None if they
+    are processes of the worker's machine), and `job` has further variables of them, e.g. `env` or `volumes`. Raises
+    BadInputError if there is no such pool, or it runs no jobs of this sort.
     """
     with get_client(sync_client=True) as client:
         try:
-            found: PrefectPool = client.read_work_pool(pool.name)
+            pool: WorkPool = client.read_work_pool(name)
         except ObjectNotFound:
             known = ", ".join(each.name for each in client.read_work_pools()) or "none"
             raise BadInputError(
-                f"there is no work pool {pool.name!r}; there are: {known}. "
-                f"Make it: prefect work-pool create {pool.name} --type {'docker' if pool.image else 'process'}"
+                f"there is no work pool {name!r}; there are: {known}. "
+                f"Make it: prefect work-pool create {name} --type {'docker' if image else 'process'}"
             ) from None
-    takes_image, what = "image" in found.base_job_template.get("variables", {}).get("properties", {}), found.type
-    if pool.image is not None and not takes_image:
-        raise BadInputError(f"work pool {pool.name!r} is of type {what}, whose jobs have no image")
-    if pool.image is None and takes_image:
-        raise BadInputError(f"work pool {pool.name!r} is of type {what}: name the image of its jobs with --image")
+    takes_image = "image" in pool.base_job_template.get("variables", {}).get("properties", {})
+    if takes_image != (image is not None):
+        mend = "name the image of its jobs with --image" if takes_image else "whose jobs have no image"
+        raise BadInputError(f"work pool {name!r} is of type {pool.type}{':' if takes_image else ','} {mend}")
     made = deployments(config, config_file)
     for deployment in made:
-        deployment.work_pool_name = pool.name
-        deployment.job_variables = dict(pool.job_variables)
+        deployment.work_pool_name = name
+        deployment.job_variables = dict(job or {})
         try:
-            deployment.apply(image=pool.image)
+            deployment.apply(image=image)
         except DeploymentApplyError as error:
             message = " ".join(str(error).split())
             raise BadInputError(f"the Prefect server refused {deployment.full_name}: {message}") from error

@@ -16,7 +16,6 @@ from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.lock import worker_of
 
 NIGHTLY = "nightly"
-_SERVED = "served.json"
 _GRACE = timedelta(hours=1)
 """Time after which a night that has not begun counts as missed."""
 _MOST_READ = 60
@@ -30,24 +29,16 @@ class Ending(StrEnum):
     TRAINED = "Trained"
     MAINTAINED = "Maintained"
     NOT_ENOUGH = "NotEnough"
-    """Too few trajectories have been accepted since the last training."""
     NOT_TRAINED = "NotTrained"
-    """The round gave no new policy, e.g. because no trajectory was accepted."""
     SKIPPED = "Skipped"
     """Another process worked on the run; needs a person if it happens twice in a row."""
     EMPTY_NIGHT = "EmptyNight"
-    """No attempt finished."""
     JUDGE_FAILS = "JudgeFails"
-    """The judge failed on more finished attempts than `notify.judge_failures` allows."""
     NOTHING_ACCEPTED = "NothingAccepted"
     BELOW_JUDGE_FLOOR = "BelowJudgeFloor"
-    """The judge's precision is under its floor, so nothing was trained."""
     AWAITING_POLICY = "AwaitingPolicy"
-    """Another program has to train the policy."""
     VALIDATION_FELL = "ValidationFell"
-    """A version was promoted, and success on validation fell at each of the last three promotions."""
     MISSED = "Missed"
-    """A night did not happen."""
 
 
 NEEDS_PERSON = frozenset(Ending).difference(
@@ -85,16 +76,20 @@ class Served(Record):
     """When the run was first deployed, UTC."""
 
 
+def _file(warehouse: Warehouse, run_id: str, name: str) -> str:
+    return warehouse.name(warehouse.run(run_id) / name)
+
+
 def remember(warehouse: Warehouse, run_id: str, ended: EndedFlow) -> bool:
     """Store how a flow ended, in its own file; return False if that is stored already."""
     began = ended.began.astimezone(UTC).strftime("%Y%m%dT%H%M%S")
-    file = f"{_folder(warehouse, run_id)}/{began}-{ended.flow}-{ended.flow_run_id}.json"
+    file = _file(warehouse, run_id, f"flows/{began}-{ended.flow}-{ended.flow_run_id}.json")
     return warehouse.store.create(file, ended.model_dump_json().encode())
 
 
 def ended_flows(warehouse: Warehouse, run_id: str, most: int) -> list[EndedFlow]:
     """Return the last flows of a run that have ended, the oldest first."""
-    names = sorted(file.name for file in warehouse.store.files(_folder(warehouse, run_id)))
+    names = sorted(file.name for file in warehouse.store.files(_file(warehouse, run_id, "flows")))
     contents = (warehouse.store.get(name) for name in names[-most:])
     return [EndedFlow.model_validate_json(content) for content in contents if content]
 
@@ -109,20 +104,17 @@ def last_ends(warehouse: Warehouse, run_id: str) -> dict[str, list[EndedFlow]]:
 
 def needs_person(ends: Sequence[EndedFlow]) -> bool:
     """Whether the newest of a flow's ends needs a person, given those before it."""
-    if not ends:
-        return False
-    newest, *before = ends
-    if newest.state == Ending.SKIPPED:
-        return bool(before) and before[0].state == Ending.SKIPPED
-    return newest.failed or newest.state in NEEDS_PERSON
+    if ends and ends[0].state == Ending.SKIPPED:
+        return len(ends) > 1 and ends[1].state == Ending.SKIPPED
+    return bool(ends) and (ends[0].failed or ends[0].state in NEEDS_PERSON)
 
 
 def is_news(ends: Sequence[EndedFlow]) -> bool:
     """Whether people must be notified of the newest end: each failure, and each other trouble when it begins."""
-    if not needs_person(ends):
-        return False
     newest, *before = ends
-    if newest.failed or not needs_person(before) or newest.state != before[0].state:
+    if newest.failed or not needs_person(ends):
+        return newest.failed
+    if not needs_person(before) or newest.state != before[0].state:
         return True
     return newest.state == Ending.AWAITING_POLICY and newest.line != before[0].line
 
@@ -131,17 +123,17 @@ def remember_server(warehouse: Warehouse, run_id: str, address: str, now: dateti
     """Store the address of the Prefect server at which a run is deployed, for `trajmill status`."""
     before = served(warehouse, run_id)
     found = Served(address=address, since=before.since if before else now)
-    warehouse.store.put(warehouse.name(warehouse.run(run_id) / _SERVED), found.model_dump_json().encode())
+    warehouse.store.put(_file(warehouse, run_id, "served.json"), found.model_dump_json().encode())
 
 
 def served(warehouse: Warehouse, run_id: str) -> Served | None:
     """Return where a run is deployed; None if it never was."""
-    stored = warehouse.store.get(warehouse.name(warehouse.run(run_id) / _SERVED))
+    stored = warehouse.store.get(_file(warehouse, run_id, "served.json"))
     return None if stored is None else Served.model_validate_json(stored)
 
 
-def missed_night(warehouse: Warehouse, run_id: str, settings: ServeSection, now: datetime) -> datetime | None:
-    """Return the time of the first night that was due since the last one and did not happen; else None.
+def missed_night(warehouse: Warehouse, run_id: str, settings: ServeSection, now: datetime) -> EndedFlow | None:
+    """Return the first night that was due since the last one and did not happen, if any.
 
     A night that is due while a process works on the run is late, and missed only when the next one is due.
     """
@@ -153,23 +145,16 @@ def missed_night(warehouse: Warehouse, run_id: str, settings: ServeSection, now:
     due, following = next(times), next(times)
     if now < due + _GRACE or (now < following + _GRACE and worker_of(warehouse, run_id) is not None):
         return None
-    return due
-
-
-def missed_line(due: datetime) -> str:
-    return f"the night of {due:%Y-%m-%d %H:%M} UTC did not happen: no `trajmill serve` or worker has begun it"
+    line = f"the night of {due:%Y-%m-%d %H:%M} UTC did not happen: no `trajmill serve` or worker has begun it"
+    return EndedFlow(flow_run_id="missed", flow=NIGHTLY, began=due, ended=due, state=Ending.MISSED, line=line)
 
 
 def trouble(warehouse: Warehouse, run_id: str, settings: ServeSection, now: datetime) -> Iterator[str]:
     """Yield a line for each flow whose last end needs a person, and for a night that did not happen."""
     missed = missed_night(warehouse, run_id, settings, now)
     if missed is not None:
-        yield missed_line(missed)
+        yield missed.line
     for flow, ends in last_ends(warehouse, run_id).items():
         if needs_person(ends):
             times = " twice in a row" if ends[0].state == Ending.SKIPPED else ""
             yield f"{flow} ended as {ends[0].state}{times}: {ends[0].line}"
-
-
-def _folder(warehouse: Warehouse, run_id: str) -> str:
-    return warehouse.name(warehouse.run(run_id) / "flows")

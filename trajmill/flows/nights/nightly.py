@@ -1,9 +1,12 @@
-"""Collects trajectories every night: generate, rollout, judge, guide; counts what landed; trains by option."""
+"""The unattended flows: collecting every night, retraining when enough has landed, and maintenance."""
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from itertools import takewhile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import pairwise, takewhile
 from operator import add
 from typing import Any, NamedTuple
 
@@ -13,16 +16,74 @@ from prefect.client.schemas.objects import State
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import accepted_since_training, announce_landed, artifact_key, round_flow, stage_task
+from trajmill.flows.importing.import_folder import has_imports
+from trajmill.flows.new_run import begin_or_continue
 from trajmill.flows.nights.log import NEEDS_PERSON, NIGHTLY, Ending, FlowEnd
 from trajmill.flows.nights.notices import HOOKS, config_of_flow, final_state
-from trajmill.flows.nights.retrain import train_round, working_alone
+from trajmill.flows.policies.policy import PROMOTE, PolicyInForce
 from trajmill.flows.round import collecting_stages, current_round, stages_of
-from trajmill.flows.stage import RoundContext, report_of, tuples
-from trajmill.flows.tasks.train import TRAIN, adopt_configured, leave_untrained
+from trajmill.flows.serving.models_ready import working_on
+from trajmill.flows.stage import RoundContext, finished, report_of, tuples
+from trajmill.flows.tasks.judge import JUDGE
+from trajmill.flows.tasks.train import TRAIN, Training, adopt_configured, leave_untrained
+from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
+from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.releases import release_names, verify_release
+from trajmill.warehouse.upkeep import maintain as maintain_warehouse
 from trajmill.warehouse.views import refresh_views
+
+_SECONDS_BETWEEN_LOOKS = 5.0
+_PROMOTIONS = 3
+"""Promotions in a row with a fall of validation after which a run needs a person."""
+
+
+@flow(name=NIGHTLY, **HOOKS)
+def nightly(config_file: str | None = None) -> State[Any]:
+    """Collect the rounds of a night; the state names what landed."""
+    return final_state(collect_night(config_of_flow(config_file)))
+
+
+@flow(name="retrain", **HOOKS)
+def retrain(config_file: str | None = None) -> State[Any]:
+    """Train on what has landed if it is enough; the state names what was done, or why it was not.
+
+    Events that arrive during a training start this flow again; then nothing is new, and nothing is done.
+    """
+    return final_state(retrain_if_enough(config_of_flow(config_file)))
+
+
+@flow(name="maintain", **HOOKS)
+def maintain(config_file: str | None = None) -> State[Any]:
+    """Drop old releases, join small files, delete unused ones, and check the releases that are kept."""
+    return final_state(keep_small(config_of_flow(config_file)))
+
+
+@contextmanager
+def working_alone(config: Config) -> Iterator[None]:
+    """Work on the run alone, with its models ready, after a wait (`serve.wait_hours`) for another process.
+
+    Raises NewRunError (the configuration has changed, so that it would begin a new run), RunInUseError (another process
+    works on it, and did not end while this one waited).
+    """
+    begin_or_continue(config)
+    context, serve = RoundContext.of(config), config.serve
+    until = time.monotonic() + (serve.wait_hours * 3600 if serve.when_busy == "wait" else 0.0)
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(working_on(context, models=None))
+                break
+            except RunInUseError:
+                if time.monotonic() >= until:
+                    raise
+            time.sleep(min(_SECONDS_BETWEEN_LOOKS, max(until - time.monotonic(), 0.0)))
+        yield
 
 
 class Landed(NamedTuple):
@@ -54,10 +115,7 @@ class Landed(NamedTuple):
     def markdown(self, accepted_since_training: int) -> str:
         rows = {
             "rounds": ", ".join(map(str, self.rounds)),
-            "attempts": self.attempts,
-            "finished": self.finished,
-            "guided": self.guided,
-            "accepted": self.accepted,
+            **{name: getattr(self, name) for name in ("attempts", "finished", "guided", "accepted")},
             "could not be judged": self.unjudged,
             "accepted since the last training": accepted_since_training,
             **{f"failures: {name}": count for name, count in self.failures.most_common()},
@@ -82,12 +140,6 @@ def landed_in(context: RoundContext) -> Landed:
         sum(purpose == Purpose.GUIDED for purpose, _ in attempts.values()),
         Counter(failure_class for failure_class, _, _ in failures),
     )
-
-
-@flow(name=NIGHTLY, **HOOKS)
-def nightly(config_file: str | None = None) -> State[Any]:
-    """Collect the rounds of a night; the state names what landed."""
-    return final_state(collect_night(config_of_flow(config_file)))
 
 
 def collect_night(config: Config) -> FlowEnd:
@@ -122,7 +174,7 @@ def collect_night(config: Config) -> FlowEnd:
 
 
 def collect(context: RoundContext) -> None:
-    """Do the stages of a round that collect, each as a task; call it inside a flow."""
+    """Do the stages of a round that collect, each as a task."""
     adopt_configured(context)
     for stage in collecting_stages(context.config):
         stage_task(stage, context)
@@ -134,8 +186,7 @@ def close_collected(context: RoundContext) -> FlowEnd | None:
 
     Returns how the training ended; None if the round is not collected, or was left untrained.
     """
-    last = collecting_stages(context.config)[-1]
-    if report_of(context, last.name) is None:
+    if report_of(context, collecting_stages(context.config)[-1].name) is None:
         return None
     accepted, serve = accepted_since_training(context.config), context.config.serve
     enough = serve.retrain_after_accepted
@@ -146,3 +197,74 @@ def close_collected(context: RoundContext) -> FlowEnd | None:
     leave_untrained(context, f"{accepted} trajectories accepted since the last training, {enough} are enough")
     round_flow(context)
     return None
+
+
+def retrain_if_enough(config: Config) -> FlowEnd:
+    """Train on what has landed if it is enough; call it inside a flow."""
+
+    def too_few() -> FlowEnd | None:
+        accepted, enough = accepted_since_training(config), config.serve.retrain_after_accepted
+        line = f"did not train: {accepted} trajectories accepted since the last training, {enough} are enough"
+        return FlowEnd(Ending.NOT_ENOUGH, line) if accepted < enough else None
+
+    if (end := too_few()) is not None:
+        return end
+    try:
+        with working_alone(config):
+            # Another process may have trained while this one waited.
+            return too_few() or train_round(current_round(config))
+    except RunInUseError as error:
+        return FlowEnd(Ending.SKIPPED, f"did not train: {error}")
+
+
+def train_round(context: RoundContext) -> FlowEnd:
+    """Do the rest of a round that is judged or has imports; call it inside a flow, with the run locked."""
+    if report_of(context, JUDGE) is None and not has_imports(context):
+        line = f"did not train: round {context.round} is not judged yet; it trains on what has landed at its end"
+        return FlowEnd(Ending.NOT_ENOUGH, line)
+    accepted = accepted_since_training(context.config)
+    if waiting := round_flow(context):
+        return FlowEnd(Ending.AWAITING_POLICY, f"did not train: {waiting}")
+    trained, decided = Training.of(finished(context, TRAIN)), PolicyInForce.of(finished(context, PROMOTE))
+    if not trained.trained:
+        low = trained.judge_precision is Precision.TOO_LOW
+        ending = Ending.BELOW_JUDGE_FLOOR if low else Ending.NOT_TRAINED
+        return FlowEnd(ending, f"round {context.round} did not train: {trained.reason}")
+    decision = "promoted" if decided.promoted else "not promoted"
+    line = f"round {context.round}, {accepted} newly accepted trajectories: {decision}, {decided.reason}"
+    fall = validation_fall(context) if decided.promoted else ""
+    return FlowEnd(Ending.VALIDATION_FELL, f"{line}; {fall}") if fall else FlowEnd(Ending.TRAINED, line)
+
+
+def validation_fall(context: RoundContext) -> str:
+    """Return how success on validation fell at each of the last promotions; empty if it did not."""
+    rows = read_rows(context.warehouse, PolicyVersion, run_id=context.run_id)
+    promoted = sorted((row for row in rows if row.promoted), key=lambda row: row.round)
+    measured = [split for row in promoted for split in row.success if split.split == Split.VALIDATION and split.queries]
+    shares = [split.successes / split.queries for split in measured][-_PROMOTIONS - 1 :]
+    if len(shares) <= _PROMOTIONS or any(later >= earlier for earlier, later in pairwise(shares)):
+        return ""
+    path = ", ".join(f"{100 * share:.0f}" for share in shares)
+    return f"validation fell at each of the last {_PROMOTIONS} promotions: {path} %"
+
+
+def keep_small(config: Config) -> FlowEnd:
+    """Apply `[retention]` to the releases of the run, then check every release that is kept.
+
+    Raises BadInputError, with a line that names it, if a file of a table or a release is missing or damaged.
+    """
+    warehouse, kept = create_warehouse(config.run.root), config.retention
+    done = maintain_warehouse(
+        warehouse, keep_releases=kept.releases, unused_days=kept.unused_days, now=time.time(), run_id=config.run_id
+    )
+    refresh_views(warehouse)
+    names = release_names(warehouse)
+    for name in names:
+        verify_release(warehouse, name)
+    freed = sum(file.size for file in done.deleted) / 1e6
+    in_use = f" (not of {', '.join(done.in_use)}, which another process works on)" if done.in_use else ""
+    line = (
+        f"{len(done.dropped)} releases dropped{in_use}, {len(done.compacted)} tables compacted, "
+        f"{len(done.deleted)} unused files deleted ({freed:,.1f} MB), {len(names)} releases checked"
+    )
+    return FlowEnd(Ending.MAINTAINED, line)

@@ -34,20 +34,10 @@ from prefect.utilities.urls import url_for
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import NotifySection
-from trajmill.flows.nights.log import (
-    NIGHTLY,
-    EndedFlow,
-    Ending,
-    FlowEnd,
-    is_news,
-    last_ends,
-    missed_line,
-    missed_night,
-    remember,
-)
+from trajmill.flows.nights.log import NIGHTLY, EndedFlow, Ending, FlowEnd, is_news, last_ends, missed_night, remember
 from trajmill.flows.prefect_settings import scrub_logs
 from trajmill.flows.report.page import write_report
-from trajmill.flows.status.page import disk_use
+from trajmill.flows.status.page import used_bytes
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
 from trajmill.warehouse.layout import Warehouse, create_warehouse
@@ -105,7 +95,7 @@ def conclude(flow: Flow[..., Any] | str, flow_run: FlowRun, state: State[Any]) -
     with _logged("the end of the flow could not be stored"):
         warehouse = create_warehouse(config.run.root)
         if _has_begun(warehouse, config.run_id):
-            remember(warehouse, config.run_id, ended.model_copy(update={"disk_bytes": _disk_bytes(warehouse)}))
+            remember(warehouse, config.run_id, _with_disk(warehouse, ended))
             write_report(warehouse, config.run_id)
     if name == NIGHTLY and config.notify.heartbeat:
         for problem in _fetch("notify.heartbeat", config.notify.heartbeat):
@@ -124,22 +114,26 @@ def _logged(what: str) -> Iterator[None]:
         _LOG.warning("%s: %s", what, error)
 
 
+def _has_begun(warehouse: Warehouse, run_id: str) -> bool:
+    return bool(warehouse.store.files(warehouse.name(warehouse.run(run_id))))
+
+
+def _with_disk(warehouse: Warehouse, ended: EndedFlow) -> EndedFlow:
+    return ended.model_copy(update={"disk_bytes": used_bytes(warehouse.root) if warehouse.store.is_local else None})
+
+
 def notify_of_missed_night(config: Config, now: datetime) -> None:
     """Store a night that was due and did not happen, and notify people of the first of several in a row.
 
     Nights that were due before it ended are found at the next calls.
     """
     warehouse = create_warehouse(config.run.root)
-    due = missed_night(warehouse, config.run_id, config.serve, now)
-    if due is None or not _has_begun(warehouse, config.run_id):
+    missed = missed_night(warehouse, config.run_id, config.serve, now)
+    if missed is None or not _has_begun(warehouse, config.run_id):
         return
-    missed = EndedFlow(
-        flow_run_id="missed", flow=NIGHTLY, began=due, ended=due, state=Ending.MISSED, line=missed_line(due)
-    )
-    ended = missed.model_copy(update={"disk_bytes": _disk_bytes(warehouse)})
-    news = is_news([ended, *last_ends(warehouse, config.run_id).get(NIGHTLY, [])])
-    if remember(warehouse, config.run_id, ended) and news:
-        _notify(config, ended, [], get_current_settings().ui_url or "")
+    news = is_news([missed, *last_ends(warehouse, config.run_id).get(NIGHTLY, [])])
+    if remember(warehouse, config.run_id, _with_disk(warehouse, missed)) and news:
+        _notify(config, missed, [], get_current_settings().ui_url or "")
 
 
 @contextmanager
@@ -179,6 +173,13 @@ def end_lost_runs(resource: str) -> int:
             client.set_flow_run_state(run.id, state, force=True)
             conclude(client.read_flow(run.flow_id).name, run, state)
     return len(lost)
+
+
+def _failed_stages(run: FlowRun) -> list[str]:
+    of_run = filters.FlowRunFilter(id=filters.FlowRunFilterId(any_=[run.id]))
+    with get_client(sync_client=True) as client:
+        tasks = client.read_task_runs(flow_run_filter=of_run, task_run_filter=filters.TaskRunFilter())
+    return [task.name for task in tasks if task.state_name in ("Failed", "Crashed")]
 
 
 class Notice(NamedTuple):
@@ -248,18 +249,3 @@ def _fetch(key: str, address: str, body: bytes | None = None) -> list[str]:
     except (OSError, ValueError) as error:
         return [f"{key}: {error}"]
     return []
-
-
-def _failed_stages(run: FlowRun) -> list[str]:
-    of_run = filters.FlowRunFilter(id=filters.FlowRunFilterId(any_=[run.id]))
-    with get_client(sync_client=True) as client:
-        tasks = client.read_task_runs(flow_run_filter=of_run, task_run_filter=filters.TaskRunFilter())
-    return [task.name for task in tasks if task.state_name in ("Failed", "Crashed")]
-
-
-def _has_begun(warehouse: Warehouse, run_id: str) -> bool:
-    return bool(warehouse.store.files(warehouse.name(warehouse.run(run_id))))
-
-
-def _disk_bytes(warehouse: Warehouse) -> int | None:
-    return disk_use(warehouse.root).used if warehouse.store.is_local else None

@@ -12,8 +12,6 @@ from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.releases import MANIFEST, read_release, verify_release
 
 _CARD = "README.md"
-_BESIDE = "../../"
-"""How the card of a release names the warehouse's folder, which in a repository is the top."""
 
 
 class PushedFile(NamedTuple):
@@ -39,22 +37,20 @@ def plan_push(warehouse: Warehouse, release: str, repository: str) -> PushPlan:
     """
     verify_release(warehouse, release)
     found, folder = read_release(warehouse, release), warehouse.release(release)
-    card = (folder / _CARD).read_text(encoding="utf-8").replace(_BESIDE, "").encode()
+    # The card names the warehouse's folder, which in a repository is the top.
+    card = (folder / _CARD).read_text(encoding="utf-8").replace("../../", "").encode()
     own = [PushedFile(file.path, folder / file.path) for file in found.files if file.path != _CARD]
     shared = [PushedFile(file.path, warehouse.root / file.path) for file in found.shards]
     files = (PushedFile(_CARD, card), PushedFile(MANIFEST, folder / MANIFEST), *own, *shared)
     return PushPlan(repository, release, files, sum(file.bytes for file in (*found.files, *found.shards)))
 
 
-def push(plan: PushPlan, private: bool) -> str:
+def push_planned(plan: PushPlan, private: bool) -> str:
     """Make the repository if there is none, and add the files in one commit; returns its address.
 
-    The hub is the one that HF_ENDPOINT names, and the token that of HF_TOKEN or of `hf auth login`.
-
-    Raises BadInputError (the repository's name is wrong, or the hub refuses the token), TrajmillError (the hub does not
-    answer, or refuses the files).
+    The hub is that of HF_ENDPOINT, and the token that of HF_TOKEN or of `hf auth login`. Raises BadInputError (the
+    repository's name is wrong, or the hub refuses the token), TrajmillError (it does not answer, or refuses the files).
     """
-    # Sends the hub nothing about this machine but what the push needs.
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
     from httpx2 import HTTPError
     from huggingface_hub import CommitOperationAdd, HfApi, get_token
@@ -64,12 +60,8 @@ def push(plan: PushPlan, private: bool) -> str:
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), library_name="trajmill")
     try:
         address = api.create_repo(plan.repository, repo_type="dataset", private=private, exist_ok=True)
-        api.create_commit(
-            plan.repository,
-            [CommitOperationAdd(file.path, file.content) for file in plan.files],
-            commit_message=f"Release {plan.release}",
-            repo_type="dataset",
-        )
+        added, message = [CommitOperationAdd(*file) for file in plan.files], f"Release {plan.release}"
+        api.create_commit(plan.repository, added, commit_message=message, repo_type="dataset")
     except (HFValidationError, LocalTokenNotFoundError, HTTPError, OSError) as error:
         wrong = isinstance(error, HFValidationError | LocalTokenNotFoundError)
         wrong |= isinstance(error, HfHubHTTPError) and error.response.status_code in (401, 403)

@@ -9,7 +9,6 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -29,7 +28,6 @@ SPLIT_NAMES = {
     "validation": "validation",
 }
 """Names of the splits on the page, in order."""
-_ATTEMPT_NAMES = {"train": "without guidance", "guided": "with guidance"}
 _NAMED_STAGES = 9
 _MOST_ROUNDS = 8
 
@@ -61,28 +59,26 @@ def run_views(warehouse: Warehouse, run_id: str = "") -> Iterator[RunViews]:
             raise unreadable(warehouse.address, error) from error
 
 
-@dataclass(frozen=True)
-class Figures:
+class Figures(NamedTuple):
     """Everything that the report shows, except the trajectories and the nights."""
 
     run_id: str
-    rounds: tuple[int, ...]
-    success: tuple[Series, ...]
-    attempts: tuple[Series, ...]
-    """Success of unguided and of guided attempts while collecting."""
-    funnel: Pivot
-    judge: Pivot
-    """By level."""
-    seconds: tuple[Bar, ...]
-    measured_rounds: tuple[int, ...]
-    """The last rounds with measured success, those of `apps` and `tasks`."""
-    apps: Pivot
-    tasks: Pivot
-    """Those that do worst in the last round come first."""
-    configuration: tuple[tuple[str, str], ...]
-    """What decides the run's rows, by key; empty for a run of an earlier trajmill."""
     tables: Mapping[str, Rows]
-    """The other tables, by the names of `TABLES`."""
+    """By the names of `TABLES`."""
+    success: tuple[Series, ...] = ()
+    attempts: tuple[Series, ...] = ()
+    """Success of unguided and of guided attempts while collecting."""
+    rounds: tuple[int, ...] = ()
+    funnel: Pivot = {}
+    judge: Pivot = {}
+    measured_rounds: tuple[int, ...] = ()
+    """The last rounds with measured success, those of `apps` and `tasks`."""
+    apps: Pivot = {}
+    tasks: Pivot = {}
+    """Those that do worst in the last round come first."""
+    seconds: tuple[Bar, ...] = ()
+    configuration: tuple[tuple[str, str], ...] = ()
+    """What decides the run's rows, by key; empty for a run of an earlier trajmill."""
 
 
 TABLES = {
@@ -199,7 +195,7 @@ def read_figures(views: RunViews) -> Figures:
         run_id=views.run_id,
         rounds=rounds,
         success=_series(views.rows(SUCCESS), SPLIT_NAMES),
-        attempts=_series(views.rows(_ATTEMPTS), _ATTEMPT_NAMES),
+        attempts=_series(views.rows(_ATTEMPTS), {"train": "without guidance", "guided": "with guidance"}),
         funnel=_pivot(views.rows(_FUNNEL), rounds),
         judge=_pivot(views.rows(JUDGE), rounds),
         seconds=_seconds(views.rows(_SECONDS)),
@@ -230,22 +226,16 @@ def _pivot(rows: Rows, rounds: tuple[int, ...]) -> Pivot:
 
 
 def _seconds(rows: Rows) -> tuple[Bar, ...]:
-    """Make a bar for each round; the stages that took least time are one segment."""
-    totals: Counter[str] = Counter()
     bars: dict[int, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        totals[row.stage] += row.seconds
         bars[row.round][row.stage] += row.seconds
-    named = {stage for stage, _ in totals.most_common(_NAMED_STAGES)}
-    return tuple(
-        Bar(
-            f"round {number}",
-            {stage: seconds for stage, seconds in spent.items() if stage in named}
-            | {"the rest": sum(seconds for stage, seconds in spent.items() if stage not in named)},
-            f"{spent.total():.1f} s",
-        )
-        for number, spent in bars.items()
-    )
+    named = dict(sum(bars.values(), Counter[str]()).most_common(_NAMED_STAGES))
+    made = []
+    for number, spent in bars.items():
+        shown = {stage: seconds for stage, seconds in spent.items() if stage in named}
+        rest = sum(seconds for stage, seconds in spent.items() if stage not in named)
+        made.append(Bar(f"round {number}", shown | {"the rest": rest}, f"{spent.total():.1f} s"))
+    return tuple(made)
 
 
 def _configuration(views: RunViews) -> tuple[tuple[str, str], ...]:

@@ -34,7 +34,6 @@ ERROR_NAMES = {
 }
 _KAPPA_FALL = 0.1
 """A smaller fall from one round to another is taken for chance."""
-_MOST_NIGHTS = 60
 
 
 def write_report(warehouse: Warehouse, run_id: str, out: Path | None = None) -> Path:
@@ -58,13 +57,8 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
     """Render the report as HTML; all texts of models and screens are escaped."""
     with run_views(warehouse, run_id) as views:
         figures, filmstrips = read_figures(views), pick_filmstrips(views)
-    pages = Environment(
-        loader=PackageLoader("trajmill.flows.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    loader = PackageLoader("trajmill.flows.report")
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     pages.filters["number"] = lambda value, form: "–" if value is None else format(value, form)
     pages.filters["money"] = lambda price: f"{price:,.2f}" if price >= 1 or not price else f"{price:.2g}"
     # The distinctive part of names like `embedded-3e756bcd0d2167ea`.
@@ -76,7 +70,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
         error_names=ERROR_NAMES,
         warnings=list(warnings(figures)),
         needs=list(needs(figures)),
-        nights=[(ended, _badge(ended)) for ended in ended_flows(warehouse, run_id, _MOST_NIGHTS)],
+        nights=[(ended, _badge(ended)) for ended in ended_flows(warehouse, run_id, 60)],
         style=Markup(pages.get_template("report.css").render()),  # the package's own file, not text of a model
         success_chart=share_chart(figures.success, "Success per split and round, with 95 % intervals"),
         attempts_chart=share_chart(figures.attempts, "Success of guided and unguided attempts per round"),
@@ -146,16 +140,9 @@ def needs(figures: Figures) -> Iterator[str]:
 
 
 def _badge(ended: EndedFlow) -> str:
-    """Return the style of a flow that failed, needs a person, or is as it should be."""
     if ended.failed:
         return "bad"
     return "flat" if ended.told is not None or needs_person([ended]) else "good"
-
-
-FRAMES = 12
-"""Steps shown of one trajectory."""
-_PHONE_WIDTH, _DESKTOP_WIDTH = 216, 420
-_QUALITY = 72
 
 
 class FilmstripFrame(NamedTuple):
@@ -220,15 +207,14 @@ def pick_filmstrips(views: RunViews) -> tuple[Filmstrip, ...]:
 
 
 def _filmstrip(title: str, episode: Episode, screens: WarehouseScreens) -> Filmstrip:
-    """Show a trajectory up to its twelfth step."""
     labels, frames = {verdict.index: str(verdict.label) for verdict in episode.step_verdicts}, []
-    for step in episode.steps[:FRAMES]:
+    for step in episode.steps[:12]:
         image = Image.open(io.BytesIO(marked_picture(step, screens).encode())).convert("RGB")
         wide = image.width > image.height
-        width = _DESKTOP_WIDTH if wide else _PHONE_WIDTH
+        width = 420 if wide else 216
         small = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
         packed = io.BytesIO()
-        small.save(packed, format="WEBP", quality=_QUALITY)
+        small.save(packed, format="WEBP", quality=72)
         uri = f"data:image/webp;base64,{base64.b64encode(packed.getvalue()).decode('ascii')}"
         frames.append(FilmstripFrame(step, uri, wide, labels.get(step.index, ""), role_lines(step)))
     return Filmstrip(title, episode, tuple(frames))

@@ -13,10 +13,8 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.sql import Format, QueryLimits, answer_sql, format_rows
 
-_FIRST, _MORE = "trajmill> ", "     ...> "
 _MOST_ROWS: Final = 1000
 """Rows that the prompt prints of one answer."""
-_MOST_HISTORY: Final = 2000
 _HELP: Final = """\
 A statement ends with ; and may have several lines. Tab completes the names of tables and views.
 .tables        tables and views
@@ -64,7 +62,7 @@ def _statements(typed: bool) -> Iterator[str]:
     lines: list[str] = []
     while True:
         try:
-            lines.append(input((_MORE if lines else _FIRST) if typed else ""))
+            lines.append(input(("     ...> " if lines else "trajmill> ") if typed else ""))
         except KeyboardInterrupt:
             print()
             lines = []
@@ -93,8 +91,7 @@ def _remembered(names: list[str]) -> Iterator[None]:
         return
     readline.set_completer(lambda text, place: [*(name for name in names if name.startswith(text)), None][place])
     readline.parse_and_bind("tab: complete")
-    readline.set_history_length(_MOST_HISTORY)
-    # The folder for lasting state of the XDG base directories.
+    readline.set_history_length(2000)
     named = os.environ.get("XDG_STATE_HOME", "")
     base = Path(named) if named.startswith("/") else Path.home() / ".local" / "state"
     history = base / "trajmill" / "sql_history"

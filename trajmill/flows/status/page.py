@@ -12,6 +12,7 @@ import urllib.request
 from base64 import b64encode
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
 from pathlib import Path
@@ -41,7 +42,10 @@ from trajmill.warehouse.lock import worker_of
 
 _CLOCK = 1.0
 """Seconds by which the times of two files may differ that were written one after the other."""
-_SECONDS_BETWEEN = 1.0
+_LITTLE_DISK = 0.05
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
+"""Characters that would act on the terminal; messages come from outside."""
+_DISK_IS_FULL = "the disk is nearly full: `trajmill vacuum`, `trajmill compact`, [retention]"
 _STYLES: Mapping[SlotState, tuple[str, str]] = {
     SlotState.INSTANCE: ("magenta", "start"),
     SlotState.ENVIRONMENT: ("cyan", "env"),
@@ -52,7 +56,6 @@ _STYLES: Mapping[SlotState, tuple[str, str]] = {
 """Colour and short name of each state of a slot."""
 _LATE = 30.0
 """Seconds from which a slot waits long."""
-_BAR = 40
 
 
 class WorkingStage(NamedTuple):
@@ -63,9 +66,8 @@ class WorkingStage(NamedTuple):
     process: str | None
     """The process that works on it, of another machine with its name; None if nobody does."""
     done: int
-    """Finished attempts, judged trajectories, or what else it counts."""
+    """Finished attempts, judged trajectories, or what else it counts, of `total` if that is known."""
     total: int | None
-    """How many it has, attempts at most; None if it is not known."""
     seconds: float
     """Since it began, or since the process continued it."""
     is_further: bool = False
@@ -92,9 +94,8 @@ def working_stage(context: RoundContext) -> WorkingStage:
     """Return the stage of a run that works now, or that would be next."""
     current, stages = first_unfinished(context.in_round(1)), stages_of(context.config)
     stage = next(each for each in stages if report_of(each.in_its_round(current), each.name) is None)
-    name, within = stage.name, stage.in_its_round(current)
+    name, within, began = stage.name, stage.in_its_round(current), _began(context)
     process = worker_of(context.warehouse, context.run_id)
-    began = _began(context)
     # An import of the process may be one into the next round, while this one trains.
     for landing in (current, current.in_round(current.round + 1)) if process else ():
         imported = working_import(landing)
@@ -102,14 +103,9 @@ def working_stage(context: RoundContext) -> WorkingStage:
             name, within = imported, landing
             break
     has_rows = any(has_begun(current, each.name) for each in stages if each.fixed_round is None)
-    return WorkingStage(
-        current.round,
-        name,
-        process,
-        *stage_counter(within, name).progress(),
-        max(time.time() - began, 0.0),
-        is_further=current.round > context.config.run.rounds and not has_rows,
-    )
+    is_further = current.round > context.config.run.rounds and not has_rows
+    counts = stage_counter(within, name).progress()
+    return WorkingStage(current.round, name, process, *counts, max(time.time() - began, 0.0), is_further)
 
 
 def _last_change(context: RoundContext, stage: str) -> float:
@@ -137,17 +133,13 @@ def now_line(now: WorkingStage) -> str:
         return "nobody is at work; all configured rounds are done; with a larger run.rounds `trajmill evolve` does more"
     if now.process is None:
         return f"nobody is at work; {where} is next"
-    of, rate, left = "" if now.total is None else f" of {now.total:,}", "", ""
-    count = f", {now.done:,}{of}" if now.done or of else ""
-    if now.done and now.seconds:
-        rate = f", {now.done / now.seconds:,.1f} a second"
+    of = "" if now.total is None else f" of {now.total:,}"
+    parts = [f"{where} since {timedelta(seconds=round(now.seconds))}"]
+    parts += [f"{now.done:,}{of}"] if now.done or of else []
+    parts += [f"{now.done / now.seconds:,.1f} a second"] if now.done and now.seconds else []
     if now.done and now.total is not None:
-        left = f", {_duration(now.seconds / now.done * (now.total - now.done))} left"
-    return f"{where} since {_duration(now.seconds)}{count}{rate}{left} (process {now.process})"
-
-
-def _duration(seconds: float) -> str:
-    return str(timedelta(seconds=round(seconds)))
+        parts.append(f"{timedelta(seconds=round(now.seconds / now.done * (now.total - now.done)))} left")
+    return f"{', '.join(parts)} (process {now.process})"
 
 
 def watch(config: Config, warehouse: Warehouse, console: Console, run_id: str = "") -> None:
@@ -158,7 +150,7 @@ def watch(config: Config, warehouse: Warehouse, console: Console, run_id: str = 
         return
     with Live(live_page(context), console=console, auto_refresh=False, screen=True) as live:
         while True:
-            time.sleep(_SECONDS_BETWEEN)
+            time.sleep(1.0)
             live.update(live_page(context), refresh=True)
 
 
@@ -173,7 +165,7 @@ def live_page(context: RoundContext) -> RenderableType:
     for state, seconds in slots.spent.items():
         now = sum(slot.state is state for slot in slots.slots)
         line = Text(f"{state:<12}{100 * seconds / total:5.1f} % ")
-        line.append("█" * round(_BAR * seconds / total), style=_STYLES[state][0])
+        line.append("█" * round(40 * seconds / total), style=_STYLES[state][0])
         shares.append(line.append(f" {now} now"))
     for slot in slots.slots:
         style, short = _STYLES[slot.state]
@@ -181,17 +173,6 @@ def live_page(context: RoundContext) -> RenderableType:
         cells.append(Text(f"{slot.step:>3} {short:<5} {slot.seconds:4.0f}", style=f"bold {style}" if late else style))
     columns = Columns(cells, padding=(0, 1), equal=True)
     return Group(head, count, *shares, Text(), Text("step, what it waits for, seconds"), columns)
-
-
-_SECONDS = 5.0
-_MOST = 200
-_NO_RUN = "none"
-"""A tag that no deployment has."""
-_LOST = frozenset({"Crashed", "Failed", "TimedOut"})
-"""States of a flow run at the server that may have no entry in the warehouse."""
-_LITTLE_DISK = 0.05
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-"""Characters that would act on the terminal; messages come from outside."""
 
 
 class FlowRunLine(NamedTuple):
@@ -214,12 +195,13 @@ class FlowRuns(NamedTuple):
     """Why the server could not be read; the last runs are then those that the warehouse has stored."""
 
 
-def flow_runs(warehouse: Warehouse, run_id: str) -> FlowRuns:
+def flow_runs(warehouse: Warehouse | None, run_id: str) -> FlowRuns:
     """Return the runs at the server that PREFECT_API_URL names, else at the one that served the run last."""
-    deployed = served(warehouse, run_id)
+    deployed = None if warehouse is None else served(warehouse, run_id)
     address = os.environ.get("PREFECT_API_URL") or (deployed.address if deployed else "")
-    found = runs_at(address, run_resource(warehouse, run_id) if deployed else _NO_RUN)
-    if not found.problem:
+    # No deployment has the tag `none`.
+    found = _runs_at(address, run_resource(warehouse, run_id) if warehouse and deployed else "none")
+    if warehouse is None or not found.problem:
         return found
     ends = (ended for ended, *_ in last_ends(warehouse, run_id).values())
     return found._replace(
@@ -227,7 +209,7 @@ def flow_runs(warehouse: Warehouse, run_id: str) -> FlowRuns:
     )
 
 
-def runs_at(address: str, resource: str = _NO_RUN) -> FlowRuns:
+def _runs_at(address: str, resource: str) -> FlowRuns:
     """Return the runs of a run's deployments at a server; `problem` is the reason if there are none.
 
     Prefect's client takes seconds to import, so its API is read over HTTP.
@@ -243,7 +225,7 @@ def runs_at(address: str, resource: str = _NO_RUN) -> FlowRuns:
     def rows(what: str, **criteria: Any) -> list[dict[str, Any]]:
         body = json.dumps({"deployments": {"tags": {"all_": [resource]}}, **criteria}).encode()
         request = urllib.request.Request(f"{base}/{what}/filter", data=body, headers=headers)
-        with urllib.request.urlopen(request, timeout=_SECONDS) as answer:
+        with urllib.request.urlopen(request, timeout=5.0) as answer:
             found: list[dict[str, Any]] = json.load(answer)
             return found
 
@@ -257,14 +239,14 @@ def runs_at(address: str, resource: str = _NO_RUN) -> FlowRuns:
 
     try:
         flows = {row["id"]: row["entrypoint"].rpartition(".")[2] for row in rows("deployments")}
-        begun = [row for row in rows("flow_runs", sort="START_TIME_DESC", limit=_MOST) if row["start_time"]]
+        begun = [row for row in rows("flow_runs", sort="START_TIME_DESC", limit=200) if row["start_time"]]
         scheduled = {"state": {"type": {"any_": ["SCHEDULED"]}}}
         due = rows("flow_runs", flow_runs=scheduled, sort="NEXT_SCHEDULED_START_TIME_ASC")
         return FlowRuns(first_of_each(begun, "start_time"), first_of_each(due, "expected_start_time"), address)
     except (OSError, ValueError, LookupError, TypeError, HTTPException) as error:
-        secrets = Secrets.of(os.environ, urls=[address])
-        problem = secrets.scrub(f"the Prefect server {address} does not answer ({error})")
-        return FlowRuns(address=secrets.scrub(address), problem=problem)
+        scrub = Secrets.of(os.environ, urls=[address]).scrub
+        problem = scrub(f"the Prefect server {address} does not answer ({error})")
+        return FlowRuns(address=scrub(address), problem=problem)
 
 
 _FAILURES = """
@@ -282,16 +264,17 @@ def result_lines(warehouse: Warehouse, run_id: str) -> dict[str, list[str]]:
     """Describe what a run has reached, by section: rounds, success, judge, failures, malformed replies, money."""
     with run_views(warehouse, run_id) as views:
         rounds, failures, malformed = views.rows(TABLES["rounds"]), views.rows(_FAILURES), views.rows(_MALFORMED)
-        first, last = (rounds[0].round, rounds[-1].round) if rounds else (0, 0)
-        success = defaultdict[str, list[float]](list)
-        for row in views.rows(SUCCESS):
-            if row.round >= max(first, last - 1):
-                success[row.name].append(row.share)
-        judge = [row for row in views.rows(JUDGE) if row.level == "trajectory" and row.round >= last - 1]
-    reached = [f"{len(rounds)} finished" + (f", policy {rounds[-1].policy_after}" if rounds else "")]
+        measured, judged = views.rows(SUCCESS), views.rows(JUDGE)
+    first, last = (rounds[0].round, rounds[-1].round) if rounds else (0, 0)
+    success = defaultdict[str, list[float]](list)
+    for row in measured:
+        if row.round >= max(first, last - 1):
+            success[row.name].append(row.share)
+    judge = [row for row in judged if row.level == "trajectory" and row.round >= last - 1]
+    reached = f"{len(rounds)} finished" + (f", policy {rounds[-1].policy_after}" if rounds else "")
     money, recent = _money(sum(row.cost for row in rounds)), _money(rounds[-1].cost if rounds else 0.0)
     return {
-        "rounds": reached + [row.reason for row in rounds[-1:] if row.reason],
+        "rounds": [reached, *(row.reason for row in rounds[-1:] if row.reason)],
         "success": [_trend(name, shares) for name, shares in sorted(success.items())],
         "judge": [_trend(name, [getattr(row, name) for row in judge]) for name in ("precision", "kappa") if judge],
         "failures": [", ".join(f"{row.failures} {row.failure_class}" for row in failures) or "none"],
@@ -317,35 +300,27 @@ def _money(price: float) -> str:
     return f"{price:,.2f}" if price >= 1 or not price else f"{price:.2g}"
 
 
-class DiskUse(NamedTuple):
-    """Bytes of a warehouse, and the free and all bytes of its disk."""
-
-    used: int
-    free: int
-    total: int
-
-
-def disk_use(root: Path) -> DiskUse:
-    disk, used = shutil.disk_usage(root), 0
+def used_bytes(root: Path) -> int:
+    """Sum the sizes of all files below a folder."""
+    used = 0
     for path in root.rglob("*"):
-        try:
+        with suppress(FileNotFoundError):  # Another process may just have removed it.
             found = path.lstat()
-        except FileNotFoundError:
-            # Another process has just removed it.
-            continue
-        used += found.st_size if stat.S_ISREG(found.st_mode) else 0
-    return DiskUse(used, disk.free, disk.total)
+            used += found.st_size if stat.S_ISREG(found.st_mode) else 0
+    return used
 
 
 def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list[str]:
     """Describe what a run does, has done and needs, as lines for a terminal."""
     context = RoundContext(config, warehouse, 1, run_id)
     runs, now, ahead = flow_runs(warehouse, context.run_id), working_stage(context), ahead_line(context)
-    results, disk = result_lines(warehouse, context.run_id), disk_use(warehouse.root)
+    results, disk = result_lines(warehouse, context.run_id), shutil.disk_usage(warehouse.root)
     # A choice by a command or the configuration counts more than the last round.
     if chosen := choices(first_unfinished(context)):
         finished, version = results["rounds"][0].partition(",")[0], chosen[-1].policy_row.model_version
         results["rounds"] = [f"{finished}, policy {version}, chosen since then; `trajmill policy list` says why"]
+    needs = list(_needs(context, runs, now))
+    needs += [_DISK_IS_FULL] if disk.free < _LITTLE_DISK * disk.total else []
     used = "used" if warehouse.store.is_local else "of copies on this machine"
     sections: Mapping[str, Sequence[str]] = {
         "run": [f"{context.run_id} in {warehouse.address}"],
@@ -355,8 +330,8 @@ def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list
         "next": [f"{run.flow} at {run.time}" for run in runs.next],
         "server": [runs.problem] if runs.problem else [],
         **results,
-        "disk": [f"{disk.used / 1e9:,.2f} GB {used}, {disk.free / 1e9:,.1f} GB free"],
-        "to do": [f"needs a person: {line}" for line in _needs(context, runs, now, disk)] or ["nothing"],
+        "disk": [f"{used_bytes(warehouse.root) / 1e9:,.2f} GB {used}, {disk.free / 1e9:,.1f} GB free"],
+        "to do": [f"needs a person: {line}" for line in needs] or ["nothing"],
     }
     return [
         _CONTROL.sub(" ", f"{'' if place else name:<9} {text}".rstrip())
@@ -365,7 +340,7 @@ def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list
     ]
 
 
-def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage, disk: DiskUse) -> Iterator[str]:
+def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage) -> Iterator[str]:
     """Yield a line for each thing that waits for a person."""
     warehouse = context.warehouse
     uncommitted = warehouse.store.get(warehouse.name(trouble_file(warehouse, context.run_id)))
@@ -375,11 +350,10 @@ def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage, disk: DiskU
     yield from stored
     for run in runs.last:
         how = f"{run.flow} ended as {run.state}"
-        if run.state in _LOST and not any(each.startswith(how) for each in stored):
+        # Those that ended so may have no entry in the warehouse.
+        if run.state in ("Crashed", "Failed", "TimedOut") and not any(each.startswith(how) for each in stored):
             yield f"{how}: {run.line}"
     if runs.problem and runs.address:
         yield f"{runs.problem}; start `trajmill serve` again, or correct PREFECT_API_URL"
     if now.stage == TRAIN and now.process is None:
         yield f"round {now.round} waits at its training; `trajmill train` says for what"
-    if disk.free < _LITTLE_DISK * disk.total:
-        yield "the disk is nearly full: `trajmill vacuum`, `trajmill compact`, [retention]"

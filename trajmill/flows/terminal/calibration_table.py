@@ -38,16 +38,11 @@ def calibration_table(calibrated: Calibrated) -> RenderableType:
         table.add_column(heading, justify="right" if number else "left", no_wrap=number > 0)
     for row in calibrated.rows:
         table.add_row(*map(Text, _cells(row)), end_section=row.ingredient is Ingredient.CHANNEL)
-    parts: list[RenderableType] = [
-        Text(),
-        Text(f'Judge "{calibrated.judge}" against {labels}: {calibrated.rows[-1].rule}', style="bold"),
-        Text("; ".join(counts)),
-        *([Text(found.why_unjudged)] if found.unjudged else []),
-        table,
-    ]
-    if cached := max(row.cached for row in calibrated.rows):
-        parts.append(Text(f"Up to {cached:.0%} of the calls were answered from the request cache and took no time."))
-    return Group(*parts)
+    headline = Text(f'Judge "{calibrated.judge}" against {labels}: {calibrated.rows[-1].rule}', style="bold")
+    why = [Text(found.why_unjudged)] if found.unjudged else []
+    cached = max(row.cached for row in calibrated.rows)
+    note = Text(f"Up to {cached:.0%} of the calls were answered from the request cache and took no time.")
+    return Group(Text(), headline, Text("; ".join(counts)), *why, table, *([note] if cached else []))
 
 
 def _cells(row: Calibration) -> tuple[str, ...]:

@@ -31,13 +31,12 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
 
     Raises BadInputError if there is none, or more than one.
     """
-    places = places_of(warehouse, start)
-    if len(places) != 1:
-        named = _plain(start)[:40]
-        if places:
-            raise BadInputError(f"several trajectories start with {named!r}; give more of the id")
+    places, named = places_of(warehouse, start), _plain(start)[:40]
+    if not places:
         advice = '`trajmill sql "SELECT trajectory_id FROM trajectories"` lists them'
         raise BadInputError(f"no trajectory starts with {named!r}; {advice}")
+    if len(places) > 1:
+        raise BadInputError(f"several trajectories start with {named!r}; give more of the id")
     [place] = places
     records = read_trajectory(warehouse, place)
     if records.query is None:
@@ -62,8 +61,8 @@ def print_trajectory(episode: Episode, console: Console) -> None:
         console.print(line, soft_wrap=True)
 
 
-def write_images(episode: Episode, warehouse: Warehouse, folder: Path) -> tuple[Path, ...]:
-    """Write the screen before each step with its action drawn, and the last screen; return the files.
+def write_images(episode: Episode, warehouse: Warehouse, folder: Path) -> int:
+    """Write the screen before each step with its action drawn, and the last screen; return the number of files.
 
     Raises BadInputError if the folder cannot be made or written to.
     """
@@ -83,7 +82,7 @@ def write_images(episode: Episode, warehouse: Warehouse, folder: Path) -> tuple[
             path.write_bytes(picture)
     except OSError as error:
         raise BadInputError(f"{folder}: pictures cannot be written there: {error.strerror}") from None
-    return tuple(pictures)
+    return len(pictures)
 
 
 def _lines(episode: Episode) -> Iterator[Text]:

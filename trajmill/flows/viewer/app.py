@@ -9,11 +9,12 @@ from collections.abc import Callable
 from http import HTTPStatus
 from importlib import resources
 from pathlib import Path, PurePath
+from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
-from starlette.middleware.base import RequestResponseEndpoint
+from starlette.datastructures import MutableHeaders
 
 from trajmill.flows.serving.listening import is_loopback, listening, serve_app
 from trajmill.flows.viewer.attempts import Catalogue, attempt_routes
@@ -23,17 +24,11 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.kinds import read_token
 from trajmill.warehouse.layout import Warehouse
 
-_PLACES = (
-    "/",
-    "/trajectories",
-    "/success",
-    "/failures",
-    "/policies",
-    "/trajectories/{run_id}/{trajectory_id}",
-    "/compare",
-)
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+_PLACES = ("/", "/trajectories", "/success", "/failures", "/policies", "/compare")
 _MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
-_ASK_AGAIN = {"cache-control": "no-cache"}
 _TOKEN = "token"
 _COOKIE = "trajmill_view"
 _HEADERS = {
@@ -47,36 +42,29 @@ _HEADERS = {
 }
 
 
-def viewer_app(warehouse: Warehouse, token: str = "") -> FastAPI:
+def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
     """Make the app that shows a warehouse; it only reads.
 
     `token` is what readers must send; empty for readers on this machine. Raises BadInputError if a committed file or an
     entry of a table's log is missing or damaged.
     """
-    app = FastAPI(title="trajmill", openapi_url=None)
-    catalogue = Catalogue(warehouse)
-    for router in (
-        run_routes(warehouse, catalogue),
-        attempt_routes(catalogue),
-        trajectory_routes(warehouse, catalogue),
-    ):
-        app.include_router(router)
-    files = {
-        path.name: (path.read_bytes(), _MEDIA_TYPES[PurePath(path.name).suffix])
-        for path in resources.files(__package__).joinpath("page").iterdir()
-    }
+    app, catalogue = FastAPI(title="trajmill", openapi_url=None), Catalogue(warehouse)
+    app.include_router(attempt_routes(catalogue))
+    app.include_router(run_routes(warehouse, catalogue))
+    app.include_router(trajectory_routes(warehouse, catalogue))
+    files = {path.name: path.read_bytes() for path in resources.files(__package__).joinpath("page").iterdir()}
 
     @app.get("/static/{name}")
     def static(name: str) -> Response:
         if name not in files:
             return Response(status_code=HTTPStatus.NOT_FOUND)
-        data, media_type = files[name]
-        return Response(data, media_type=media_type, headers=_ASK_AGAIN)
+        media_type = _MEDIA_TYPES[PurePath(name).suffix]
+        return Response(files[name], media_type=media_type, headers={"cache-control": "no-cache"})
 
     def place() -> Response:
         return static("index.html")
 
-    for path in _PLACES:
+    for path in (*_PLACES, "/trajectories/{run_id}/{trajectory_id}"):
         app.add_api_route(path, place)
 
     @app.exception_handler(HTTPStatus.NOT_FOUND)
@@ -92,20 +80,24 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> FastAPI:
     def not_found(request: Request, error: BadInputError) -> Response:
         return JSONResponse({"detail": str(error)}, HTTPStatus.NOT_FOUND)
 
-    @app.middleware("http")
-    async def guard(request: Request, answer: RequestResponseEndpoint) -> Response:
+    async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse readers without the token, and names of other hosts; add the headers that keep pages harmless."""
-        is_head = request.method == "HEAD"
-        if is_head:  # answered as GET; the server leaves the body out
-            request.scope["method"] = "GET"
-        response = _refusal(request, token) or await answer(request)
-        if is_head:
-            request.scope["method"] = "HEAD"
-        for name, value in _HEADERS.items():
-            response.headers.setdefault(name, value)
-        return response
 
-    return app
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        refused = None
+        if scope["type"] == "http":
+            refused = _refusal(Request(scope), token)
+            # HEAD is answered as GET; the server leaves the body out.
+            scope = scope | {"method": "GET" if scope["method"] == "HEAD" else scope["method"]}
+        await (refused or app)(scope, receive, send_with_headers)
+
+    return guarded
 
 
 def _refusal(request: Request, token: str) -> Response | None:
@@ -139,17 +131,10 @@ def _refusal(request: Request, token: str) -> Response | None:
 def serve_viewer(
     warehouse: Warehouse, host: str, port: int, token_file: Path | None, ready: Callable[[str], None]
 ) -> None:
-    """Serve the viewer until Ctrl-C.
+    """Serve the viewer until Ctrl-C; `ready` gets the link, which carries the token if one is needed.
 
-    Args:
-        warehouse: what is shown.
-        host: address to listen on.
-        port: port; 0 for a free one.
-        token_file: file with the token that readers must send; without it, a token is made if others can reach `host`.
-        ready: called with the link, which carries the token if one is needed.
-
-    Raises:
-        BadInputError: an option is wrong, the port is taken, or a committed file is missing or damaged.
+    `token_file` has the token that readers must send; without it, a token is made if others can reach `host`. Raises
+    BadInputError: an option is wrong, the port is taken, or a committed file is missing or damaged.
     """
     token = "" if token_file is None else read_token(token_file)
     if not token and not is_loopback(host):

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterable
 from importlib import resources
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal
 
 import duckdb
 from fastapi import APIRouter, Query
@@ -28,7 +29,6 @@ _COLUMNS = {
     "judgements": ("trajectory_id", "correct", "agreed", "judge", "made_by", *_COMMON),
 }
 _SECONDS_BETWEEN_LOOKS = 1.0
-_MOST_CHARACTERS = 200
 _MOST_VALUES = 200
 Row = dict[str, Any]
 Order = Literal["newest", "oldest", "longest", "shortest", "slowest"]
@@ -40,7 +40,6 @@ _KEYS: dict[Order, tuple[str, bool]] = {
     "slowest": ("wall_ms", True),
 }
 """The column of each order, and whether it falls."""
-Group = Literal["app", "task", "split"]
 ATTEMPT_COLUMNS = (
     "place, run_id, trajectory_id, query_id, round, purpose, split, task, apps, platform, difficulty, instruction, "
     "agent, model_version, guidance_id, outcome, judged, disagreement, stop_reason, failure_class, failure_message, "
@@ -64,18 +63,13 @@ class Catalogue:
         self._looked = 0.0
         self._refresh()
 
-    def ask(self, query: str, parameters: list[object]) -> list[Row]:
+    def ask(self, query: str, /, **parameters: object) -> list[Row]:
         """Return the rows of one SELECT, by column; all values are bound as parameters."""
         self._refresh()
         with self._database.cursor() as cursor:
             rows = cursor.execute(query, parameters).fetchall()
             names = [column[0] for column in cursor.description]
             return [dict(zip(names, row, strict=True)) for row in rows]
-
-    def attempts(self, condition: str, parameters: list[object], limit: int) -> list[Row]:
-        """Return the attempts that meet a condition, the newest first."""
-        query = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE {condition} ORDER BY place DESC LIMIT ?"
-        return self.ask(query, [*parameters, limit])
 
     def _refresh(self) -> None:
         """Read the tables again after a commit, at most once in a while."""
@@ -90,12 +84,6 @@ class Catalogue:
                     cursor.execute(resources.files(__package__).joinpath("attempts.sql").read_text(encoding="utf-8"))
                 self._entries = entries
             self._looked = time.monotonic()
-
-
-class Condition(NamedTuple):
-    sql: str
-    """Made of column names of this module alone; values are `?`."""
-    parameters: list[object]
 
 
 class AttemptFilter(Record):
@@ -118,47 +106,35 @@ class AttemptFilter(Record):
     agent: list[str] = []
     policy: list[str] = []
     query: str = ""
-    text: str = Field(default="", max_length=_MOST_CHARACTERS)
+    text: str = Field(default="", max_length=200)
     """Part of the instruction, the task, the answer or the failure, or the start of an id; case does not matter."""
 
-    def condition(self) -> Condition:
-        parts = [self.text_condition(), *self.value_conditions().values()]
-        parameters = [value for part in parts for value in part.parameters]
-        return Condition(" AND ".join(part.sql for part in parts), parameters)
-
-    def value_conditions(self) -> dict[str, Condition]:
-        """Return the filters that have values, each as SQL."""
-        return {
-            name: Condition(f"list_has_any({column}, ?)" if name in _LISTS else f"list_contains(?, {column})", [values])
-            for name, column in _FACETS.items()
-            if (values := getattr(self, name))
-        }
-
-    def text_condition(self) -> Condition:
-        """Return the filters of texts as SQL."""
-        parts, parameters = ["true"], list[object]()
-        if self.query:
-            parts.append("query_id = ?")
-            parameters.append(self.query)
-        if self.text:
-            parts.append("(contains(searched, lower(?)) OR starts_with(trajectory_id, ?) OR starts_with(query_id, ?))")
-            parameters += [self.text] * 3
-        return Condition(" AND ".join(parts), parameters)
+    def given(self) -> Row:
+        """Return the filters that have values."""
+        return {name: value for name in _CONDITIONS if (value := getattr(self, name))}
 
 
-_RENAMED = {
-    "run": "run_id",
-    "failure": "failure_class",
-    "stop": "stop_reason",
-    "app": "apps",
-    "policy": "model_version",
+_TEXTS = {
+    "query": "query_id = $query",
+    "text": "(contains(searched, lower($text)) OR starts_with(trajectory_id, $text) OR starts_with(query_id, $text))",
 }
-_FACETS = {name: _RENAMED.get(name, name) for name in AttemptFilter.model_fields if name not in ("query", "text")}
+_FACETS = {name: name for name in AttemptFilter.model_fields if name not in _TEXTS}
+_FACETS |= {"run": "run_id", "failure": "failure_class", "stop": "stop_reason", "app": "apps"}
+_FACETS["policy"] = "model_version"
 """The column of table `attempts` for each filter of values."""
 _LISTS = frozenset({"app", "disagreement"})
 """Filters whose column has several values in a row."""
 _NUMBERS = frozenset({"round", "difficulty"})
 """Filters whose values are numbers."""
+_CONDITIONS = _TEXTS | {
+    name: f"list_has_any({column}, ${name})" if name in _LISTS else f"list_contains(${name}, {column})"
+    for name, column in _FACETS.items()
+}
+"""The SQL of each filter; its value is the parameter of its name."""
+
+
+def _all_of(filters: Iterable[str]) -> str:
+    return " AND ".join(["true", *(_CONDITIONS[name] for name in filters)])
 
 
 class PageRequest(AttemptFilter):
@@ -173,7 +149,7 @@ class PageRequest(AttemptFilter):
 
 
 class SuccessRequest(AttemptFilter):
-    by: Group = "app"
+    by: Literal["app", "task", "split"] = "app"
 
 
 def attempt_routes(catalogue: Catalogue) -> APIRouter:
@@ -182,24 +158,27 @@ def attempt_routes(catalogue: Catalogue) -> APIRouter:
     @routes.get("/trajectories")
     def page(wanted: Annotated[PageRequest, Query()]) -> Row:
         """Return a page of attempts; `first` and `last` if no row comes before or after it."""
-        found = condition = wanted.condition()
-        column, falls = _KEYS[wanted.order]
+        given, (column, falls) = wanted.given(), _KEYS[wanted.order]
         backwards = wanted.before is not None
         at = wanted.before if backwards else wanted.after
         order, sign = ("DESC", "<") if falls is not backwards else ("ASC", ">")
+        condition, beyond = _all_of(given), Row()
         if at is not None:
-            keys = [row["key"] for row in catalogue.ask(f"SELECT {column} AS key FROM attempts WHERE place = ?", [at])]
-            beyond = f"{found.sql} AND ({column} {sign} ? OR ({column} = ? AND place {sign} ?))"
-            condition = Condition(beyond, [*found.parameters, *keys * 2, at]) if keys else Condition("false", [])
+            keys = catalogue.ask(f"SELECT {column} AS key, place AS at FROM attempts WHERE place = $at", at=at)
+            beyond = keys[0] if keys else {}
+            further = f"({column} {sign} $key OR ({column} = $key AND place {sign} $at))" if keys else "false"
+            condition = f"{condition} AND {further}"
         rows = catalogue.ask(
-            f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE {condition.sql} "
-            f"ORDER BY {column} {order}, place {order} LIMIT ?",
-            [*condition.parameters, wanted.limit + 1],
+            f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE {condition} "
+            f"ORDER BY {column} {order}, place {order} LIMIT $most",
+            **(given | beyond),
+            most=wanted.limit + 1,
         )
         more, shown = len(rows) > wanted.limit, rows[: wanted.limit]
+        total = catalogue.ask(f"SELECT count(*) AS n FROM attempts WHERE {_all_of(given)}", **given)
         return {
             "rows": shown[::-1] if backwards else shown,
-            "total": catalogue.ask(f"SELECT count(*) AS n FROM attempts WHERE {found.sql}", found.parameters)[0]["n"],
+            "total": total[0]["n"],
             "first": not more if backwards else at is None,
             "last": not backwards and not more,
         }
@@ -210,10 +189,10 @@ def attempt_routes(catalogue: Catalogue) -> APIRouter:
 
         The most frequent values come first, and numbers in their order.
         """
-        text, chosen = wanted.text_condition(), wanted.value_conditions()
+        given = wanted.given()
+        chosen = given.keys() - _TEXTS.keys()
         # One statement for all filters, so that each condition is evaluated once for each attempt.
-        columns = [*_FACETS.values(), *(f"{condition.sql} AS keeps_{name}" for name, condition in chosen.items())]
-        kept = "MATERIALIZED" if chosen or text.parameters else "NOT MATERIALIZED"
+        columns = [*_FACETS.values(), *(f"{_CONDITIONS[name]} AS keeps_{name}" for name in chosen)]
         parts = []
         for name, column in _FACETS.items():
             others = " AND ".join(f"keeps_{other}" for other in chosen if other != name) or "true"
@@ -221,13 +200,12 @@ def attempt_routes(catalogue: Catalogue) -> APIRouter:
             parts.append(
                 f"(SELECT '{name}' AS facet, value::VARCHAR AS value, count(*) AS attempts "
                 f"FROM (SELECT {value} AS value FROM base WHERE {others}) WHERE value IS NOT NULL "
-                "GROUP BY ALL ORDER BY attempts DESC, value LIMIT ?)"
+                f"GROUP BY ALL ORDER BY attempts DESC, value LIMIT {_MOST_VALUES})"
             )
-        statement = f"WITH base AS {kept} (SELECT {', '.join(columns)} FROM attempts WHERE {text.sql})"
-        values = [value for condition in chosen.values() for value in condition.parameters]
-        limits = [_MOST_VALUES] * len(parts)
+        kept, texts = "MATERIALIZED" if given else "NOT MATERIALIZED", _all_of(given.keys() & _TEXTS.keys())
+        statement = f"WITH base AS {kept} (SELECT {', '.join(columns)} FROM attempts WHERE {texts})"
         found: dict[str, list[Row]] = {name: [] for name in _FACETS}
-        for row in catalogue.ask(f"{statement} {' UNION ALL '.join(parts)}", [*values, *text.parameters, *limits]):
+        for row in catalogue.ask(f"{statement} {' UNION ALL '.join(parts)}", **given):
             name = row.pop("facet")
             found[name].append(row | {"value": int(row["value"])} if name in _NUMBERS else row)
         for name in _NUMBERS:
@@ -237,13 +215,13 @@ def attempt_routes(catalogue: Catalogue) -> APIRouter:
     @routes.get("/success")
     def success(wanted: Annotated[SuccessRequest, Query()]) -> list[Row]:
         """Count the attempts that the environment checked, by name and round; one counts for each of its apps."""
-        condition, name = wanted.condition(), "unnest(apps)" if wanted.by == "app" else wanted.by
+        given, name = wanted.given(), "unnest(apps)" if wanted.by == "app" else wanted.by
         return catalogue.ask(
             f"SELECT name, round, count(*) FILTER (outcome = 'passed') AS passed, count(*) AS attempts "
             f"FROM (SELECT {name} AS name, round, outcome FROM attempts "
-            f"WHERE {condition.sql} AND outcome IN ('passed', 'not passed')) "
+            f"WHERE {_all_of(given)} AND outcome IN ('passed', 'not passed')) "
             "WHERE name IS NOT NULL GROUP BY name, round ORDER BY name, round",
-            condition.parameters,
+            **given,
         )
 
     return routes

@@ -36,25 +36,25 @@ WHERE run_id = $1 AND purpose = $2 AND round = coalesce($3, (
 """
 _PURPOSE_ROUNDS = """
 SELECT DISTINCT round FROM attempts
-WHERE run_id = ? AND purpose = ? AND outcome IN ('passed', 'not passed') ORDER BY round DESC
+WHERE run_id = $run AND purpose = $purpose AND outcome IN ('passed', 'not passed') ORDER BY round DESC
 """
 _POLICIES = """
 SELECT model_version AS policy, max(round) AS round FROM attempts
-WHERE run_id = ? AND purpose = 'evaluate' AND outcome IN ('passed', 'not passed') GROUP BY ALL ORDER BY max(place) DESC
+WHERE run_id = $run AND purpose = 'evaluate' AND outcome IN ('passed', 'not passed')
+GROUP BY ALL ORDER BY max(place) DESC
 """
 # The last attempt of each policy at each query that both were measured on.
 _SIDES = """
 WITH measured AS (
     SELECT * FROM attempts
-    WHERE run_id = ? AND purpose = 'evaluate' AND outcome IN ('passed', 'not passed')
-        AND list_contains(?, model_version)
+    WHERE run_id = $run AND purpose = 'evaluate' AND outcome IN ('passed', 'not passed') AND model_version IN ($a, $b)
     QUALIFY row_number() OVER (PARTITION BY model_version, query_id ORDER BY place DESC) = 1
 )
 SELECT a.query_id, a.split, a.task, a.apps, a.instruction, a.trajectory_id AS a, b.trajectory_id AS b,
     a.outcome = 'passed' AS first, b.outcome = 'passed' AS second,
     CASE WHEN first AND second THEN 'both' WHEN second THEN 'gained' WHEN first THEN 'lost' ELSE 'neither' END AS side
 FROM measured AS a JOIN measured AS b USING (query_id)
-WHERE a.model_version = ? AND b.model_version = ?
+WHERE a.model_version = $a AND b.model_version = $b
 ORDER BY a.split, a.task, a.query_id
 """
 
@@ -79,16 +79,16 @@ def run_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
                     {"split": each["name"], "queries": each["n"], **each, "name": SPLIT_NAMES[each["name"]]}
                     for each in _of(shares, row["run_id"], number)
                 ]
-        counts = catalogue.ask(_COUNTS, [])
+        counts = catalogue.ask(_COUNTS)
         return [
             run | {"counts": _of(counts, run["run_id"]), "rounds": _of(rounds, run["run_id"])}
-            for run in catalogue.ask(_RUNS, [])
+            for run in catalogue.ask(_RUNS)
         ]
 
     @routes.get("/failures")
     def failures(run: str, purpose: str = "evaluate", round: int | None = None) -> Row:
         """Group the failed attempts of a round, by default the last one, and list the rounds with any attempts."""
-        rounds = [row["round"] for row in catalogue.ask(_PURPOSE_ROUNDS, [run, purpose])]
+        rounds = [row["round"] for row in catalogue.ask(_PURPOSE_ROUNDS, run=run, purpose=purpose)]
         with run_views(warehouse, run) as views:
             return {"rounds": rounds, "clusters": list(map(vars, views.rows(_FAILURES, purpose, round)))}
 
@@ -114,10 +114,10 @@ def run_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
     @routes.get("/policies")
     def policies(run: str, a: str = "", b: str = "") -> Row:
         """Compare two policies, by default the last two, on the queries that both were measured on."""
-        known = catalogue.ask(_POLICIES, [run])
+        known = catalogue.ask(_POLICIES, run=run)
         names = [row["policy"] for row in known]
         a, b = a or (names[1] if len(names) > 1 else ""), b or (names[0] if names else "")
-        sides = catalogue.ask(_SIDES, [run, [a, b], a, b])
+        sides = catalogue.ask(_SIDES, run=run, a=a, b=b)
         return {"policies": known, "a": a, "b": b, "queries": sides, "groups": _groups(sides)}
 
     return routes

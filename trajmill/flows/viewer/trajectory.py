@@ -13,7 +13,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 from PIL import Image, UnidentifiedImageError
 
-from trajmill.flows.viewer.attempts import Catalogue, Row
+from trajmill.flows.viewer.attempts import ATTEMPT_COLUMNS, Catalogue, Row
 from trajmill.pipelines.reading.episodes import TrajectoryPlace, read_trajectory
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.example import Example, RLStep
@@ -35,6 +35,7 @@ _MOST_PIXELS = 64_000_000
 def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
     """Make the routes; they raise BadInputError for what is not there, and for missing or damaged files."""
     routes, screens = APIRouter(), SharedScreens(warehouse)
+    select = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE"
 
     @routes.get("/api/trajectories/{run_id}/{trajectory_id}")
     def trajectory(run_id: str, trajectory_id: str) -> Row:
@@ -42,20 +43,21 @@ def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
 
         A screen that the warehouse does not have has no size.
         """
-        rows = catalogue.attempts("run_id = ? AND trajectory_id = ?", [run_id, trajectory_id], limit=1)
+        named = {"run": run_id, "trajectory": trajectory_id}
+        rows = catalogue.ask(f"{select} run_id = $run AND trajectory_id = $trajectory", **named)
         if not rows:
             raise BadInputError(f"run {run_id!r:.40} has no trajectory {trajectory_id!r:.40}")
         [attempt] = rows
         records = read_trajectory(warehouse, TrajectoryPlace(trajectory_id, run_id, attempt["round"]))
         shown = {screen_id for step in records.steps for screen_id in (step.screen_before, step.screen_after)}
         stored = screens.knowing(shown)
-        same_query = "run_id = ? AND query_id = ? AND trajectory_id <> ?"
+        others = f"query_id = $query AND trajectory_id <> $trajectory ORDER BY place DESC LIMIT {_MOST_OTHERS}"
         tokens = {"reply_token_ids", "reply_logprobs"}
         return records._asdict() | {
             "attempt": attempt,
             "steps": [step.model_dump(exclude=tokens) for step in records.steps],
             "screens": {name: stored.size(name) if name in stored else None for name in sorted(shown)},
-            "others": catalogue.attempts(same_query, [run_id, attempt["query_id"], trajectory_id], limit=_MOST_OTHERS),
+            "others": catalogue.ask(f"{select} run_id = $run AND {others}", query=attempt["query_id"], **named),
         }
 
     @routes.get("/api/trajectories/{run_id}/{trajectory_id}/calls")
@@ -91,11 +93,10 @@ def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
     @routes.get("/t/{start}")
     def named(start: str) -> Response:
         """Follow a short link: `/t/` and the start of a trajectory's id; the newest, if runs share an id."""
-        rows = catalogue.attempts("starts_with(trajectory_id, ?)", [start], limit=2)
+        rows = catalogue.ask(f"{select} starts_with(trajectory_id, $start) ORDER BY place DESC LIMIT 2", start=start)
         if len({row["trajectory_id"] for row in rows}) != 1:
-            raise BadInputError(
-                f"{'several trajectories start' if rows else 'no trajectory starts'} with {start!r:.40}"
-            )
+            how = "several trajectories start" if rows else "no trajectory starts"
+            raise BadInputError(f"{how} with {start!r:.40}")
         return RedirectResponse(f"/trajectories/{rows[0]['run_id']}/{rows[0]['trajectory_id']}", HTTPStatus.SEE_OTHER)
 
     return routes
