@@ -47,7 +47,6 @@ _LITTLE_DISK = 0.05
 
 class Finding(NamedTuple):
     what: str
-    """What was checked, e.g. `disk`."""
     text: str
     mend: str = ""
     """How to mend it; empty if nothing is wrong."""
@@ -95,7 +94,6 @@ def check_consistency(warehouse: Warehouse) -> Iterator[Finding]:
 
 
 def check_installation(config: Config) -> Iterator[Finding]:
-    """Check versions, extras and programs; only those that the configuration needs can be wrong."""
     engines = ", ".join(f"{name} {version(name)}" for name in _ENGINES if _is_installed(name))
     yield Finding("versions", f"trajmill {version('trajmill')}, Python {sys.version.split()[0]}, {engines}")
     kind = config.environment.kind

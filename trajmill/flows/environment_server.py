@@ -38,7 +38,6 @@ _LONGEST_EPISODE_SECONDS = 24 * 3600.0
 class ServeOptions:
     host: str = "127.0.0.1"
     port: int = 8000
-    """Port; 0 for a free one."""
     slots: int = 8
     """Most sessions at the same time, and most environments of each platform."""
     splits: tuple[str, ...] = (Split.TRAIN.value,)
@@ -113,7 +112,6 @@ async def _draw_elsewhere(observation: Observation) -> bytes:
 
 @asynccontextmanager
 async def _committing(recorder: OnlineRecorder) -> AsyncIterator[None]:
-    """Commit from time to time, and at the end."""
     task = asyncio.create_task(recorder.commit_every(_COMMIT_SECONDS))
     try:
         yield

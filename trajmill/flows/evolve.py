@@ -21,13 +21,13 @@ from trajmill.flows.policies.policy import CHOICE, PROMOTE
 from trajmill.flows.prefect_settings import scrub_logs, short_lived_server
 from trajmill.flows.progress import progress
 from trajmill.flows.report.page import write_report
-from trajmill.flows.report.round_table import round_markdown, round_table
 from trajmill.flows.round import current_round, do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, Stage, StageReport, report_of, tuples
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import adopt_configured
+from trajmill.flows.terminal.tables import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import create_warehouse

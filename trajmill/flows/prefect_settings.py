@@ -159,7 +159,6 @@ def named_server() -> str:
 
 
 def is_free(port: int) -> bool:
-    """Whether nothing listens on a port of loopback."""
     try:
         socket.create_server(("127.0.0.1", port)).close()
     except OSError:

@@ -22,7 +22,7 @@ from trajmill.flows.judging import Calibrated, calibrate
 from trajmill.flows.progress import Unwatched, watched_by
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.tasks.judge import CALIBRATE, judge_precision
-from trajmill.flows.terminal.calibration_table import calibration_table
+from trajmill.flows.terminal.tables import calibration_table
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall

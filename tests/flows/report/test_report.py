@@ -29,7 +29,7 @@ from trajmill.flows.report.page import (
     warnings,
     write_report,
 )
-from trajmill.flows.report.round_table import round_markdown, round_table
+from trajmill.flows.terminal.tables import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.schemas.tables.query import Split

@@ -31,7 +31,6 @@ STOPPED = "stopped; nothing that was finished is lost, the same command continue
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells; after another signal, 128 and its number."""
 _LAST_SECONDS = 10.0
-"""Seconds after SIGTERM until the process is ended."""
 
 app = typer.Typer(
     name="trajmill",

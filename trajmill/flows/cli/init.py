@@ -45,8 +45,6 @@ class ServedModel(NamedTuple):
 
 
 class World(NamedTuple):
-    """What the policy operates, and how its place is called in the configuration."""
-
     kind: str = ""
     """Kind of environment whose app is to be explored; empty for simulated apps."""
     app: str = "default"
@@ -55,7 +53,6 @@ class World(NamedTuple):
     place: str = ""
     """Address, package or command of the app."""
     files: tuple[str, ...] = ()
-    """App files for the simulated phone."""
 
 
 @app.command(epilog="Example: trajmill init --web http://127.0.0.1:8000/ --model http://gpu-1:8000/v1")
@@ -105,7 +102,6 @@ def init(
 
 
 def _write(file: Path, served: ServedModel | None, world: World, root: str) -> None:
-    """Write the configuration if a run would take it; graphs may still be missing."""
     from jinja2 import Environment, PackageLoader, StrictUndefined
 
     from trajmill.flows.configuration.file import load_config
@@ -127,8 +123,6 @@ def _write(file: Path, served: ServedModel | None, world: World, root: str) -> N
 
 
 def _ask(file: Path) -> World:
-    """Ask for each part, again while its test fails, and write the configuration."""
-
     def answer(question: str, default: str = "") -> str:
         return str(typer.prompt(question, default=default, show_default=bool(default))).strip()
 

@@ -153,7 +153,7 @@ def calibrate(
     """
     settings = load(config)
     from trajmill.flows.judging import calibrate as measure
-    from trajmill.flows.terminal.calibration_table import calibration_table
+    from trajmill.flows.terminal.tables import calibration_table
 
     with progress_shown(width_of_file=160) as console:
         for calibrated in measure(settings, names or (), labels):

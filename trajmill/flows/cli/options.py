@@ -39,7 +39,6 @@ def load(config_file: Path | None, before_exploring: bool = False) -> Config:
 
 
 def begin(config_file: Path | None, new_run: bool) -> Config:
-    """Read the configuration, begin or continue its run, and quieten Prefect."""
     config = load(config_file)
     begin_or_ask(config, new_run)
     return config
@@ -58,7 +57,6 @@ def begin_or_ask(config: Config, new_run: bool) -> None:
 
 
 def warehouse_of(config_file: Path | None, root: str | None) -> Warehouse:
-    """Open the warehouse at `root`, or the configured one."""
     from trajmill.warehouse.layout import open_warehouse
 
     return open_warehouse(load(config_file).run.root if root is None else root)

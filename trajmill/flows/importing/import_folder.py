@@ -37,11 +37,9 @@ class ImportReport(NamedTuple):
     trajectories: int
     steps: int
     known: int
-    """Recordings that were there already."""
     bad: tuple[BadRecording, ...]
     judged: int
     accepted: int
-    """Of these, the ones that the judge called correct."""
     accepted_since_training: int
     """With all others since the last training."""
 

@@ -73,7 +73,6 @@ class Served(Record):
     address: str
     """The API of the Prefect server."""
     since: datetime
-    """When the run was first deployed, UTC."""
 
 
 def _file(warehouse: Warehouse, run_id: str, name: str) -> str:
@@ -88,7 +87,6 @@ def remember(warehouse: Warehouse, run_id: str, ended: EndedFlow) -> bool:
 
 
 def ended_flows(warehouse: Warehouse, run_id: str, most: int) -> list[EndedFlow]:
-    """Return the last flows of a run that have ended, the oldest first."""
     names = sorted(file.name for file in warehouse.store.files(_file(warehouse, run_id, "flows")))
     contents = (warehouse.store.get(name) for name in names[-most:])
     return [EndedFlow.model_validate_json(content) for content in contents if content]
@@ -127,7 +125,6 @@ def remember_server(warehouse: Warehouse, run_id: str, address: str, now: dateti
 
 
 def served(warehouse: Warehouse, run_id: str) -> Served | None:
-    """Return where a run is deployed; None if it never was."""
     stored = warehouse.store.get(_file(warehouse, run_id, "served.json"))
     return None if stored is None else Served.model_validate_json(stored)
 

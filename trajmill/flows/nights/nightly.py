@@ -99,7 +99,6 @@ class Landed(NamedTuple):
     guided: int = 0
     """Attempts with guidance, among all attempts."""
     failures: Counter[str] = Counter()
-    """Rows of table `failures`, by class."""
 
     def __add__(self, other: object) -> Landed:
         return Landed(*map(add, self, other)) if isinstance(other, Landed) else NotImplemented
@@ -174,7 +173,6 @@ def collect_night(config: Config) -> FlowEnd:
 
 
 def collect(context: RoundContext) -> None:
-    """Do the stages of a round that collect, each as a task."""
     adopt_configured(context)
     for stage in collecting_stages(context.config):
         stage_task(stage, context)
@@ -200,8 +198,6 @@ def close_collected(context: RoundContext) -> FlowEnd | None:
 
 
 def retrain_if_enough(config: Config) -> FlowEnd:
-    """Train on what has landed if it is enough; call it inside a flow."""
-
     def too_few() -> FlowEnd | None:
         accepted, enough = accepted_since_training(config), config.serve.retrain_after_accepted
         line = f"did not train: {accepted} trajectories accepted since the last training, {enough} are enough"
@@ -237,7 +233,6 @@ def train_round(context: RoundContext) -> FlowEnd:
 
 
 def validation_fall(context: RoundContext) -> str:
-    """Return how success on validation fell at each of the last promotions; empty if it did not."""
     rows = read_rows(context.warehouse, PolicyVersion, run_id=context.run_id)
     promoted = sorted((row for row in rows if row.promoted), key=lambda row: row.round)
     measured = [split for row in promoted for split in row.success if split.split == Split.VALIDATION and split.queries]

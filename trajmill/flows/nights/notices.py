@@ -47,12 +47,10 @@ _LOG = logging.getLogger(__name__)
 _SECONDS_TO_SEND = 15.0
 _SECONDS_BETWEEN_LOOKS = 600.0
 _BEFORE_ERROR = re.compile(r"^Flow run encountered an exception: (\w+: )?")
-"""Words that Prefect puts before an error."""
 _UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
 def config_of_flow(config_file: str | None) -> Config:
-    """Read the configuration of an unattended flow, and keep its keys out of the logs of the flow."""
     config = load_config(config_file)
     scrub_logs(config.secrets(os.environ))
     return config
@@ -185,7 +183,6 @@ def _failed_stages(run: FlowRun) -> list[str]:
 class Notice(NamedTuple):
     subject: str
     what: str
-    """What failed, or what is waited for."""
     to_do: str
     run: str
     warehouse: str

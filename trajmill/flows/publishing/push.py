@@ -16,7 +16,6 @@ _CARD = "README.md"
 
 class PushedFile(NamedTuple):
     path: str
-    """In the repository."""
     content: Path | bytes
 
 

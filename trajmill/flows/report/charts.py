@@ -27,7 +27,6 @@ class Bar(NamedTuple):
     label: str
     segments: Mapping[str, float]
     note: str
-    """Text after the bar, e.g. its total."""
 
 
 def share_chart(series: Sequence[Series], title: str) -> Markup:

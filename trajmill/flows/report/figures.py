@@ -185,7 +185,6 @@ SELECT name, round, count(*) FILTER (passed) AS successes, count(*) AS n, {_SHAR
 
 
 def read_figures(views: RunViews) -> Figures:
-    """Read the figures of one run; a run without rounds has empty ones."""
     tables = {name: views.rows(query) for name, query in TABLES.items()}
     rounds = tuple(row.round for row in tables["rounds"])
     by_task, by_app = (views.rows(_MEASURED.format(name)) for name in ("q.task", "unnest(q.apps)"))

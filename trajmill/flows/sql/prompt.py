@@ -14,7 +14,6 @@ from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.sql import Format, QueryLimits, answer_sql, format_rows
 
 _MOST_ROWS: Final = 1000
-"""Rows that the prompt prints of one answer."""
 _HELP: Final = """\
 A statement ends with ; and may have several lines. Tab completes the names of tables and views.
 .tables        tables and views

@@ -127,7 +127,6 @@ def _began(context: RoundContext) -> float:
 
 
 def now_line(now: WorkingStage) -> str:
-    """Describe what works now, how far it is, and how long it needs."""
     where = f"round {now.round}, {now.stage}"
     if now.process is None and now.is_further:
         return "nobody is at work; all configured rounds are done; with a larger run.rounds `trajmill evolve` does more"
@@ -143,7 +142,6 @@ def now_line(now: WorkingStage) -> str:
 
 
 def watch(config: Config, warehouse: Warehouse, console: Console, run_id: str = "") -> None:
-    """Show the slots until Ctrl-C; once if the output is no terminal."""
     context = RoundContext(config, warehouse, 1, run_id)
     if not console.is_terminal:
         console.print(live_page(context))
@@ -155,7 +153,6 @@ def watch(config: Config, warehouse: Warehouse, console: Console, run_id: str = 
 
 
 def live_page(context: RoundContext) -> RenderableType:
-    """Render the working stage, the shares of the slots' time, and a cell for each slot."""
     slots = read_slots(context.warehouse, context.run_id)
     head = Text(f"{context.run_id}: {now_line(working_stage(context))}")
     if not slots.workers:
@@ -180,7 +177,6 @@ class FlowRunLine(NamedTuple):
     state: str
     """Name of its state, e.g. `Collected`; `Scheduled` for one that has not begun."""
     time: str
-    """UTC time at which it began, or is to begin."""
     line: str
 
 
@@ -286,7 +282,6 @@ def result_lines(warehouse: Warehouse, run_id: str) -> dict[str, list[str]]:
 
 
 def _trend(name: str, shares: Sequence[float | None]) -> str:
-    """Describe the last share, and how it differs from the one before."""
     now, before = shares[-1], shares[-2] if shares[1:] else None
     if now is None:
         return f"{name} not measured"
@@ -301,7 +296,6 @@ def _money(price: float) -> str:
 
 
 def used_bytes(root: Path) -> int:
-    """Sum the sizes of all files below a folder."""
     used = 0
     for path in root.rglob("*"):
         with suppress(FileNotFoundError):  # Another process may just have removed it.
@@ -311,7 +305,6 @@ def used_bytes(root: Path) -> int:
 
 
 def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list[str]:
-    """Describe what a run does, has done and needs, as lines for a terminal."""
     context = RoundContext(config, warehouse, 1, run_id)
     runs, now, ahead = flow_runs(warehouse, context.run_id), working_stage(context), ahead_line(context)
     results, disk = result_lines(warehouse, context.run_id), shutil.disk_usage(warehouse.root)
@@ -341,7 +334,6 @@ def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list
 
 
 def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage) -> Iterator[str]:
-    """Yield a line for each thing that waits for a person."""
     warehouse = context.warehouse
     uncommitted = warehouse.store.get(warehouse.name(trouble_file(warehouse, context.run_id)))
     if uncommitted is not None:

@@ -56,7 +56,6 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
 
 
 def print_trajectory(episode: Episode, console: Console) -> None:
-    """Print a trajectory; texts of models and screens are printed without markup."""
     for line in _lines(episode):
         console.print(line, soft_wrap=True)
 
@@ -143,6 +142,5 @@ class RoleLine(NamedTuple):
 
 
 def role_lines(step: Step) -> tuple[RoleLine, ...]:
-    """Return the outputs of other roles at a step, without empty ones."""
     outputs = json.loads(step.role_outputs)
     return tuple(RoleLine(name, "; ".join(outputs[name].splitlines())) for name in _SHOWN if outputs.get(name))

@@ -1,0 +1,141 @@
+"""Tables for the terminal: the figures of a round, also as Markdown, and those of a calibration (CODA's Table 2)."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from rich import box
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from trajmill.flows.report.figures import SPLIT_NAMES
+from trajmill.schemas.tables.policy_version import RoundSummary, SplitSuccess
+from trajmill.schemas.tables.verdict import Calibration, Ingredient
+from trajmill.stages.critics.calibration.agreement import agreement
+from trajmill.stages.metrics.intervals import wilson
+
+if TYPE_CHECKING:
+    from trajmill.flows.judging import Calibrated
+
+_Block = tuple[tuple[str, ...], Sequence[tuple[str, ...]]]
+
+
+def round_table(summary: RoundSummary) -> RenderableType:
+    """Lay out the round's success, judge and stages, side by side where the terminal is wide enough."""
+    tables = []
+    for headings, rows in _blocks(summary):
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+        for place, heading in enumerate(headings):
+            table.add_column(heading, justify="right" if place else "left", no_wrap=True)
+        for row in rows:
+            table.add_row(*row)
+        tables.append(table)
+    # One line, however long: it can be searched for in a log, and paths in it can be copied.
+    headline = Text(f"Round {summary.round}: {_headline(summary)}", style="bold", no_wrap=True, overflow="ignore")
+    return Group(Text(), headline, Columns(tables, padding=(0, 2)))
+
+
+def round_markdown(summary: RoundSummary) -> str:
+    parts = [f"# Round {summary.round}", html.escape(_headline(summary), quote=False)]
+    for headings, rows in _blocks(summary):
+        rules = ("---", *("--:" for _ in headings[1:]))
+        parts.append("\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rules, *rows)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline(summary: RoundSummary) -> str:
+    if not summary.trained:
+        return f"not trained, the policy stays: {summary.reason}"
+    if summary.policy_after == summary.policy_before:
+        return f"trained, not promoted: {summary.reason}"
+    return f"promoted {summary.policy_after}"
+
+
+def _blocks(summary: RoundSummary) -> tuple[_Block, ...]:
+    before, after = ({each.split: each for each in of} for of in (summary.success_before, summary.success_after))
+    success = [
+        (name, *_share(before.get(split))[:1], *_share(after.get(split)))
+        for split, name in SPLIT_NAMES.items()
+        if split in before or split in after
+    ]
+    judge = []
+    for quality in summary.judge:
+        found = agreement(quality)
+        values = ((found.precision.value, ".3f"), (found.recall.value, ".3f"), (found.kappa, ".2f"))
+        judge.append((quality.level, *(_number(value, form) for value, form in values)))
+    stages = [(each.stage, f"{each.rows_in:,}", f"{each.rows_out:,}", f"{each.seconds:.1f}") for each in summary.stages]
+    total = sum(each.seconds for each in summary.stages)
+    return (
+        (("success", "before", "after", "95 %"), success),
+        (("judge", "precision", "recall", "kappa"), judge),
+        (("stage", "in", "out", "seconds"), [*stages, ("all", "", "", f"{total:.1f}")]),
+    )
+
+
+def _share(entry: SplitSuccess | None) -> tuple[str, str]:
+    if entry is None or entry.queries == 0:
+        return "-", "-"
+    low, high = wilson(entry.successes, entry.queries)
+    return f"{entry.successes / entry.queries:.0%}", f"{low:.0%}-{high:.0%}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+_HEADINGS = ("", "votes", "precision", "95 %", "recall", "95 %", "F1", "kappa", "n", "open", "calls", "tokens", "s")
+_NAMES = {
+    Ingredient.SINGLE: "single",
+    Ingredient.VOTING: "voting",
+    Ingredient.MULTI_RESOLUTION: "voting, multi-resolution",
+    Ingredient.ENSEMBLE: "ensemble",
+    Ingredient.CHANNEL: "channel",
+    Ingredient.CONSENSUS: "consensus",
+}
+
+
+def calibration_table(calibrated: Calibrated) -> RenderableType:
+    """Lay out the figures of one judge; calls, tokens and seconds are per verdict."""
+    labels = "programmatic rewards" if calibrated.labels is None else f"the labels of {calibrated.labels}"
+    found = calibrated.evaluated
+    counts = [f"{found.trajectories - found.unjudged:,} of {found.trajectories:,} labelled trajectories judged"]
+    for count, what in (
+        (found.unjudged, "could not be judged"),
+        (found.void, "void"),
+        (found.unlabelled, "without a label"),
+        (found.absent, "of the set are not there"),
+    ):
+        counts += [f"{count:,} {what}"] if count else []
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, heading in enumerate(_HEADINGS):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number > 0)
+    for row in calibrated.rows:
+        table.add_row(*map(Text, _cells(row)), end_section=row.ingredient is Ingredient.CHANNEL)
+    headline = Text(f'Judge "{calibrated.judge}" against {labels}: {calibrated.rows[-1].rule}', style="bold")
+    why = [Text(found.why_unjudged)] if found.unjudged else []
+    cached = max(row.cached for row in calibrated.rows)
+    note = Text(f"Up to {cached:.0%} of the calls were answered from the request cache and took no time.")
+    return Group(Text(), headline, Text("; ".join(counts)), *why, table, *([note] if cached else []))
+
+
+def _cells(row: Calibration) -> Iterable[str]:
+    name = _NAMES[row.ingredient]
+    if row.channel is not None:
+        # E.g. `multimodal: voting at 0.5, judge-72b`; a fine-tuned model shows in its name.
+        at = f" at {row.resolution}" if row.resolution not in (None, "full") else ""
+        models = dict.fromkeys(made_by.partition("@")[2] or made_by for made_by in row.models.split("+"))
+        name = f"{row.channel}: {name}{at}, {' + '.join(models)}"
+    yield from (name, str(row.votes))
+    yield from (_percent(row.precision), f"{100 * row.precision_low:.1f}-{100 * row.precision_high:.1f}")
+    yield from (_percent(row.recall), f"{100 * row.recall_low:.1f}-{100 * row.recall_high:.1f}")
+    yield from (_percent(row.f1), _number(row.kappa, ".2f"))
+    yield f"{row.true_positive + row.false_positive + row.true_negative + row.false_negative:,}"
+    yield from (f"{row.undecided:,}", f"{row.calls:.1f}", f"{row.tokens:,.0f}", f"{row.seconds:.2f}")
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f}"
