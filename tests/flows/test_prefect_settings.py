@@ -15,22 +15,14 @@ from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed
 from trajmill.flows.prefect_settings import (
-    QUIET_DEFAULTS,
     long_lived_server,
     names_a_server,
     scrub_record,
-    set_quiet_defaults,
 )
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
 
 pytestmark = pytest.mark.slow
-
-
-def test_what_the_user_has_set_stays() -> None:
-    environment = {"PREFECT_LOGGING_LEVEL": "DEBUG"}
-    set_quiet_defaults(environment)
-    assert environment == QUIET_DEFAULTS | {"PREFECT_LOGGING_LEVEL": "DEBUG"}
 
 
 def test_a_named_server_is_used_and_stays(prefect_server: None, tmp_path: Path) -> None:

@@ -8,8 +8,6 @@ import resource
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,7 @@ import pytest
 from tests.flows.small_run import run_stages, small_config
 from tests.flows.test_kill import contents
 from tests.flows.tiny_run import tiny_config
-from tests.stages.environments.browser.processes import alive, descendants
+from tests.stages.environments.processes import descendants, eventually, until_gone
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
 from trajmill.flows.stage import RoundContext
@@ -130,20 +128,11 @@ def test_a_killed_run_leaves_no_processes(prefect_home: Path, tmp_path: Path) ->
         )
     try:
         journals = (tmp_path / "warehouse" / "staging").glob
-        assert wait_for(lambda: process.poll() is not None or any(journals("*/r0001-rollout/episodes-*")), 1000)
+        eventually(lambda: process.poll() is not None or any(journals("*/r0001-rollout/episodes-*")))
         assert process.poll() is None, (tmp_path / "words").read_text()
         helpers = descendants(process.pid)
         assert len(helpers) >= 3, "a Prefect server, a fork server, a painter"
     finally:
         process.send_signal(signal.SIGKILL)
         process.wait()
-    assert wait_for(lambda: not helpers & alive(), 300)
-
-
-def wait_for(what: Callable[[], bool], seconds: float) -> bool:
-    until = time.monotonic() + seconds
-    while time.monotonic() < until:
-        if what():
-            return True
-        time.sleep(0.05)
-    return False
+    until_gone(helpers)

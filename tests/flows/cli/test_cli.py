@@ -58,19 +58,6 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"trajmill {version('trajmill')}\n"
 
 
-@pytest.mark.parametrize("shell", ["bash", "fish"])
-def test_shells_complete_commands(
-    shell: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("_TRAJMILL_COMPLETE", f"complete_{shell}")
-    monkeypatch.setenv("_TYPER_COMPLETE_ARGS", "trajmill evo")
-    monkeypatch.setenv("_TYPER_COMPLETE_FISH_ACTION", "get-args")
-    monkeypatch.setenv("COMP_WORDS", "trajmill evo")
-    monkeypatch.setenv("COMP_CWORD", "1")
-    assert run([]) == 0
-    assert "evolve" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize(("all_failed", "code"), [(True, 1), (False, 0)])
 def test_a_walk_in_which_everything_failed_is_1(
     all_failed: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -26,12 +26,10 @@ from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.file import load_config
 from trajmill.flows.evolve import LANDED, accepted_since_training
 from trajmill.flows.new_run import begin_or_continue, begun_runs, run_resource
 from trajmill.flows.nights.deployments import deploy_to, deployments
 from trajmill.flows.nights.log import remember_server
-from trajmill.flows.nights.nightly import retrain
 from trajmill.flows.status.page import flow_runs
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
@@ -207,15 +205,6 @@ def test_only_what_was_judged_correct_since_the_last_training_counts(tmp_path: P
     promote = stage_run("promote", 1, config.run_id)
     commit_rows(warehouse, promote, policy_version(promote, 2))
     assert accepted_since_training(config) == 1
-
-
-def test_a_retraining_without_enough_does_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefect_server: None
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    ended = retrain(return_state=True)
-    assert ended.message == "did not train: 0 trajectories accepted since the last training, 200 are enough"
-    assert not [path for path in Path(load_config().run.root).iterdir() if path.is_dir() and any(path.iterdir())]
 
 
 def test_the_file_of_the_workers_has_an_absolute_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

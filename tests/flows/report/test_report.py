@@ -224,10 +224,6 @@ def test_bars_are_drawn_at_the_length_of_their_value() -> None:
     assert svg.count('class="series-1"') == 2
 
 
-def test_without_values_there_is_no_chart() -> None:
-    assert share_chart([], "t") == stacked_bars([], "t") == ""
-
-
 def test_a_damaged_file_is_one_line(run_warehouse: Warehouse, tmp_path: Path) -> None:
     refresh_views(run_warehouse)
     copy = create_warehouse(shutil.copytree(run_warehouse.root, tmp_path / "copy"))

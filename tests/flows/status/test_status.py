@@ -25,7 +25,7 @@ from trajmill.flows.new_run import begin_or_continue, config_of
 from trajmill.flows.nights.log import EndedFlow, is_news, missed_night, remember, remember_server
 from trajmill.flows.policies.policy import BASELINE, PROMOTE
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
-from trajmill.flows.status.page import flow_runs, live_page, now_line, result_lines, status_lines, watch, working_stage
+from trajmill.flows.status.page import flow_runs, now_line, result_lines, status_lines, watch, working_stage
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.pipelines.reading.slots import read_slots, shown_slots
@@ -162,33 +162,29 @@ def test_a_server_that_is_gone_is_a_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert "the Prefect server http://127.0.0.1:1/api does not answer" in flow_runs(warehouse, "run-1").problem
 
 
-def page_of(context: RoundContext) -> str:
+def shown(config: Config) -> str:
     words = io.StringIO()
-    Console(file=words, width=100).print(live_page(context))
+    watch(config, create_warehouse(config.run.root), Console(file=words, width=100))
     return words.getvalue()
 
 
-def test_the_slots_of_a_worker_are_cells_until_it_ends(tmp_path: Path) -> None:
+async def test_the_slots_of_a_worker_are_cells_until_it_ends(tmp_path: Path) -> None:
     context = RoundContext.of(small_config(tmp_path))
     folder = context.at("rollout").staging(context.warehouse)
     folder.mkdir(parents=True)
-
-    async def work() -> str:
-        board = SlotBoard()
-        slots = [board.add() for _ in range(3)]
-        slots[0].step = 12
-        with slots[0].waiting(SlotState.MODEL), slots[1].waiting(SlotState.ENVIRONMENT):
-            async with shown_slots(board, folder / "episodes-00000.jsonl"):
-                await asyncio.sleep(0.05)
-                (folder / "episodes-00009.slots").write_text('{"slots": [["model"')
-                return page_of(context)
-
-    page = asyncio.run(work())
+    board = SlotBoard()
+    slots = [board.add() for _ in range(3)]
+    slots[0].step = 12
+    with slots[0].waiting(SlotState.MODEL), slots[1].waiting(SlotState.ENVIRONMENT):
+        async with shown_slots(board, folder / "episodes-00000.jsonl"):
+            await asyncio.sleep(0.05)
+            (folder / "episodes-00009.slots").write_text('{"slots": [["model"')
+            page = shown(context.config)
     assert "3 slots of 1 worker" in page
     assert "12 model" in page and "0 env" in page and "0 idle" in page
     assert "model" in page and page.count("1 now") == 3
-    after = page_of(context)
-    assert "no rollout is at work" in after
+    after = shown(context.config)
+    assert "no rollout is at work" in after and "round 1, generate is next" in after
 
 
 def test_a_worker_that_was_killed_has_no_slots(tmp_path: Path) -> None:
@@ -199,9 +195,3 @@ def test_a_worker_that_was_killed_has_no_slots(tmp_path: Path) -> None:
     assert read_slots(context.warehouse, context.run_id).workers == 1
     os.utime(file, (time.time() - 60, time.time() - 60))
     assert read_slots(context.warehouse, context.run_id).workers == 0
-
-
-def test_without_a_terminal_the_slots_are_shown_once(tmp_path: Path) -> None:
-    words = io.StringIO()
-    watch(small_config(tmp_path), create_warehouse(tmp_path), Console(file=words, width=100))
-    assert "round 1, generate is next" in words.getvalue()

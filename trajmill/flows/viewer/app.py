@@ -94,7 +94,7 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
         if scope["type"] == "http":
             refused = _refusal(Request(scope), token)
             # HEAD is answered as GET; the server leaves the body out.
-            scope = scope | {"method": "GET" if scope["method"] == "HEAD" else scope["method"]}
+            scope = {**scope, "method": "GET" if scope["method"] == "HEAD" else scope["method"]}
         await (refused or app)(scope, receive, send_with_headers)
 
     return guarded
