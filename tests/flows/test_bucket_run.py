@@ -30,7 +30,7 @@ def start(url: str, s3_endpoint: str, disk: Path) -> subprocess.Popen[bytes]:
     # Not as a script: the processes that draw would import it.
     code = (
         "from tests.flows.small_run import run_stages; from tests.flows.tiny_run import tiny_config; "
-        f"from trajmill.warehouse.store.address import BucketUrl; run_stages(tiny_config(BucketUrl({url!r})))"
+        f"from trajmill.warehouse.store.base import BucketUrl; run_stages(tiny_config(BucketUrl({url!r})))"
     )
     return subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment_for(s3_endpoint, disk))
 
