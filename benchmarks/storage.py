@@ -27,7 +27,7 @@ from rich.console import Console
 from rich.table import Table
 
 from trajmill.pipelines.reading.examples import StoredExamples, supervised
-from trajmill.pipelines.release_shards import ReleaseRows, share_rows
+from trajmill.pipelines.release import ReleaseRows, share_rows
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin, content_id

@@ -12,7 +12,7 @@ from datasets import load_dataset
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
 from tests.stages.export.test_card import CONTENTS
 from trajmill.pipelines.reading.examples import StoredExamples, compare_releases
-from trajmill.pipelines.release_shards import ReleaseRows, SharedRows, share_rows
+from trajmill.pipelines.release import ReleaseRows, SharedRows, share_rows
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.curate.training_set import digests_of
 from trajmill.stages.export.card import LeftOutRows, dataset_card

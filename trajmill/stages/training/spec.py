@@ -107,9 +107,9 @@ RECIPES: Final = PartGroup(
         "embedded-rl": "trajmill.stages.training.embedded.spec:EmbeddedRlSpec",
         "trl-sft": "trajmill.stages.training.hugging_face.spec:TrlSftSpec",
         "trpo": "trajmill.stages.training.hugging_face.spec:TrpoSpec",
-        "ces-stage1": "trajmill.stages.training.execution_feedback.spec:CesStage1Spec",
-        "ces-stage2": "trajmill.stages.training.execution_feedback.spec:CesStage2Spec",
-        "coda-specialist": "trajmill.stages.training.execution_feedback.spec:CodaSpecialistSpec",
+        "ces-stage1": "trajmill.stages.training.hugging_face.spec:CesStage1Spec",
+        "ces-stage2": "trajmill.stages.training.hugging_face.spec:CesStage2Spec",
+        "coda-specialist": "trajmill.stages.training.hugging_face.spec:CodaSpecialistSpec",
         "command": "trajmill.stages.training.command:CommandSpec",
     },
     {

@@ -23,13 +23,8 @@ from trajmill.stages.export.formats.folder import FIGURES_FILE, supervised_schem
 from trajmill.stages.export.formats.trainers import FeedbackFormat
 from trajmill.stages.export.rewards import ReplyTarget
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.training.execution_feedback.spec import (
-    CesStage1Spec,
-    CesStage2Spec,
-    CodaSpecialistSpec,
-    FeedbackRecipe,
-)
 from trajmill.stages.training.hugging_face.launch import TrainingJob, train_in_this_process
+from trajmill.stages.training.hugging_face.spec import CesStage1Spec, CesStage2Spec, CodaSpecialistSpec, FeedbackRecipe
 from trajmill.stages.training.spec import ParentPolicy
 
 pytestmark = pytest.mark.slow

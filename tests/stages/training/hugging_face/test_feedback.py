@@ -28,7 +28,8 @@ from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
 from trajmill.stages.export.formats.steps import StepExample
 from trajmill.stages.export.formats.trainers import FeedbackFormat
 from trajmill.stages.metrics.action_match import RightAction
-from trajmill.stages.training.execution_feedback.chain import (
+from trajmill.stages.training.hugging_face.encoding import supervised_files
+from trajmill.stages.training.hugging_face.feedback import (
     FeedbackTask,
     executed_action,
     feedback_tasks,
@@ -36,13 +37,7 @@ from trajmill.stages.training.execution_feedback.chain import (
     reward_of,
     score_of,
 )
-from trajmill.stages.training.execution_feedback.spec import (
-    CesStage1Spec,
-    CesStage2Spec,
-    CodaSpecialistSpec,
-    FeedbackRecipe,
-)
-from trajmill.stages.training.hugging_face.encoding import supervised_files
+from trajmill.stages.training.hugging_face.spec import CesStage1Spec, CesStage2Spec, CodaSpecialistSpec, FeedbackRecipe
 
 pytest.importorskip("datasets", reason="the extra `train` is not installed")
 
