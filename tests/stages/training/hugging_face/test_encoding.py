@@ -45,10 +45,6 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> LoadedParts:
     return loaded
 
 
-def collator(model: LoadedParts, context: int | None = None) -> ReplyCollator:
-    return ReplyCollator(model._replace(context=context or model.context), supervised_reply)
-
-
 def batch_of(collate: ReplyCollator, rows: list[dict[str, Any]]) -> ReplyBatch:
     batch = ReplyBatch(**collate(rows))
     return batch._replace(
@@ -69,7 +65,7 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 def test_a_batch_is_its_rows(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
-    collate = collator(model)
+    collate = ReplyCollator(model, supervised_reply)
     together = batch_of(collate, rows)
     found = log_probs(model, together)
     for number, row in enumerate(rows):
@@ -79,17 +75,14 @@ def test_a_batch_is_its_rows(model: LoadedParts, rows: list[dict[str, Any]]) -> 
 
 
 def test_a_reply_is_its_words_and_the_end_of_the_turn(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
-    batch = batch_of(collator(model), rows[:4])
+    batch = batch_of(ReplyCollator(model, supervised_reply), rows[:4])
     for row, reply in enumerate(REPLIES):
         tokens = batch.tokens[row][batch.mask[row].bool()].tolist()
         assert model.tokenizer.decode(tokens[:-1]) == reply
         assert tokens[-1] == model.tokenizer.eos_token_id
         assert batch.inputs["input_ids"][row, -len(tokens) :].tolist() == tokens
-
-
-def test_nothing_is_cut_off(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
     with pytest.raises(BadInputError, match="tokens, the model takes 20"):
-        collator(model, context=20)(rows)
+        ReplyCollator(model._replace(context=20), supervised_reply)(rows)
 
 
 def test_tokens_of_the_server_are_taken_as_they_are(model: LoadedParts, tmp_path: Path) -> None:
@@ -115,13 +108,10 @@ def test_nothing_is_learned_from_a_reply_with_the_token_of_a_picture(model: Load
     assert [len(each) for each in reference_log_probs(model.network, rows, collate, 1)] == [0, 3]
 
 
-def test_rows_that_weigh_nothing_are_not_learned(tmp_path: Path) -> None:
-    write_supervised(tmp_path, (1.0, 0.0, 0.5))
-    rows = supervised_rows(supervised_files(tmp_path), tmp_path / "cache")
-    assert rows["loss_weight"] == [1.0, 0.5]
-
-
 def test_a_release_that_gives_nothing_to_learn_from_gives_one_error_line(tmp_path: Path) -> None:
+    write_supervised(tmp_path, (1.0, 0.0, 0.5))
+    weighed = supervised_rows(supervised_files(tmp_path), tmp_path / "some")
+    assert weighed["loss_weight"] == [1.0, 0.5], "rows that weigh nothing are not learned"
     file = write_supervised(tmp_path, (0.0, 0.0))
     with pytest.raises(BadInputError, match="no accepted row that weighs anything"):
         supervised_rows(supervised_files(tmp_path), tmp_path / "cache")
@@ -202,6 +192,9 @@ def test_the_objective_of_execution_feedback() -> None:
     away = divergence_sum(now, made.old, made.mask, weights)
     loss = (clipped + beta * away) / len(LENGTHS)
     assert loss.item() == pytest.approx(written_out(made, term), rel=1e-12)
+    alone = divergence_sum(now, made.old, made.mask).item()
+    assert alone == pytest.approx(written_out(made, lambda _, now, old: math.exp(old - now) - (old - now) - 1))
+    assert divergence_sum(now, now, made.mask).item() == 0
 
 
 def test_weighted_cross_entropy() -> None:
@@ -209,26 +202,6 @@ def test_weighted_cross_entropy() -> None:
     weights = torch.tensor(WEIGHTS, dtype=torch.float64)
     loss = supervised_sum(token_log_probs(made.logits, made.tokens), made.mask, weights)
     assert loss.item() == pytest.approx(written_out(made, lambda row, now, _: -WEIGHTS[row] * now), rel=1e-12)
-
-
-def test_the_divergence_is_never_negative_and_0_from_itself() -> None:
-    made = replies(2)
-    now = token_log_probs(made.logits, made.tokens)
-    found = divergence_sum(now, made.old, made.mask).item()
-    assert found == pytest.approx(written_out(made, lambda _, now, old: math.exp(old - now) - (old - now) - 1))
-    assert found > 0
-    assert divergence_sum(now, now, made.mask).item() == 0
-
-
-@pytest.mark.parametrize(
-    ("ratio", "advantage", "moves"), [(1.5, 1.0, False), (1.5, -1.0, True), (0.5, 1.0, True), (0.5, -1.0, False)]
-)
-def test_a_gain_beyond_the_clip_range_pulls_no_further(ratio: float, advantage: float, moves: bool) -> None:
-    now = torch.tensor([[math.log(ratio)]], dtype=torch.float64, requires_grad=True)
-    one = torch.ones(1, 1, dtype=torch.float64)
-    clipped_sum(now, torch.zeros_like(one), one, torch.tensor([advantage]).double(), one[0], CLIP).backward()  # type: ignore[no-untyped-call]
-    assert now.grad is not None
-    assert (now.grad.item() != 0) == moves
 
 
 def test_padding_that_would_overflow_does_not() -> None:
