@@ -24,7 +24,7 @@ from benchmarks.process_tree import print_measured
 from benchmarks.repeated_run import fill_one_round, fill_rounds, newest_round
 from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.terminal.show import find_trajectory
-from trajmill.pipelines.reading.verdicts import read_history
+from trajmill.pipelines.reading.episodes import read_history
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table

@@ -12,8 +12,7 @@ from tests.stages.derive.samples import COMMON, ORIGIN, PHONE, TAP, episode, fai
 from trajmill.pipelines.derive import DeriveRLSteps, RLRound, plan_round
 from trajmill.pipelines.export import Exporting, compared_trajectories, rl_steps
 from trajmill.pipelines.fan_out import divide
-from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds
-from trajmill.pipelines.reading.verdicts import read_rl_attempts
+from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds, read_rl_attempts
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row

@@ -7,8 +7,8 @@ import pytest
 from tests.stages.curate.test_training_set import examples_of
 from tests.stages.derive.samples import TAP, query, step
 from tests.warehouse.samples import commit_rows, judgement, stage_run, trajectory
+from trajmill.pipelines.reading.episodes import read_history, read_judged, reward_moments
 from trajmill.pipelines.reading.examples import CANDIDATES, Candidates, ExampleSet, derived, read_candidates, supervised
-from trajmill.pipelines.reading.verdicts import read_history, read_judged, reward_moments
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose

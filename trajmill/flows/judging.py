@@ -22,7 +22,7 @@ from trajmill.flows.stage import RoundContext, do_batches, tuples
 from trajmill.flows.tasks.judge import CALIBRATE, judge_shards
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.judge import AGAIN
-from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.pipelines.reading.episodes import read_verdicts
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.trajectory import Purpose

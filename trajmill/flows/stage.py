@@ -17,8 +17,7 @@ from pydantic import ConfigDict
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.progress import watched_work
 from trajmill.pipelines.fan_out import P, StageWork, WrittenFiles, fan_out
-from trajmill.pipelines.reading.episodes import attemptable, queries_of
-from trajmill.pipelines.reading.verdicts import read_verdicts
+from trajmill.pipelines.reading.episodes import attemptable, queries_of, read_verdicts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin, Record
 from trajmill.schemas.tables.policy_version import StageCount

@@ -10,8 +10,13 @@ from typing import NamedTuple
 
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
-from trajmill.pipelines.reading.episodes import queries_of, read_episodes, read_episodes_of_rounds
-from trajmill.pipelines.reading.verdicts import read_rl_attempts, reward_moments
+from trajmill.pipelines.reading.episodes import (
+    queries_of,
+    read_episodes,
+    read_episodes_of_rounds,
+    read_rl_attempts,
+    reward_moments,
+)
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row

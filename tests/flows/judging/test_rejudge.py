@@ -20,7 +20,7 @@ from trajmill.flows.judging import RejudgeReport, rejudge
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.release import DERIVE_RL
 from trajmill.flows.terminal.show import find_trajectory
-from trajmill.pipelines.reading.verdicts import read_history
+from trajmill.pipelines.reading.episodes import read_history
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure

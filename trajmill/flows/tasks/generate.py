@@ -22,7 +22,7 @@ from trajmill.flows.stage import RoundContext, StageOutcome, StageResult, finish
 from trajmill.flows.tasks.rollout import attempts_of
 from trajmill.pipelines.fan_out import divide, fan_out
 from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, TryProposals, WalkPrograms
-from trajmill.pipelines.reading.verdicts import read_history
+from trajmill.pipelines.reading.episodes import read_history
 from trajmill.pipelines.rollout import AttemptJudge
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import content_id

@@ -23,8 +23,7 @@ from trajmill.pipelines.fan_out import WrittenFiles, divide
 from trajmill.pipelines.guide import GuideSpec, WriteGuidance
 from trajmill.pipelines.judge import JudgeTrajectories, RejudgeIdentity
 from trajmill.pipelines.models import ActingAgent
-from trajmill.pipelines.reading.episodes import read_episodes
-from trajmill.pipelines.reading.verdicts import read_history
+from trajmill.pipelines.reading.episodes import read_episodes, read_history
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.trajectory import Purpose

@@ -15,7 +15,7 @@ from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finish
 from trajmill.flows.tasks.judge import trajectories_of_round, unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps, RLRound, plan_round, stored_place
 from trajmill.pipelines.fan_out import divide
-from trajmill.pipelines.reading.verdicts import read_history
+from trajmill.pipelines.reading.episodes import read_history
 from trajmill.pipelines.release import Released, ReleaseRequest, make_release
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose

@@ -8,7 +8,7 @@ from trajmill.flows.configuration.config import policy_gives_tokens
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
 from trajmill.flows.stage import RoundContext, StageOutcome, stage
 from trajmill.pipelines.models import ActingAgent
-from trajmill.pipelines.reading.verdicts import read_history
+from trajmill.pipelines.reading.episodes import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
