@@ -28,12 +28,7 @@ def azurite_program() -> str | None:
 
 @contextmanager
 def azurite(program: str, folder: Path) -> Iterator[dict[str, str]]:
-    """Run an emulator with an empty container; gives the variables of the environment that lead to it.
-
-    Args:
-        program: the emulator.
-        folder: for what it stores.
-    """
+    """Run an emulator with an empty container; gives the variables of the environment that lead to it."""
     options = ["--blobPort", "0", "--skipApiVersionCheck", "--disableTelemetry"]
     server = subprocess.Popen([program, "--location", str(folder), *options], stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None

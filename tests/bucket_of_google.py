@@ -23,11 +23,7 @@ Headers = list[tuple[str, str]]
 
 @contextmanager
 def google_server(folder: Path) -> Iterator[dict[str, str]]:
-    """Run a server with an empty bucket; gives the variables of the environment that lead to it.
-
-    Args:
-        folder: for the file of the service account, which asks for no token.
-    """
+    """Run a server with an empty bucket; gives the variables of the environment that lead to it."""
     from moto.core.models import DEFAULT_ACCOUNT_ID
     from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from moto.s3.models import s3_backends

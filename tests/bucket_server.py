@@ -50,12 +50,7 @@ def bucket_server(host: str = "127.0.0.1") -> Iterator[str]:
 
 
 def environment_for(endpoint: str, caches: object) -> dict[str, str]:
-    """What a process needs to use a server.
-
-    Args:
-        endpoint: the address of the server.
-        caches: the folder for what the process keeps on its own disk.
-    """
+    """What a process needs to use a server; `caches` is the folder for what it keeps on its own disk."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "anybody",

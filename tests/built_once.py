@@ -10,13 +10,7 @@ from filelock import FileLock
 
 
 def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
-    """The folder `name` of the session. The first worker that asks builds it, and the others wait.
-
-    Args:
-        factory: of this worker.
-        name: of the folder.
-        build: fills the folder, which does not exist before.
-    """
+    """The folder `name` of the session. The first worker that asks builds it, and the others wait."""
     session = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         session = session.parent

@@ -89,28 +89,13 @@ class _Forwarder(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def faulty_proxy(endpoint: str) -> Iterator[FaultyProxy]:
-    """Run a proxy before a server."""
-    with _running(FaultyProxy(endpoint)) as proxy:
-        yield proxy
+def faulty_proxy(endpoint: str, without: str = "") -> Iterator[FaultyProxy]:
+    """Run a proxy before a server, which meets faults unless it is a header that the server is not told.
 
-
-@contextmanager
-def unconditional_proxy(endpoint: str) -> Iterator[FaultyProxy]:
-    """Run a proxy that makes a server one that replaces files although it is asked to create them."""
-    with _running(FaultyProxy(endpoint, "If-None-Match")) as proxy:
-        yield proxy
-
-
-@contextmanager
-def counting_proxy(endpoint: str) -> Iterator[FaultyProxy]:
-    """Run a proxy that takes part in nothing; its next number is how many requests it has seen."""
-    with _running(FaultyProxy(endpoint, "Of-No-Request")) as proxy:
-        yield proxy
-
-
-@contextmanager
-def _running(proxy: FaultyProxy) -> Iterator[FaultyProxy]:
+    Without `If-None-Match` the server replaces files although it is asked to create them. The proxy's next number is
+    how many requests it has seen.
+    """
+    proxy = FaultyProxy(endpoint, without)
     thread = threading.Thread(target=proxy.serve_forever, daemon=True)
     thread.start()
     try:

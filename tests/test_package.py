@@ -1,6 +1,7 @@
 """Modules of the user's, in the working folder or on PYTHONPATH, never take the place of ours."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -16,46 +17,6 @@ _OUR_FOLDERS = ("schemas", "warehouse", "stages", "pipelines", "flows")
 _IN_WORKING_FOLDER = (*_OUR_FOLDERS, "trajmill", "json", "secrets", "subprocess", "asyncio")
 _TRAP = "raise SystemExit('a module of the user was imported')\n"
 
-_START_PLAYER = """
-import asyncio
-from trajmill.stages.environments.browsergym.environment import BrowserGymFactory
-async def main():
-    environment = await BrowserGymFactory()()
-    try:
-        print(await environment.score())
-    finally:
-        await environment.close()
-asyncio.run(main())
-"""
-_START_DESKTOP = """
-import asyncio
-from pathlib import Path
-from trajmill.stages.environments.desktop.environment import LocalDesktops
-async def main():
-    environment = await LocalDesktops(Path())()
-    print(await environment.healthy())
-    await environment.close()
-asyncio.run(main())
-"""
-_START_MODEL_SERVER = """
-import socket
-from pathlib import Path
-from tests.flows.serving.stand_in_vllm import stand_in
-from trajmill.flows.serving.model_server import ModelServer, served
-from trajmill.flows.serving.model_server import served_models
-with socket.socket() as probe:
-    probe.bind(("127.0.0.1", 0))
-    port = probe.getsockname()[1]
-with served([ModelServer("critic", "judge-7b", stand_in(Path("server"), port))], Path("logs")):
-    print(served_models(f"http://127.0.0.1:{port}/v1"))
-"""
-_START_PREFECT = """
-from pathlib import Path
-from trajmill.flows.prefect_settings import short_lived_server
-with short_lived_server(Path("prefect.log")):
-    print("healthy")
-"""
-
 
 @pytest.fixture
 def trapped(tmp_path: Path) -> Path:
@@ -66,7 +27,6 @@ def trapped(tmp_path: Path) -> Path:
         package = tmp_path / "on_path" / name
         package.mkdir(parents=True)
         (package / "__init__.py").write_text(_TRAP)
-    (tmp_path / "server").mkdir()
     return tmp_path
 
 
@@ -99,20 +59,10 @@ def test_the_started_command_runs_our_module(trapped: Path) -> None:
     assert "evolve" in run_in(trapped, str(command), "--help")
 
 
-def test_the_keeper_of_a_model_server_runs_our_module(trapped: Path) -> None:
-    assert run_in(trapped, sys.executable, "-P", "-c", _START_MODEL_SERVER) == "frozenset({'judge-7b'})\n"
-
-
-def test_the_prefect_server_runs_our_module(trapped: Path, prefect_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PREFECT_HOME", str(prefect_home))
-    assert run_in(trapped, sys.executable, "-P", "-c", _START_PREFECT) == "healthy\n"
-
-
-@pytest.mark.browser
-def test_the_browsergym_player_runs_our_module(trapped: Path) -> None:
-    assert run_in(trapped, sys.executable, "-P", "-c", _START_PLAYER) == "0.0\n"
-
-
-@pytest.mark.desktop
-def test_the_local_desktop_runs_our_module(trapped: Path) -> None:
-    assert run_in(trapped, sys.executable, "-P", "-c", _START_DESKTOP) == "True\n"
+def test_every_python_that_we_start_leaves_the_working_folder_out() -> None:
+    """A trainer's own interpreter is the user's, with the modules that he gives it."""
+    files = sorted(
+        set((_ROOT / "trajmill").rglob("*.py")) - {_ROOT / "trajmill/stages/training/hugging_face/launch.py"}
+    )
+    options = [each for file in files for each in re.findall(r"sys\.executable,\s*(\S+)", file.read_text())]
+    assert len(options) >= 6 and set(options) == {'"-P",', '"-I",'}

@@ -51,15 +51,12 @@ def test_committing_twice_is_a_no_op_and_a_committed_file_never_changes(warehous
     assert read_table(warehouse, TABLE).num_rows == 5
 
 
-def test_a_shard_without_rows_is_no_file_and_no_version(warehouse: Warehouse) -> None:
+def test_several_shards_become_one_version_and_one_without_rows_none(warehouse: Warehouse) -> None:
     at = stage_run("judge")
     file = write(warehouse, at, count=0)
     assert file.rows == 0 and not (warehouse.table(TABLE) / file.path).exists()
     assert commit_stage(warehouse, at, {TABLE: [file]}) == {}
     assert table_versions(warehouse) == {}
-
-
-def test_several_shards_become_one_version(warehouse: Warehouse) -> None:
     at = stage_run("judge")
     files = [write(warehouse, at, shard=shard) for shard in range(3)]
     version = commit(warehouse, TABLE, files, at)

@@ -50,15 +50,12 @@ def test_a_journal_of_screens(tmp_path: Path) -> None:
     assert list(ScreenJournal(journal.path).ids()) == [observation(shade).screen.screen_id for shade in (1, 3)]
 
 
-def test_a_shard_that_meets_a_full_disk_leaves_no_file(warehouse: Warehouse) -> None:
+def test_a_shard_that_meets_a_full_disk_leaves_no_file_and_a_commit_can_be_made_again(warehouse: Warehouse) -> None:
     at = stage_run("judge")
     data = rows_to_arrow("step_verdicts", step_verdicts(200, at))
     with room_for(2000), pytest.raises(TrajmillError, match=ONE_LINE):
         write_shard(warehouse, "step_verdicts", at, data)
     assert list(warehouse.table("step_verdicts").iterdir()) == []
-
-
-def test_a_commit_that_meets_a_full_disk_can_be_made_again(warehouse: Warehouse) -> None:
     at = stage_run("judge")
     file = write_shard(warehouse, "step_verdicts", at, rows_to_arrow("step_verdicts", step_verdicts(5, at)))
     with room_for(100), pytest.raises(TrajmillError, match=ONE_LINE):

@@ -10,13 +10,19 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import StageRun, checked_name, create_warehouse, open_warehouse
 
 
-def test_a_warehouse_is_made_once_and_opened_again(tmp_path: Path) -> None:
+def test_a_warehouse_is_made_once_and_a_write_raises_an_older_schema_version(tmp_path: Path) -> None:
     made = create_warehouse(tmp_path / "new" / "warehouse")
     assert create_warehouse(made.root) == open_warehouse(made.root) == made
     assert json.loads((made.root / "warehouse.json").read_text()) == {"schema_version": SCHEMA_VERSION}
     assert made.table("steps") == made.root / "tables" / "steps"
     with pytest.raises(KeyError):
         made.table("stepz")
+    create_warehouse(tmp_path)
+    (tmp_path / "warehouse.json").write_text('{"schema_version": 0}')
+    open_warehouse(tmp_path)
+    assert json.loads((tmp_path / "warehouse.json").read_text())["schema_version"] == 0
+    create_warehouse(tmp_path)
+    assert json.loads((tmp_path / "warehouse.json").read_text())["schema_version"] == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize("opener", [create_warehouse, open_warehouse])
@@ -27,15 +33,6 @@ def test_a_newer_schema_version_is_refused(tmp_path: Path, opener: object) -> No
     with pytest.raises(BadInputError, match=message):
         assert callable(opener) and opener(tmp_path)
     assert json.loads((tmp_path / "warehouse.json").read_text())["schema_version"] == SCHEMA_VERSION + 1
-
-
-def test_an_older_schema_version_is_raised_by_a_write(tmp_path: Path) -> None:
-    create_warehouse(tmp_path)
-    (tmp_path / "warehouse.json").write_text('{"schema_version": 0}')
-    open_warehouse(tmp_path)
-    assert json.loads((tmp_path / "warehouse.json").read_text())["schema_version"] == 0
-    create_warehouse(tmp_path)
-    assert json.loads((tmp_path / "warehouse.json").read_text())["schema_version"] == SCHEMA_VERSION
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"schema_version": "x"}', "\x00"])

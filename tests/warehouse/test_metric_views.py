@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.records import record
-from tests.stages.metrics.test_pathways import LEVEL_2
+from tests.stages.metrics.test_rates import LEVEL_2
 from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
 from trajmill.schemas.actions import (
     Action,

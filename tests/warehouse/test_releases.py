@@ -53,14 +53,11 @@ def test_a_manifest_names_files_and_table_versions(warehouse: Warehouse) -> None
     assert read_table(warehouse, "step_verdicts", version=made.tables["step_verdicts"]).num_rows == 5
 
 
-def test_a_release_is_not_there_before_its_manifest(warehouse: Warehouse) -> None:
+def test_a_release_is_there_from_its_manifest_on_and_never_changes(warehouse: Warehouse) -> None:
     export(warehouse, "first")
     assert release_names(warehouse) == []
     with pytest.raises(BadInputError, match=r"release first: there is none .* there are: none"):
         read_release(warehouse, "first")
-
-
-def test_releasing_again_is_a_no_op_and_never_a_change(warehouse: Warehouse) -> None:
     export(warehouse, "first")
     made = release(warehouse, "first")
     assert release(warehouse, "first", created_at="later") == made

@@ -1,16 +1,14 @@
 import csv
 import io
 import json
-import shutil
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from tests.read_only import read_only
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.sql import QueryLimits, answer_sql, format_rows, run_sql
 from trajmill.warehouse.views import refresh_views
 
@@ -83,15 +81,6 @@ def test_a_wrong_query_gives_one_error_line(filled: Warehouse, query: str, messa
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.slow
-def test_a_warehouse_that_cannot_be_written_can_be_read(filled: Warehouse, tmp_path: Path) -> None:
-    copy = open_warehouse(shutil.copytree(filled.root, tmp_path / "copy"))
-    copy.database.unlink()
-    with read_only(copy.root):
-        assert run_sql(copy, "FROM step_verdicts").num_rows == 3
-    assert not copy.database.exists()
-
-
 ROWS = pa.table(
     {
         "text": ['a "b"\n', None],
@@ -104,19 +93,18 @@ ROWS = pa.table(
 )
 
 
-def test_json_is_complete() -> None:
+def test_json_and_csv_are_complete() -> None:
     assert json.loads(format_rows(ROWS, "json")) == [
         {"text": 'a "b"\n', "number": 1, "share": 0.123456789, "flag": True, "list": [{"x": 1}], "raw": "AP8="},
         {"text": None, "number": 22, "share": None, "flag": False, "list": [], "raw": ""},
     ]
     assert json.loads(format_rows(ROWS.slice(0, 0), "json")) == []
-
-
-def test_csv_is_complete() -> None:
     header, first, second = csv.reader(io.StringIO(format_rows(ROWS, "csv")))
     assert header == ROWS.column_names
     assert first == ['a "b"\n', "1", "0.123456789", "true", '[{"x": 1}]', "AP8="]
     assert second == ["", "22", "", "false", "[]", ""]
+    rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
+    assert format_rows(rows, "csv") == "a,a\n1,2\n"
 
 
 def test_the_table_form_is_aligned_and_shows_no_control_characters() -> None:
@@ -127,11 +115,6 @@ def test_the_table_form_is_aligned_and_shows_no_control_characters() -> None:
         "x" * 59 + "…  1234",
         "(2 rows)",
     ]
-
-
-def test_columns_of_the_same_name_are_all_shown() -> None:
-    rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
-    assert format_rows(rows, "csv") == "a,a\n1,2\n"
 
 
 @pytest.mark.slow

@@ -4,10 +4,20 @@ import pytest
 
 from tests.warehouse.samples import stage_run
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.staging import Journal, mark_done, read_marker, stage_key, sweep
+from trajmill.warehouse.staging import (
+    Journal,
+    Progress,
+    ShardProgress,
+    mark_done,
+    plan_items,
+    progress_of,
+    read_marker,
+    stage_key,
+    sweep,
+)
 
 
-def test_records_come_back_in_order_and_across_reopening(tmp_path: Path) -> None:
+def test_records_come_back_in_order_each_on_one_line(tmp_path: Path) -> None:
     path = tmp_path / "run" / "episodes-00000.jsonl"
     for number in range(3):
         journal = Journal(path)
@@ -15,6 +25,8 @@ def test_records_come_back_in_order_and_across_reopening(tmp_path: Path) -> None
         journal.close()
         journal.close()
     assert list(Journal(path).read()) == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
+    with pytest.raises(ValueError, match="one line"):
+        Journal(tmp_path / "journal.jsonl").append(b"a\nb")
 
 
 @pytest.mark.parametrize("torn", [b"", b"{", b'{"n":9}', b"x" * 200_000])
@@ -37,11 +49,6 @@ def test_a_file_that_is_one_torn_record_is_empty(tmp_path: Path) -> None:
     assert list(journal.read()) == [b"{}"]
 
 
-def test_a_record_with_a_line_break_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="one line"):
-        Journal(tmp_path / "journal.jsonl").append(b"a\nb")
-
-
 def test_a_marker_holds_for_its_key_alone(warehouse: Warehouse) -> None:
     key, folder = stage_key("judge", {"floor": 0.8}, ["t1", "t2"]), stage_run("judge").staging(warehouse)
     assert read_marker(warehouse, folder, key) is None
@@ -61,3 +68,29 @@ def test_only_a_finished_stage_is_swept_and_its_marker_stays(warehouse: Warehous
     mark_done(warehouse, folder, "key", {})
     sweep(warehouse, folder)
     assert [path.name for path in folder.iterdir()] == ["done.json"]
+
+
+def test_shards_count_side_by_side_and_one_that_is_done_anew_begins_at_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "stage"
+    assert progress_of(folder) == Progress(0, None)
+    plan_items(folder, 7)
+    first, second = ShardProgress(folder, "00000-a"), ShardProgress(folder, "00001-b")
+    first.add()
+    second.add(2)
+    assert progress_of(folder) == Progress(3, 7)
+    halves = first.counted("xy")
+    next(halves)
+    assert progress_of(folder).done == 3, "what is worked on is not done"
+    assert list(halves) == ["y"]
+    assert progress_of(folder).done == 5
+    again = ShardProgress(folder, "00000-a")
+    assert progress_of(folder).done == 2
+    again.fill(5)
+    assert progress_of(folder) == Progress(7, 7)
+
+
+def test_a_folder_that_cannot_be_written_ends_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    plan_items(tmp_path / "file", 3)
+    ShardProgress(tmp_path / "file", "00000").add()
+    assert progress_of(tmp_path / "file") == Progress(0, None)

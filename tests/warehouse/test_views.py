@@ -18,14 +18,17 @@ from tests.warehouse.samples import (
     trajectory,
 )
 from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayStep
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
-from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.query import Platform, Split
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import TrajectoryVerdict
 from trajmill.stages.metrics.intervals import wilson
-from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, open_warehouse
+from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import stored_schema
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.views import connect, duckdb_type, ready_made, refresh_views
@@ -257,3 +260,38 @@ def test_model_versions(warehouse: Warehouse) -> None:
         {"model_version": "policy-0", "train": None, "heldout_apps": None},
         {"model_version": "policy-1", "train": 0.75, "heldout_apps": None},
     ]
+
+
+def pathway(at: StageRun, program: str, name: str, kind: EndKind, after: float, needs: bool | None) -> Pathway:
+    step = PathwayStep(role="menu", name=name, target=f"menu:{name}", bounds=Box(1, 2, 3, 4), screen_id="screen")
+    return record(
+        Pathway,
+        pathway_id=Pathway.make_id(program, "{}", (step.target,)),
+        platform=Platform.DESKTOP,
+        program=program,
+        steps=(step,),
+        end_kind=kind,
+        shows=(Evidence(role="menu_item", text="New", state=""),),
+        needs_selection=needs,
+        found_after=after,
+        **at_origin(at),
+    )
+
+
+@pytest.mark.slow
+def test_pathways_by_program_and_rows_come_back_as_they_were(warehouse: Warehouse) -> None:
+    at = stage_run()
+    rows = [
+        pathway(at, "editor", "File", EndKind.MENU, 0.5, False),
+        pathway(at, "editor", "Fonts", EndKind.DIALOG, 2.0, True),
+        pathway(at, "editor", "Sizes", EndKind.TAB, 1.0, None),
+        pathway(at, "files", "File", EndKind.MENU, 0.0, None),
+    ]
+    commit_rows(warehouse, at, *rows)
+    columns = "program, pathways, dialogs, tabs, need_selection, seconds, pathways_per_second"
+    assert run_sql(warehouse, f"SELECT {columns} FROM pathways_by_program").to_pylist() == [
+        dict(zip(columns.split(", "), ("editor", 3, 1, 1, 1, 2.0, 1.5), strict=True)),
+        dict(zip(columns.split(", "), ("files", 1, 0, 0, 0, 0.0, None), strict=True)),
+    ]
+    read = read_rows(warehouse, Pathway, run_id=at.run_id)
+    assert {row.pathway_id: row for row in read} == {row.pathway_id: row for row in rows} and len(read) == len(rows)

@@ -1,62 +1,37 @@
 """Actions of every kind, for tests of what dialects write and read."""
 
+from typing import Any, get_args, get_type_hints
+
 from hypothesis import strategies as st
 
-from trajmill.schemas.actions import (
-    Action,
-    Answer,
-    Click,
-    Drag,
-    DragTo,
-    HorizontalScroll,
-    Interact,
-    LongPress,
-    MoveMouse,
-    OpenApp,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SystemButton,
-    Terminate,
-    TypeText,
-    Wait,
-)
+from trajmill.schemas.actions import Action, SwitchDevice
 from trajmill.schemas.geometry import Size
 
+KINDS = [kind for kind in get_args(get_args(Action)[0]) if kind is not SwitchDevice]
+"""All that a reply of a model may be."""
 _TEXT = st.text(st.characters(codec="utf-8"), max_size=40) | st.sampled_from(
     ["</tool_call>", 'it\'s "so"\n', "a\\n", "\\", "')", "', direction='up')", "Action: click(start_box='(1,2)')"]
 )
-_SECONDS = st.floats(-1, 700)
-_BUTTONS = st.sampled_from(("left", "middle", "right"))
-
-EXAMPLES: dict[str, Action] = {
-    example.kind: example
-    for example in (
-        Click(x=10, y=20),
-        LongPress(x=10, y=20),
-        Swipe(x=10, y=20, x2=30, y2=40),
-        Drag(x=10, y=20, x2=30, y2=40),
-        DragTo(x=10, y=20),
-        MoveMouse(x=10, y=20),
-        Scroll(x=10, y=20, clicks=5),
-        HorizontalScroll(x=10, y=20, clicks=5),
-        TypeText(text="a"),
-        PressKeys(keys=("ctrl",)),
-        SystemButton(button="Back"),
-        OpenApp(app="Mail"),
-        Wait(seconds=5),
-        Interact(text="log in"),
-        Answer(text="42"),
-        Terminate(status="success"),
-    )
+_EXAMPLE: dict[str, Any] = {
+    **{"x": 10, "y": 20, "x2": 30, "y2": 40, "clicks": 5, "seconds": 5.0},
+    **{"text": "a", "keys": ("ctrl",), "app": "Mail", "status": "success"},
 }
+
+
+def _example(kind: Any) -> Action:
+    button = {"button": "Back"} if kind.model_fields["kind"].default == "system_button" else {}
+    made: Action = kind(**{name: value for name, value in _EXAMPLE.items() if name in kind.model_fields}, **button)
+    return made
+
+
+EXAMPLES: dict[str, Action] = {made.kind: made for made in map(_example, KINDS)}
 """One action of each kind; a family that knows the kind has words for this one."""
 
 
 def actions_on(screen: Size) -> st.SearchStrategy[Action]:
     """Any action on a screen, and some beyond it: those no family may put into words."""
     xs, ys, wheel = st.integers(-1, screen.width), st.integers(-1, screen.height), st.integers(-1100, 1100)
-    return any_action(xs, ys, _TEXT, _SECONDS, st.integers(-6, 6) | wheel, st.integers(1, 4))
+    return any_action(xs, ys, _TEXT, st.floats(-1, 700), st.integers(-6, 6) | wheel, st.integers(1, 4))
 
 
 def any_action(
@@ -68,23 +43,13 @@ def any_action(
     clicks: st.SearchStrategy[int],
 ) -> st.SearchStrategy[Action]:
     """Actions of all kinds with the given positions, texts, durations, turns of the wheel and numbers of clicks."""
-    place, two = {"x": xs, "y": ys}, {"x": xs, "y": ys, "x2": xs, "y2": ys}
-    turn = {"x": xs | st.none(), "y": ys | st.none(), "clicks": wheel}
-    return st.one_of(
-        st.builds(Click, **place, button=_BUTTONS, count=clicks),
-        st.builds(LongPress, **place, seconds=seconds),
-        st.builds(Swipe, **two),
-        st.builds(Drag, **two),
-        st.builds(DragTo, **place),
-        st.builds(MoveMouse, **place),
-        st.builds(Scroll, **turn),
-        st.builds(HorizontalScroll, **turn),
-        st.builds(TypeText, text=text, clear=st.booleans(), enter=st.booleans()),
-        st.builds(PressKeys, keys=st.lists(text, max_size=3).map(tuple)),
-        st.builds(SystemButton, button=st.sampled_from(("Back", "Home", "Menu", "Enter"))),
-        st.builds(OpenApp, app=text),
-        st.builds(Wait, seconds=seconds),
-        st.builds(Interact, text=text),
-        st.builds(Answer, text=text),
-        st.builds(Terminate, status=st.sampled_from(("success", "failure"))),
-    )
+    given = {"x": xs, "y": ys, "x2": xs, "y2": ys, "text": text, "app": text, "seconds": seconds, "count": clicks}
+    given |= {"clicks": wheel, "keys": st.lists(text, max_size=3).map(tuple)}
+
+    def of(kind: Any) -> st.SearchStrategy[Action]:
+        fields = {name: given.get(name, st.from_type(hint)) for name, hint in get_type_hints(kind).items()}
+        if not kind.model_fields.get("x", kind.model_fields["kind"]).is_required():
+            fields |= {name: fields[name] | st.none() for name in ("x", "y") if name in fields}
+        return st.builds(kind, **{name: fields[name] for name in kind.model_fields if name != "kind"})
+
+    return st.one_of([of(kind) for kind in KINDS])

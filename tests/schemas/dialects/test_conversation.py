@@ -44,9 +44,6 @@ def test_gui_owl_1_5_is_shown_the_last_four_screens_with_its_replies() -> None:
         "Instruction: Order Pad Thai\n\nPrevious actions:\nStep 1: done 1\nStep 2: done 2"
     )
     assert all(not message.text for message in made.messages[2:] if message.role == "user")
-
-
-def test_gui_owl_1_5_at_the_first_step() -> None:
     made = asked("gui-owl-1.5", 0)
     assert layout(made) == [("system", None), ("user", "screen 1")]
     assert made.task.endswith("Previous actions:\nNone")

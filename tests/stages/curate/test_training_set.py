@@ -1,12 +1,33 @@
+import io
 from collections import Counter
+from functools import reduce
 
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image, ImageDraw
 
 from tests.stages.derive.samples import ORIGIN, query, size_of, success
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.stages.curate.training_set import DIGESTS, digests_of, training_set, without_duplicates
+from trajmill.stages.curate.history import average_after, plan_attempts, task_weight
+from trajmill.stages.curate.training_set import (
+    DIGESTS,
+    NEGATIVE,
+    POSITIVE,
+    Alike,
+    alike_queries,
+    digests_of,
+    retained_reflections,
+    shortest_successes,
+    training_set,
+    with_equal_reflections,
+    without_alike_screens,
+    without_duplicates,
+)
 from trajmill.stages.derive.end_to_end import end_to_end_examples
 
 
@@ -77,3 +98,151 @@ def test_only_so_many_steps_with_the_same_reply_are_kept() -> None:
     again = training_set(table(*rows[::-1]), None, per_reply=2)
     assert again.examples.equals(some.examples)
     assert training_set(table(*rows), None, per_reply=6).examples.equals(every.examples)
+
+
+class Drawn:
+    """Screens whose names say what is drawn: a letter for the layout, a digit for a small change."""
+
+    def image(self, screen_id: str) -> bytes:
+        layout, change = screen_id[0], screen_id[1]
+        picture = Image.new("RGB", (180, 320), "white")
+        draw = ImageDraw.Draw(picture)
+        for row in range(6):
+            left = 20 + 90 * ((ord(layout) >> row) & 1)
+            draw.rectangle((left, 20 + 48 * row, left + 60, 50 + 48 * row), fill="navy")
+        draw.point((90, 5 + int(change)), fill="black")
+        encoded = io.BytesIO()
+        picture.save(encoded, "PNG")
+        return encoded.getvalue()
+
+    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
+        return ()
+
+    def size(self, screen_id: str) -> Size:
+        return Size(180, 320)
+
+
+@pytest.mark.slow
+def test_queries_that_say_nearly_the_same_count_as_one() -> None:
+    alike = alike_queries(
+        {
+            "a": "Order a large Diavola pizza to my office.",
+            "b": "Order a large Diavola pizza to the office!",
+            "c": "Turn off the alarm for Monday.",
+        },
+        0.7,
+    )
+    assert alike == {"a": "a", "b": "a", "c": "c"}
+    assert alike_queries({"a": "", "b": "x"}, 0.7) == {"a": "a", "b": "b"}
+
+
+def test_alike_queries_share_the_number_of_trajectories() -> None:
+    rows = [e for i, asked in enumerate(("a", "b", "c")) for e in examples_of(i + 2, f"t{i}", asked)]
+    kept = training_set(table(*rows), None, per_query=1, alike=Alike({"b": "a"})).examples
+    assert set(kept["query_id"].to_pylist()) == {"a", "c"}
+
+
+def test_rows_with_the_same_reply_on_screens_that_look_alike_are_one() -> None:
+    first = examples_of(1, "x", "a")[0]
+    screens = ["a1", "a2", "b1"]
+    same = [first.model_copy(update={"screens": (screen,)}) for screen in screens]
+    other = saying("another reply", first.model_copy(update={"screens": ("a3",)}))
+    kept = without_alike_screens(table(*same, other), Drawn(), bits=4)
+    assert kept["last_screen"].to_pylist() == ["a1", "b1", "a3"]
+    made = training_set(
+        table(*same, other),
+        None,
+        alike=Alike(without_alike_screens=lambda rows: without_alike_screens(rows, Drawn(), 4)),
+    )
+    assert (made.examples.num_rows, made.near_screen) == (3, 1)
+
+
+def test_without_the_package_one_line_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(Exception, match=r"curate.near_queries needs datasketch: pip install 'trajmill\[curate\]'"):
+        alike_queries({}, 0.5)
+
+
+@pytest.mark.parametrize(
+    ("marks", "kept"),
+    [
+        ("++++", {0, 1, 2, 3}),
+        ("+-++", {1}),
+        ("+--+", {2}),
+        ("++-", set()),
+        ("-+-+", {0, 2}),
+        ("---", set()),
+        ("", set()),
+    ],
+)
+def test_the_papers_two_rules(marks: str, kept: set[int]) -> None:
+    """A repaired failure teaches; a success only in a trajectory without a failure."""
+    assert retained_reflections({index: mark == "+" for index, mark in enumerate(marks)}) == kept
+
+
+def test_both_sides_are_made_equally_many_and_other_roles_stay() -> None:
+    made = [example for number in range(4) for example in examples_of(3, f"t{number}", "q")]
+    variants = [POSITIVE] * 7 + [NEGATIVE] * 3 + ["manager"] * 2
+    rows = [row.model_copy(update={"variant": variant}) for row, variant in zip(made, variants, strict=True)]
+    balanced = with_equal_reflections(table(*rows))
+    assert Counter(balanced["variant"].to_pylist()) == {POSITIVE: 3, NEGATIVE: 3, "manager": 2}
+    again = with_equal_reflections(table(*rows[::-1]))
+    assert set(again["example_id"].to_pylist()) == set(balanced["example_id"].to_pylist())
+    assert with_equal_reflections(table(*rows[:7], rows[-1]))["variant"].to_pylist() == ["manager"]
+    assert with_equal_reflections(table(*made[:2])).num_rows == 2, "rows of other kinds have no variant"
+
+
+averages = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(0, 1), min_size=1, max_size=12)
+
+
+def test_the_success_average_weighs_recent_attempts_and_rare_successes_more() -> None:
+    assert reduce(average_after, [True], 0.0) == 0.5
+    assert reduce(average_after, [True, False], 0.0) == 0.25
+    assert reduce(average_after, [False, True], 0.0) == 0.5
+    assert reduce(average_after, [True] * 20, 0.0) == pytest.approx(1.0, abs=1e-5)
+    assert task_weight(0.0) == pytest.approx(1.15)
+    assert task_weight(1.0) == pytest.approx(0.15)
+    with pytest.raises(ValueError, match="success average"):
+        task_weight(1.5)
+
+
+@given(averages, st.integers(0, 200), st.integers(0, 5), st.integers(1, 8))
+def test_every_query_gets_its_share_of_the_groups(given_: dict[str, float], total: int, seed: int, size: int) -> None:
+    plan = plan_attempts(given_, total, seed, size)
+    assert plan_attempts({}, total, seed) == []
+    groups = total // size
+    assert sum(p.attempts for p in plan) == groups * size
+    assert plan == plan_attempts(dict(reversed(given_.items())), total, seed, size)
+    summed = sum(task_weight(a) for a in given_.values())
+    counts = {p.query_id: p.attempts for p in plan}
+    assert not any(attempts % size for attempts in counts.values())
+    for query_id, average in given_.items():
+        assert abs(counts.get(query_id, 0) / size - groups * task_weight(average) / summed) < 1 + 1e-6
+
+
+Success = tuple[str, str, int]
+successes = st.tuples(st.sampled_from("ab"), st.text("tu", min_size=1, max_size=4), st.integers(1, 5))
+
+
+def kept(found: list[Success], per_query: int = 3) -> frozenset[str]:
+    """What is kept of queries, trajectories and their lengths, each of which has a row for each step."""
+    rows = [(query, trajectory, step) for query, trajectory, steps in found for step in range(steps)]
+    names = ("query_id", "trajectory_id", "step_index")
+    return shortest_successes(pa.table({name: [row[at] for row in rows] for at, name in enumerate(names)}), per_query)
+
+
+def test_the_shortest_are_kept_and_ties_are_decided_by_id() -> None:
+    found = [("a", "t4", 4), ("a", "t2", 3), ("a", "t1", 3), ("a", "t3", 2)]
+    assert kept([*found, ("b", "u", 20)]) == {"t3", "t1", "t2", "u"}
+    assert kept(found, 2) == {"t3", "t1"}
+
+
+@given(st.lists(successes, min_size=1, max_size=20, unique_by=lambda s: s[1]), st.integers(1, 3))
+def test_selection_is_a_function_of_the_set_alone(found: list[Success], per_query: int) -> None:
+    chosen = kept(found, per_query)
+    assert chosen == kept(found[::-1], per_query) == kept(found + found, per_query)
+    for asked in "ab":
+        lengths = {name: steps for query, name, steps in found if query == asked}
+        assert len(chosen & lengths.keys()) == min(per_query, len(lengths))
+        left = [steps for name, steps in lengths.items() if name not in chosen]
+        assert not left or min(left) >= max(lengths[name] for name in chosen & lengths.keys())

@@ -12,7 +12,7 @@ from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose, Step
-from trajmill.stages.derive.rewards import RewardMoments, moments
+from trajmill.stages.derive.rewards import RewardMoments, moments, reward_of, running_moments
 from trajmill.stages.derive.rl_plan import replayable
 from trajmill.stages.derive.rl_steps import PolicyWords, RLRows, compares_members
 from trajmill.stages.derive.spec import RLSpec
@@ -135,13 +135,6 @@ def test_a_remembered_reward_never_enters_the_running_mean() -> None:
     }
 
 
-def test_a_group_of_one_is_never_replaced() -> None:
-    made = derive([failure(2, "f", A)], remembered={"a": success(2, "old", A)})
-    assert made.rows == ()
-    assert [d.reason for d in made.dropped] == ["no_spread"]
-    assert replayable([attempt_of(failure(2, "f", A))]) == ()
-
-
 def test_a_guided_success_is_replayed_only_if_that_is_configured() -> None:
     attempts, memory = [failure(2, "f1", A), failure(2, "f2", A)], {"a": guided_success(2, "old")}
     assert derive(attempts, remembered=memory).rows == ()
@@ -150,16 +143,17 @@ def test_a_guided_success_is_replayed_only_if_that_is_configured() -> None:
     assert derive(attempts, RLSpec(replay=False), {"a": success(2, "old", A)}).rows == ()
 
 
-def test_which_failure_is_replaced_is_drawn_by_the_seed() -> None:
+def test_a_success_of_the_same_query_replaces_a_failure_that_the_seed_draws() -> None:
     attempts, memory = [failure(2, f"f{i}", A) for i in range(8)], {"a": success(2, "old", A)}
     replaced = [derive(attempts, remembered=memory, seed=seed).dropped for seed in range(12)]
     assert len(set(replaced)) > 1
     assert replaced == [derive(attempts, remembered=memory, seed=seed).dropped for seed in range(12)]
-
-
-def test_only_a_success_of_the_same_query_is_replayed() -> None:
-    for memory in (success(2, "old", B), failure(2, "old", A)):
-        assert derive([failure(2, "f1", A), failure(2, "f2", A)], remembered={"a": memory}).rows == ()
+    for other in (success(2, "old", B), failure(2, "old", A)):
+        assert derive([failure(2, "f1", A), failure(2, "f2", A)], remembered={"a": other}).rows == ()
+    made = derive([failure(2, "f", A)], remembered={"a": success(2, "old", A)})
+    assert made.rows == ()
+    assert [d.reason for d in made.dropped] == ["no_spread"]
+    assert replayable([attempt_of(failure(2, "f", A))]) == ()
 
 
 def test_attempts_that_say_nothing_about_the_policy_give_no_rows() -> None:
@@ -220,12 +214,9 @@ def acted_by(version: str, one: Episode) -> Episode:
     return one.model_copy(update={"trajectory": one.trajectory.model_copy(update={"model_version": version})})
 
 
-def test_the_rows_do_not_depend_on_the_order_of_the_episodes() -> None:
+def test_the_rows_depend_on_the_round_and_not_on_the_order_of_the_episodes() -> None:
     episodes = [success(2, "s", A), failure(2, "f", A), failure(2, "g", B), success(3, "t", B)]
     assert derive(episodes) == derive(episodes[::-1])
-
-
-def test_a_trajectory_replayed_in_two_rounds_gives_rows_with_ids_of_their_own() -> None:
     batch = EpisodeBatch([failure(2, "f", A), failure(2, "g", A)], {"a": success(2, "old", A)})
     ids = [
         {row.rl_step_id for row in rl_rows_of(batch, GROUP, origin=origin).rows}
@@ -278,3 +269,17 @@ def _with_one_logprob(step: Step) -> Step:
 
 def _table(made: RLRows) -> pa.Table:
     return rows_to_arrow("rl_steps", made.rows)
+
+
+def test_rewards_have_two_parts_and_a_mean_in_which_earlier_batches_fade() -> None:
+    assert reward_of(True, 0, 4) == (1.0, 0.0)
+    assert reward_of(False, 0, 4) == (0.0, 0.0)
+    assert reward_of(False, 1, 2).total == pytest.approx(-0.25)
+    assert reward_of(False, 1, 1).total == pytest.approx(-0.5)
+    running = running_moments([moments([0.0] * 10), moments([1.0] * 4)])
+    assert running == RewardMoments(0.5, 0.5)
+    assert running is not None and running.advantage(1.0) == pytest.approx(1.0, abs=1e-5)
+    assert running_moments([]) is None
+    for reward in (0.0, 0.1, 1.0):
+        running = running_moments([moments([reward] * 7)])
+        assert running is not None and running.advantage(reward) == 0.0

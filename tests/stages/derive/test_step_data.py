@@ -31,13 +31,10 @@ def derived(given: Episode, spec: StepDataSpec | None = None) -> DerivedRows:
     return derived_by(spec or StepDataSpec(), given)
 
 
-def test_redundant_steps_are_cut() -> None:
+def test_redundant_steps_and_those_from_the_first_error_on_are_cut() -> None:
     rows = derived(judged(True, redundant=(1, 3)))
     assert kept(rows) == [(0, "positive"), (2, "positive"), (4, "positive")]
     assert refused(rows) == [(1, "redundant"), (3, "redundant")]
-
-
-def test_a_failed_trajectory_gives_the_steps_before_its_first_error() -> None:
     rows = derived(judged(False, first_error=3))
     assert kept(rows) == [(0, "before_error"), (1, "before_error"), (2, "before_error")]
     assert refused(rows) == [(3, "first_error"), (4, "after_first_error")]
@@ -52,13 +49,10 @@ def test_a_step_that_repairs_an_error_is_kept_even_if_it_is_redundant() -> None:
     assert (2, "redundant") in refused(plain)
 
 
-def test_a_repair_after_the_first_error_is_the_only_step_kept_behind_it() -> None:
+def test_only_a_step_that_undoes_the_error_before_it_is_a_correction() -> None:
     rows = derived(judged(False, first_error=1))
     assert kept(rows) == [(0, "before_error"), (2, "self_correction")]
     assert refused(rows) == [(1, "first_error"), (3, "after_first_error"), (4, "after_first_error")]
-
-
-def test_a_good_step_that_does_not_undo_the_error_before_it_is_no_correction() -> None:
     rows = derived(judged(True, [GOOD, GOOD, HARMFUL, GOOD, GOOD]))
     assert (3, "positive") in kept(rows)
     assert "self_correction" not in {variant for _, variant in kept(rows)}

@@ -84,9 +84,6 @@ def test_the_features_are_those_of_the_datasets_library() -> None:
         assert [name for name in features if "Image" in str(features[name])] == [
             field.name for field in schema if field.type == IMAGES
         ]
-
-
-def test_an_unknown_column_type_is_refused() -> None:
     with pytest.raises(NotImplementedError, match="timestamp"):
         with_features(pa.schema([("at", pa.timestamp("us"))]))
 
@@ -158,22 +155,6 @@ def test_a_bad_row_is_named_and_leaves_the_old_file_alone(release: Path) -> None
     with pytest.raises(KeyError):
         write_release(release, pa.Table.from_pylist(rows, table.schema).to_batches(), [], StoredScreens())
     assert (release / SFT_FILE).read_bytes() == before
-
-
-@pytest.mark.slow
-def test_the_datasets_library_reads_it_and_decodes_the_images(
-    release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    from datasets import load_dataset
-
-    for name in (SFT_FILE, RL_FILE):
-        data = load_dataset("parquet", data_files=str(release / name), split="train", cache_dir=str(tmp_path / "cache"))
-        for row in data:
-            (screen,) = row["screen_ids"]
-            (image,) = row["images"]
-            assert image.size == ((1280, 720) if screen.startswith("d") else (720, 1280))
-            image.load()
 
 
 def test_a_screen_without_a_tree_has_no_elements() -> None:

@@ -59,15 +59,12 @@ def test_a_path_of_transitions_leads_where_the_graph_says() -> None:
     assert all(is_on(filled(feature, values), seen.elements or ()) for feature in create.shows)
 
 
-def test_an_item_of_a_list_leads_on() -> None:
+def test_an_item_of_a_list_and_a_menu_lead_on() -> None:
     graph = _graph("notes")
     pick = next(each for each in graph.pages["home"].transitions if each.by == "notes")
     assert graph.pages["home"].slots["notes"].kind is SlotKind.LIST
     seen = _walk(graph, (*graph.opening, *take(graph, "home", pick, {"notes": "Garden plan"})))
     assert page_on(graph, seen) == "note"
-
-
-def test_a_menu_of_a_desktop_program_is_a_page() -> None:
     graph = _graph("writer")
     page, opening = next((name, each) for name, each in graph.transitions() if each.to.endswith("-menu"))
     assert page == graph.start

@@ -2,10 +2,12 @@ from io import BytesIO
 
 from PIL import Image, ImageDraw
 
+from tests.stages.queries.graph.shop import LIST
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, Recogniser
+from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphTransition, Recogniser
+from trajmill.stages.graphs.operations import take
 from trajmill.stages.graphs.recognise import filled, looks_alike, page_on, screen_hash
 
 _BOX = Box(0, 0, 10, 10)
@@ -29,16 +31,10 @@ def test_a_page_is_recognised_by_what_it_shows_and_lacks() -> None:
     assert page_on(graph, _seen(title)) == "empty"
     assert page_on(graph, _seen(title, UIElement("button", "Clear 3 entries", _BOX, element_id="clear"))) == "full"
     assert page_on(graph, _seen(UIElement("heading", "Todos", _BOX))) is None
-
-
-def test_the_more_exact_recogniser_wins() -> None:
     heading, dialog = Feature(role="heading", text="todos"), Feature(role="dialog")
     graph = _graph(page=Recogniser(shows=(heading,)), dialog=Recogniser(shows=(heading, dialog)))
     seen = _seen(UIElement("heading", "todos", _BOX), UIElement("dialog", "Sure?", _BOX))
     assert page_on(graph, seen) == "dialog"
-
-
-def test_states_and_values_are_compared() -> None:
     graph = _graph(on=Recogniser(shows=(Feature(role="switch", text="Wi-Fi", state="checked"),)))
     assert page_on(graph, _seen(UIElement("switch", "Wi-Fi", _BOX))) is None
     assert page_on(graph, _seen(UIElement("switch", "Wi-Fi", _BOX, ("checked",)))) == "on"
@@ -70,3 +66,17 @@ def test_a_page_without_a_tree_is_recognised_by_its_picture() -> None:
     assert page_on(graph, seen(_png(20, "9:42"))) == "home"
     assert page_on(graph, seen(_png(180, "9:41"))) is None
     assert not looks_alike("no hash", known)
+
+
+def test_a_field_is_filled_before_what_only_then_stands_there() -> None:
+    page = LIST.pages["things"]
+    transitions = tuple(each for each in page.transitions if each.by != "add")
+    graph = LIST.model_copy(
+        update={"pages": {**LIST.pages, "things": page.model_copy(update={"transitions": transitions})}}
+    )
+    steps = take(graph, "things", GraphTransition(by="add", to="things", after=("new",)))
+    assert [(step.operation, step.target, step.text) for step in steps] == [
+        ("tap", "new", ""),
+        ("replace", "new", "milk"),
+        ("tap", "add", ""),
+    ]

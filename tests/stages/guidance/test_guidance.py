@@ -98,7 +98,7 @@ def test_a_field_that_is_empty_again_because_its_text_was_sent_was_not_undone() 
     assert guidance.text.splitlines()[4:6] == ['5. Type "ring twice" into Note for the kitchen.', '6. Press "Enter".']
 
 
-def test_a_detour_on_which_something_was_set_is_kept() -> None:
+def test_a_detour_on_which_something_was_set_or_read_is_kept() -> None:
     trees = Trees()
     walk = Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish()).tap("Large", dish(size="Large"))
     walk.do(SystemButton(button="Back"), menu()).tap("Margherita", dish(size="Large"))
@@ -106,6 +106,12 @@ def test_a_detour_on_which_something_was_set_is_kept() -> None:
     assert [dropped.index for dropped in guidance.dropped_steps] == [3, 4]
     lines = guidance.text.splitlines()
     assert lines[1:4] == ['2. Tap "Margherita".', '3. Tap "Large" in Size.', '4. Tap "Go to checkout".']
+    trees = Trees()
+    walk = Walk(launcher(), trees).tap("Food", history()).do(SystemButton(button="Home"), launcher())
+    episode = finish(walk.tap("Food", menu()).tap("Margherita", dish()).tap("Large", dish(size="Large")))
+    assert [dropped.index for dropped in written(episode, trees).dropped_steps] == [0, 1]
+    reads = episode.query.model_copy(update={"pages": ("food.history", *episode.query.pages)})
+    assert written(episode.model_copy(update={"query": reads}), trees).dropped_steps == ()
 
 
 def test_more_than_needed_of_a_number_is_left_out() -> None:
@@ -125,14 +131,11 @@ def test_harmful_steps_are_left_out() -> None:
     assert "Past orders" not in written(episode, trees, judged=True).text
 
 
-def test_scrolling_goes_without_saying() -> None:
+def test_scrolling_goes_without_saying_and_texts_of_the_screen_do_not_break_the_layout() -> None:
     trees = Trees()
     walk = Walk(launcher(), trees).do(Swipe(x=9, y=900, x2=9, y2=300), launcher()[:1]).do(Wait(), launcher())
     guidance = written(walk.tap("Food", menu()).end(), trees)
     assert guidance.text == '1. Open "Food".'
-
-
-def test_quotes_and_lines_on_the_screen_do_not_break_the_layout() -> None:
     trees = Trees()
     text = 'say "hi"\n2. Tap "Delete all".'
     walk = Walk(checkout(focused=True), trees).write(text, checkout(text))
@@ -140,14 +143,11 @@ def test_quotes_and_lines_on_the_screen_do_not_break_the_layout() -> None:
     assert guidance.text == "1. Type \"say 'hi' 2. Tap 'Delete all'.\" into Note for the kitchen."
 
 
-def test_an_episode_with_nothing_to_tell_is_a_failure() -> None:
+def test_an_episode_with_nothing_to_tell_or_a_missing_screen_is_a_failure() -> None:
     trees = Trees()
     made = asyncio.run(write_guidance(Walk(launcher(), trees).end(), trees, ORIGIN, OWN_SUCCESS))
     assert isinstance(made, Failure)
     assert (made.stage, made.failure_class) == ("guide", FailureClass.TASK)
-
-
-def test_a_missing_screen_is_a_failure() -> None:
     episode = right_walk(Trees()).end()
     made = asyncio.run(write_guidance(episode, Trees(), ORIGIN, OWN_SUCCESS))
     assert isinstance(made, Failure) and made.failure_class is FailureClass.JUDGE
@@ -189,12 +189,3 @@ MODEL_GUIDANCE = '1. Tap Checkout to see what you owe.\n2. Tap Pay.\n3. Choose "
 )
 def test_guidance_that_is_cited_freely_is_found(text: str, quotes: bool) -> None:
     assert quotes_guidance(text, MODEL_GUIDANCE) is quotes
-
-
-def test_a_detour_to_read_something_is_kept() -> None:
-    trees = Trees()
-    walk = Walk(launcher(), trees).tap("Food", history()).do(SystemButton(button="Home"), launcher())
-    episode = finish(walk.tap("Food", menu()).tap("Margherita", dish()).tap("Large", dish(size="Large")))
-    assert [dropped.index for dropped in written(episode, trees).dropped_steps] == [0, 1]
-    reads = episode.query.model_copy(update={"pages": ("food.history", *episode.query.pages)})
-    assert written(episode.model_copy(update={"query": reads}), trees).dropped_steps == ()

@@ -25,12 +25,9 @@ def queries(*names: str) -> list[Query]:
     return [toy_query(name) for name in names]
 
 
-def test_queries_that_failed_often_and_succeed_rarely_are_hard() -> None:
+def test_queries_that_failed_often_are_hard_those_without_any_success_first() -> None:
     found = hard_queries(queries("a", "b", "c", "d"), history(a="xx", b="x", c="xxoo", d=""), 2, episodes=100)
     assert [query.query_id for query in found.queries] == ["a"]
-
-
-def test_those_without_any_success_come_first_and_the_episodes_bound_their_number() -> None:
     past = history(a="xxO", b="xx", c="xx")
     found = hard_queries(queries("a", "b", "c"), past, 2, episodes=100)
     assert [query.query_id for query in found.queries] == ["b", "c", "a"]
@@ -47,12 +44,9 @@ def test_a_query_without_path_needs_a_success_to_write_hints_from() -> None:
 HARD = HardQueries(tuple(toy_query(name) for name in ("b", "a", "c")), {"a": "solved-a", "other": "solved-other"})
 
 
-def test_only_paths_without_a_success_and_without_a_walk_are_walked() -> None:
+def test_a_success_is_chosen_before_a_walk_and_only_paths_without_either_are_walked() -> None:
     assert [query.query_id for query in queries_to_walk(HARD, {"c"})] == ["b"]
     bare = HARD._replace(queries=tuple(query.model_copy(update={"path": ()}) for query in HARD.queries))
     assert queries_to_walk(bare, ()) == []
-
-
-def test_a_success_is_chosen_before_a_walk_and_a_source_is_written_from_once() -> None:
     sources = choose_sources(HARD, {"a": "walk-a", "b": "walk-b"}, written={"walk-b"})
     assert sources == GuidanceSources({"b": "walk-b", "a": "solved-a"}, ("solved-a",))

@@ -50,10 +50,7 @@ def gui_odyssey(folder: Path, episode: str = "7", instruction: str = "Find a not
             "screenshot": f"{episode}_{number}.png",
             "action": kind,
             "info": info,
-            "ps": "",
-            "description": "a page of an app",
             "intention": f"think {number}",
-            "context": "",
             "low_level_instruction": f"did {number}",
             "sam2_bbox": [0, 0, 10, 10] if kind in ("CLICK", "LONG_PRESS") else [],
         }
@@ -81,7 +78,6 @@ def aitz(folder: Path) -> None:
     steps = [
         {
             "episode_id": "1",
-            "episode_length": len(actions),
             "step_id": number,
             "instruction": "open the settings",
             "result_action_type": kind,
@@ -92,11 +88,8 @@ def aitz(folder: Path) -> None:
             "ui_positions": "[[90, 20, 20, 40]]",
             "ui_text": '["Wi-Fi"]',
             "ui_types": '["TEXT"]',
-            "image_full_path": f"android-in-the-wild/aitw_with_gpt/train/general/GENERAL-1/GENERAL-1_{number}.png",
-            "coat_screen_desc": "This screenshot shows the settings.",
             "coat_action_think": f"think {number}",
             "coat_action_desc": f"did {number}",
-            "coat_action_result": "By doing so, another page is shown.",
         }
         for number, (kind, touch, lift) in enumerate(actions)
     ]
@@ -122,9 +115,6 @@ def agentnet_task(number: int, code: Sequence[str] | None = None) -> dict[str, A
                 "thought": f"think {index}",
                 "action": f"did {index}",
                 "code": text,
-                "last_step_correct": True,
-                "last_step_redundant": False,
-                "reflection": "the action has worked",
             },
         }
         for index, text in enumerate(codes)
@@ -133,10 +123,6 @@ def agentnet_task(number: int, code: Sequence[str] | None = None) -> dict[str, A
         "task_id": f"20240927235321_task-{number}",
         "instruction": f"save the file, number {number}",
         "task_completed": True,
-        "alignment_score": 7,
-        "efficiency_score": 6,
-        "task_difficulty": 3,
-        "natural_language_task": "Could you save this file for me?",
         "actual_task": "Save a file in an editor.",
         "traj": traj,
     }

@@ -66,10 +66,12 @@ def test_a_task_counts_only_when_the_agent_says_success(status: str) -> None:
     assert reward == (1.0 if status == "success" else 0.0)
 
 
-def test_the_step_limit_ends_an_episode_without_reward() -> None:
+def test_the_limits_on_steps_and_time_end_an_episode() -> None:
     trajectory = roll(ToyAgent(lambda step: Click(x=1, y=1)), ToyEnvironment()).episode.trajectory
     assert (trajectory.stop_reason, trajectory.failure_class) == (StopReason.STEP_LIMIT, FailureClass.LIMIT)
     assert (trajectory.reward, trajectory.status, trajectory.steps) == (0.0, "finished", 4)
+    trajectory = roll(ToyAgent(press_and_finish), ToyEnvironment(hangs=True), Limits(seconds=0.05)).episode.trajectory
+    assert trajectory.stop_reason is StopReason.TIME_LIMIT
 
 
 def test_a_model_failure_is_not_an_environment_failure() -> None:
@@ -79,11 +81,6 @@ def test_a_model_failure_is_not_an_environment_failure() -> None:
 
     trajectory = roll(Broken(press_and_finish), ToyEnvironment()).episode.trajectory
     assert (trajectory.failure_class, trajectory.reward) == (FailureClass.MODEL, None)
-
-
-def test_the_time_limit_ends_a_hanging_episode() -> None:
-    trajectory = roll(ToyAgent(press_and_finish), ToyEnvironment(hangs=True), Limits(seconds=0.05)).episode.trajectory
-    assert trajectory.stop_reason is StopReason.TIME_LIMIT
 
 
 def test_a_reply_that_is_no_action_is_a_step_without_effect() -> None:

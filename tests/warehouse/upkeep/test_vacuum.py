@@ -2,7 +2,6 @@ import os
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
 
 from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
 from tests.warehouse.test_releases import export, release
@@ -10,7 +9,6 @@ from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.releases import drop_release
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.staging import mark_done
 from trajmill.warehouse.upkeep import unused_files, vacuum
@@ -72,27 +70,6 @@ def test_vacuum_takes_what_another_split_of_a_finished_stage_has_left(warehouse:
     mark_done(warehouse, at.staging(warehouse), "key", {})
     assert vacuumed(warehouse) == [left]
     assert read_table(warehouse, "step_verdicts").num_rows == len(ROWS)
-
-
-def test_vacuum_keeps_the_versions_that_releases_name(warehouse: Warehouse) -> None:
-    table = "step_verdicts"
-    for number in (1, 2):
-        commit_rows(warehouse, stage_run("judge", number), *step_verdicts(5, stage_run("judge", number)))
-    export(warehouse, "first")
-    named = release(warehouse, "first").tables[table]
-    files = committed_files(warehouse, table)
-    commit_rows(warehouse, stage_run("judge", 3), *step_verdicts(5, stage_run("judge", 3)))
-    extra = set(committed_files(warehouse, table)) - set(files)
-    # Somebody compacts the table with a tool of their own: no file of ours is in the newest version any more.
-    DeltaTable(str(warehouse.table(table))).optimize.compact()
-    for path in (*files, *extra):
-        aged(path, days=9)
-    assert set(vacuumed(warehouse)) == extra
-    assert read_table(warehouse, table, version=named).num_rows == 10
-    assert read_table(warehouse, table).num_rows == 15
-    drop_release(warehouse, "first")
-    assert set(vacuumed(warehouse)) == set(files), "no release names their version any more"
-    assert read_table(warehouse, table).num_rows == 15
 
 
 def test_vacuum_takes_what_killed_processes_left_elsewhere(warehouse: Warehouse) -> None:

@@ -70,16 +70,13 @@ def test_an_icon_has_the_colour_of_its_app_and_not_of_the_wallpaper(platform: Pl
         assert named[icon.bounds].name in ("", name)
 
 
-def test_colours_have_their_common_names_where_people_agree() -> None:
+def test_colours_have_common_names_and_a_box_off_the_screen_has_none() -> None:
     named = {
         "#ffffff": "white", "#101010": "black", "#808080": "grey", "#c02020": "red", "#7a4a08": "brown",
         "#0a4a18": "dark green", "#00695c": "", "#c58b00": "", "#ad1457": "", "#546e7a": "", "#e8eef9": "",
     }  # fmt: skip
     for code, name in named.items():
         assert colour_name(*bytes.fromhex(code[1:])) == name, code
-
-
-def test_a_box_at_the_edge_or_off_the_screen_is_no_error() -> None:
     seen = SimulatedEnvironment(shared_world(()), Platform.PHONE, NO_FAULTS).reset_now(query_of(Platform.PHONE), 3)
     size, image = seen.screen.size, seen.screen.encode()
     boxes = [Box(0, 0, size.width, size.height), Box(-9, -9, 5, 5), Box(size.width, 0, size.width + 9, 9)]

@@ -41,16 +41,13 @@ def reasons(*lines: ReadLine, elements: Sequence[UIElement] = (), detected: Sequ
     return {one.reason for one in made(lines, elements, detected) if isinstance(one, NoInstruction)}
 
 
-def test_words_and_characters_are_named_with_their_places() -> None:
+def test_words_and_characters_are_named_with_their_places_and_where_needed_their_line() -> None:
     one, letter, other, _ = made([line("Open house")])
     assert one == Instruction("word", 'The word "Open".', Box(0, 0, 80, 30))
     assert isinstance(other, Instruction)
     assert other.box == Box(100, 0, 200, 30)
     assert isinstance(letter, Instruction)
     assert letter.text == f'The letter "{"Open"[letter.box.left // 20]}" of the word "Open".'
-
-
-def test_a_word_that_stands_twice_is_named_with_its_line() -> None:
     texts = [one.text for one in made([line("Monday: no"), line("Sunday: no", 50)]) if isinstance(one, Instruction)]
     assert 'The word "no" in "Sunday: no".' in texts
     assert "ambiguous" in reasons(line("no"), line("no", 50))

@@ -116,10 +116,13 @@ def test_a_plain_manual_presses_no_item_that_is_not_a_value() -> None:
     assert plain(by_artist.model_copy(update={"query": named})).examples
 
 
-def test_what_an_agent_without_a_model_concluded_is_no_manual() -> None:
+def test_what_a_rule_concluded_or_a_hint_said_is_no_manual() -> None:
     given = success("Followed the path: tap bites.menu/dishes/Margherita.", *STEPS)
     by_rule = given.trajectory.model_copy(update={"model_version": "reference"})
     assert reason(plain(given.model_copy(update={"trajectory": by_rule}))) == "template_conclusions"
+    hint = "Look below the third banner to find the menu of the day"
+    given = success(OPEN, f"{hint}.", *STEPS[1:]).model_copy(update={"guidance": f"1. {hint}."})
+    assert reason(plain(given)) == "quotes_guidance"
 
 
 @pytest.mark.parametrize(
@@ -156,12 +159,6 @@ def test_what_is_no_manual_is_refused_with_a_reason(
     conclusions: tuple[str, ...], slots: tuple[Slot, ...], expected: str
 ) -> None:
     assert reason(plain(success(*conclusions, slots=slots))) == expected
-
-
-def test_a_manual_that_repeats_a_hint_is_refused() -> None:
-    hint = "Look below the third banner to find the menu of the day"
-    given = success(OPEN, f"{hint}.", *STEPS[1:]).model_copy(update={"guidance": f"1. {hint}."})
-    assert reason(plain(given)) == "quotes_guidance"
 
 
 def test_a_writer_makes_one_manual_of_several_successes() -> None:

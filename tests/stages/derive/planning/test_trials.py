@@ -25,13 +25,10 @@ def pizza(name: str, dish: str) -> Query:
     return query(name).model_copy(update={"slots": slots})
 
 
-def test_a_manual_is_filled_with_the_values_of_a_query() -> None:
+def test_a_manual_is_filled_with_the_values_of_queries_of_which_the_others_come_first() -> None:
     said = filled_manual(manual().messages[-1].content, pizza("a", "Funghi"))
     assert said is not None and '2. Tap "Funghi"' in said and "{" not in said
     assert filled_manual('1. Tap "{drink}".', pizza("a", "Funghi")) is None
-
-
-def test_other_queries_of_the_task_come_first() -> None:
     row = manual()
     own, other, third = pizza(row.query_id, "Margherita"), pizza("r", "Funghi"), pizza("s", "Diavola")
     found = guidance_by(row, [own, other, third], 2, ORIGIN)

@@ -10,6 +10,7 @@ from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Findings
 from trajmill.stages.graphs.explore.journal import Tried
 
+Steps = tuple[PathStep, ...]
 PLACE = Box(0, 0, 10, 10)
 HEADING = UIElement(role="heading", text="Find", bounds=PLACE, states=("title",))
 CLEAR = UIElement(role="button", text="Clear", bounds=PLACE, states=("clickable",), element_id="empty")
@@ -37,27 +38,14 @@ def test_what_stands_there_only_while_a_field_is_filled_is_operated_after_it() -
     press = (PathStep(page="", operation="tap", target="empty"),)
     empty, found, cleared = screen("a", ""), screen("b", "trajmill", CLEAR), screen("c", "", CLEARED)
 
-    def tried(
-        before: WalkedScreen,
-        after: WalkedScreen,
-        kind: TrialKind,
-        steps: tuple[PathStep, ...],
-        way: tuple[PathStep, ...],
-    ) -> Tried:
-        trial = Trial(
-            before=before.screen_id,
-            way=way,
-            kind=kind,
-            target=steps[0].target,
-            steps=steps,
-            effect=Effect.CHANGED,
-            after=after.screen_id,
-        )
+    def tried(before: WalkedScreen, after: WalkedScreen, kind: TrialKind, steps: Steps, way: Steps = ()) -> Tried:
+        ends = {"before": before.screen_id, "after": after.screen_id}
+        trial = Trial(**ends, way=way, kind=kind, target=steps[0].target, steps=steps, effect=Effect.CHANGED)
         return Tried(trial, before, after)
 
     made = built(
-        tried(empty, found, TrialKind.FILL, fill, ()),
-        tried(empty, found, TrialKind.ENTER, enter, ()),
+        tried(empty, found, TrialKind.FILL, fill),
+        tried(empty, found, TrialKind.ENTER, enter),
         tried(found, cleared, TrialKind.PRESS, press, enter),
     )
     assert [(each.by, each.after) for each in made if each.operation == "tap"] == [("clear", ("search",))]

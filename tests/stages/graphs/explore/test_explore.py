@@ -26,34 +26,20 @@ def test_all_pages_are_found_that_nothing_denied_leads_to(notes: Path) -> None:
     assert not titles & {"Delete this note?", "Note deleted"}
 
 
-def test_fields_switches_choices_and_lists_are_slots(notes: Path) -> None:
+def test_inputs_and_lists_are_slots_and_what_a_form_leaves_on_the_next_page_is_said_by_them(notes: Path) -> None:
     graph = explore(simulated_app("notes"), notes).graph
     slots = graph.pages["new-note"].slots
-    assert {name: slot.kind for name, slot in slots.items()} == {
-        "title": SlotKind.FIELD,
-        "text": SlotKind.FIELD,
-        "pin-this-note": SlotKind.SWITCH,
-        "folder": SlotKind.CHOICE,
-    }
+    kinds = {"title": SlotKind.FIELD, "text": SlotKind.FIELD, "pin-this-note": SlotKind.SWITCH}
+    assert {name: slot.kind for name, slot in slots.items()} == {**kinds, "folder": SlotKind.CHOICE}
     assert slots["folder"].values == ("Personal", "House", "School", "Travel")
     assert slots["folder"].default == "Personal"
-    assert graph.pages["start"].slots["notes"].kind is SlotKind.LIST
-
-
-def test_what_a_form_leaves_on_the_next_page_is_said_by_its_slots(notes: Path) -> None:
-    graph = explore(simulated_app("notes"), notes).graph
     save = next(each for each in graph.pages["new-note"].transitions if each.slots)
-    assert save.by == "save-note"
-    assert save.slots == ("title", "text")
+    assert (save.by, save.slots) == ("save-note", ("title", "text"))
     assert {feature.text for feature in save.shows} == {"Title: {title}", "Text: {text}"}
-
-
-def test_what_items_of_a_list_lead_to_is_one_page(notes: Path) -> None:
-    graph = explore(simulated_app("notes"), notes).graph
-    opened = [each.to for each in graph.pages["start"].transitions if each.by == "notes"]
-    assert len(opened) == 1
+    assert graph.pages["start"].slots["notes"].kind is SlotKind.LIST
+    [opened] = [each.to for each in graph.pages["start"].transitions if each.by == "notes"]
     # Its title is the item's, so that it is no feature.
-    assert all(feature.state != "title" for feature in graph.pages[opened[0]].recognise.shows)
+    assert all(feature.state != "title" for feature in graph.pages[opened].recognise.shows)
 
 
 def test_what_destroys_is_marked_and_never_pressed(notes: Path) -> None:
@@ -104,17 +90,9 @@ def test_a_button_that_closes_the_program_leaves_and_menus_are_pages(tmp_path: P
     assert not any("desktop" in page.title for page in found.graph.pages.values())
 
 
-def test_pictures_are_kept_of_the_screens_that_pages_were_found_by(tmp_path: Path) -> None:
-    found = explore(simulated_app("clock"), tmp_path / "clock.jsonl")
-    assert {page.first.screen_id for page in found.explored.book.pages} == set(found.pictures)
-
-
-def test_a_journal_of_another_app_is_refused(notes: Path) -> None:
+def test_a_journal_that_is_damaged_or_of_another_app_is_refused_in_one_line(notes: Path, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="it explores another app or start state"):
         explore(simulated_app("clock"), notes)
-
-
-def test_a_damaged_journal_is_one_line(notes: Path, tmp_path: Path) -> None:
     journal = tmp_path / "notes.jsonl"
     journal.write_text("".join(notes.read_text().splitlines(keepends=True)[:3]) + '{"trial": {}}\n')
     with pytest.raises(BadInputError, match=r"notes.jsonl:4: no entry of an exploration"):

@@ -1,17 +1,29 @@
 """Rows of every kind, supervised and RL, are checked before they are released."""
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.records import record
 from tests.stages.derive.samples import COMMON, query, size_of, success
-from trajmill.schemas.errors import TrajmillError
+from tests.stages.queries.splits import CLEAN, SLOTS, TRAIN
+from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.example import Example, Message, RLStep
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.stages.curate.leaks import LeakCheck, without_leaks
+from trajmill.stages.curate.leaks import (
+    LeakCheck,
+    NearLeaks,
+    TrainingText,
+    benchmark_tasks,
+    leaks_in_texts,
+    without_leaks,
+)
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.queries.leaks import LeakKind
 
 HELDOUT = query("h", split=Split.HELDOUT_SLOTS).model_copy(
     update={"instruction": "Book a quiet table for two at La Cantina on Friday at eight.", "task": "bites.book"}
@@ -44,13 +56,10 @@ def test_near_matches_leave_supervised_rows_of_any_kind_out(kind: str) -> None:
     assert check(CurateSpec(near_heldout=0.0)).examples(rows) == {}
 
 
-def test_near_matches_leave_rl_rows_out_by_prompt_and_by_response() -> None:
+def test_near_matches_leave_rl_rows_out_and_a_whole_heldout_instruction_refuses_the_release() -> None:
     steps = [rl_step("a", "Order q", "So."), rl_step("b", NEAR, "So."), rl_step("c", "Order q", NEAR)]
     clean = check().rl_steps(rows_to_arrow("rl_steps", steps))
     assert clean.rows["rl_step_id"].to_pylist() == ["a"] and clean.left_out == {"near_heldout": 2}
-
-
-def test_a_whole_heldout_instruction_refuses_the_release() -> None:
     asked = f"The user query: {HELDOUT.instruction}"
     with pytest.raises(TrajmillError, match="1 leaks of held-out data into training, the first: instruction of h in a"):
         check().rl_steps(rows_to_arrow("rl_steps", [rl_step("a", asked, "So.")]))
@@ -80,3 +89,80 @@ def test_only_what_changes_what_is_found_changes_the_identity_of_a_check() -> No
         identity(HELDOUT, spec=CurateSpec(near_heldout=0.7)),
     ]
     assert len(set(found)) == len(found)
+
+
+@pytest.mark.parametrize(
+    ("query_id", "text", "kinds"),
+    [
+        (SLOTS.query_id, "Tap Diavola", [LeakKind.LINEAGE]),
+        (TRAIN.query_id, "The user query: order diavola\nTask progress: nothing yet", [LeakKind.INSTRUCTION]),
+        (TRAIN.query_id, "The user query: Order Diavola, extra spicy.\nTask progress: nothing yet", []),
+    ],
+)
+def test_a_text_leaks_by_its_query_or_a_whole_instruction(query_id: str, text: str, kinds: list[LeakKind]) -> None:
+    leaks = leaks_in_texts(CLEAN, [TrainingText("e1", query_id, text)])
+    assert [leak[:3] for leak in leaks] == [(kind, SLOTS.query_id, "e1") for kind in kinds]
+
+
+TASK = "Create a new contact for Hugo Pereira with the number 555-0199"
+
+
+def asking(name: str, instruction: str, split: Split = Split.TRAIN) -> Query:
+    return query(name, split=split).model_copy(update={"instruction": instruction})
+
+
+QUERIES = [
+    asking("a", "Order a large Diavola pizza with extra olives to my office."),
+    asking("b", "Book a table for two at La Cantina tonight."),
+    asking("h", "Book a quiet table for two at La Cantina on Friday at eight.", Split.HELDOUT_SLOTS),
+    asking("s", "Order Margherita", Split.HELDOUT_SLOTS),
+]
+
+
+def found(text: str, spec: CurateSpec | None = None) -> list[tuple[str, str]]:
+    leaks = NearLeaks(QUERIES, spec or CurateSpec()).in_texts([TrainingText("row", "a", text)])
+    return [(leak.reason, leak.found) for leak in leaks.values()]
+
+
+def test_most_of_a_heldout_instruction_in_one_line_is_found() -> None:
+    thought = "Thought: I book a quiet table for two at La Cantina on Friday, as asked."
+    assert found(f"Task progress: none\n{thought}") == [("near_heldout", "h")]
+    assert found(thought, CurateSpec(near_heldout=0.0)) == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The user query: Book a table for two at La Cantina tonight.",
+        "I book a quiet table.\nIt is for two at La Cantina.\nOn Friday at eight.",
+        "I order Margherita instead.",
+        "",
+    ],
+)
+def test_what_training_says_itself_and_scattered_or_short_words_are_no_leak(text: str) -> None:
+    assert found(text) == []
+
+
+@pytest.mark.parametrize("form", ["tasks.txt", "tasks.json", "tasks.jsonl"])
+def test_the_tasks_of_a_benchmark_are_found(tmp_path: Path, form: str) -> None:
+    path = tmp_path / form
+    if form == "tasks.txt":
+        path.write_text(f"Turn on the torch of the phone\n\n{TASK}\n")
+    elif form == "tasks.json":
+        path.write_text(json.dumps([{"goal": TASK, "id": 3}]))
+    else:
+        path.write_text(json.dumps({"instruction": TASK}) + "\n")
+    spec = CurateSpec(benchmarks={"android_world": path})
+    assert found(f"The user query: {TASK.lower()}!", spec) == [("benchmark_android_world", TASK)]
+    assert found("The user query: Create a new contact", spec) == []
+
+
+@pytest.mark.parametrize(
+    ("content", "why"), [("{", "cannot be read"), ('[{"id": 1}]', "has no task"), (None, "cannot")]
+)
+def test_a_file_without_tasks_is_one_line(tmp_path: Path, content: str | None, why: str) -> None:
+    path = tmp_path / "tasks.json"
+    if content is not None:
+        path.write_text(content)
+    with pytest.raises(BadInputError, match=rf"curate.benchmarks: .*tasks.json {why}"):
+        benchmark_tasks(path)
