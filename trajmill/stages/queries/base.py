@@ -55,8 +55,6 @@ class PlannedSlot(NamedTuple):
 
 
 class QueryPlan(NamedTuple):
-    """The columns of a query that its words do not decide."""
-
     platform: Platform
     apps: tuple[str, ...]
     source: Source
@@ -66,8 +64,12 @@ class QueryPlan(NamedTuple):
     path: tuple[PathStep, ...]
     start_state: str
     goal: str
-    difficulty: int
-    max_steps: int
+    fewest_steps: int = 0
+    """Lowest step limit of a path."""
+    difficulty: int = 0
+    """0 counts pages and apps."""
+    max_steps: int = 0
+    """0 counts the steps of the path."""
     atomic_tasks: tuple[CausalTask, ...] | None = None
     validation: str = NOT_WALKED
 
@@ -90,8 +92,6 @@ class Goal(Protocol):
 
 
 class Candidate(NamedTuple):
-    """A goal that may become a query of one split."""
-
     goal: Goal
     split: Split
     heldout: bool
@@ -164,8 +164,6 @@ class QuerySource(Protocol):
 
 
 class QueryWriter(Protocol):
-    """Writes instructions: the templates of a source, or a language model."""
-
     @property
     def version(self) -> str: ...
 
@@ -197,7 +195,11 @@ async def draft(candidate: Candidate, writer: QueryWriter, origin: Origin) -> Qu
     if missing := lost_slots(written.text, written.said):
         raise StageError(f"{task}: the writer lost {', '.join(missing)} in: {written.text}", FailureClass.TASK)
     plan = candidate.goal.plan()
+    columns, fewest = plan._asdict(), plan.fewest_steps
+    del columns["fewest_steps"]
     slots = tuple(Slot(**slot._asdict(), said=written.said.get(slot.name, "")) for slot in plan.slots)
+    columns |= {"slots": slots, "max_steps": plan.max_steps or step_limit(plan.path, fewest)}
+    columns["difficulty"] = plan.difficulty or difficulty(plan.path, len(plan.apps))
     return Query(
         query_id=Query.make_id(plan.platform, task, slots, plan.start_state, written.text),
         task=task,
@@ -205,7 +207,7 @@ async def draft(candidate: Candidate, writer: QueryWriter, origin: Origin) -> Qu
         instruction=written.text,
         phrasing=written.phrasing,
         split=candidate.split,
-        **plan._asdict() | {"slots": slots},
+        **columns,
         **origin.common(made_by=written.made_by),
     )
 

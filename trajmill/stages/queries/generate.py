@@ -6,7 +6,7 @@ import asyncio
 import sys
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from itertools import islice
+from itertools import islice, zip_longest
 from typing import NamedTuple
 
 from trajmill.schemas.errors import FailureClass, StageError
@@ -25,7 +25,6 @@ from trajmill.stages.queries.base import (
     QuerySource,
     QueryWriter,
     SourceContext,
-    SplitCandidates,
     WalkQueries,
     draft,
     failure,
@@ -99,7 +98,6 @@ async def fresh_queries(
 
 
 async def unwalked_queries(source: QuerySource, context: SourceContext) -> NewQueries:
-    """Make the queries of a source whose goals have no path."""
     offer, writer = await source.candidates(context), GrammarWriter()
     candidates = (each for split in offer.splits for each in in_turn(split.streams))
     queries = [await draft(each, writer, context.origin) for each in candidates]
@@ -120,10 +118,20 @@ class QuerySet:
         self.failures: list[Failure] = []
 
     async def take(self, offer: Offer, walk: WalkQueries) -> None:
-        """Make the queries of an offer; `walk` is for an offer that has no walk of its own."""
+        """Make the queries of an offer, task by task in turn; `walk` is for one that has no walk of its own."""
         self.failures += offer.failures
-        for split in offer.splits:
-            await self._fill(split, offer.walk or walk)
+        for offered in offer.splits:
+            missing = sys.maxsize if offered.wanted is None else offered.wanted
+            queues = deque(_DraftQueue(filter(self._is_open, stream), self._draft) for stream in offered.streams)
+            try:
+                while batch := await self._next_batch(queues, missing):
+                    missing -= await self._add_walked(batch, offer.walk or walk)
+            finally:
+                for queue in queues:
+                    await queue.stop()
+            if offered.wanted is not None and missing:
+                found = offered.wanted - missing
+                self._fail(offered.split, f"only {found} of {offered.wanted} queries: there are no more goals")
 
     async def add_fresh(self, request: FreshRequest, candidates: Iterator[Candidate], walk: WalkQueries) -> None:
         """Add training queries of at most the wanted level; the hardest and new goals come first."""
@@ -148,25 +156,10 @@ class QuerySet:
         kept = tuple(query for query in self.queries if query.query_id not in leaks)
         return NewQueries(kept, tuple(self.failures))
 
-    async def _fill(self, offered: SplitCandidates, walk: WalkQueries) -> None:
-        """Add the wanted queries to a split, task by task in turn, until its candidates are used up."""
-        missing = sys.maxsize if offered.wanted is None else offered.wanted
-        queues = deque(_DraftQueue(filter(self._is_open, stream), self._draft) for stream in offered.streams)
-        try:
-            while batch := await self._next_batch(queues, missing):
-                missing -= await self._add_walked(batch, walk)
-        finally:
-            for queue in queues:
-                await queue.stop()
-        if offered.wanted is not None and missing:
-            found = offered.wanted - missing
-            self._fail(offered.split, f"only {found} of {offered.wanted} queries: there are no more goals")
-
     def _is_open(self, candidate: Candidate) -> bool:
         return self._failed_in_a_row[candidate.goal.task] < FAILURES_IN_A_ROW
 
     async def _next_batch(self, queues: deque[_DraftQueue], missing: int) -> list[Query]:
-        """Take new queries from the queues in turn, at most `missing`."""
         batch: list[Query] = []
         while queues and len(batch) < min(missing, _AT_ONCE):
             # Start the next drafts, assuming that each becomes a query.
@@ -206,19 +199,20 @@ class QuerySet:
 
     async def _add_walked(self, drafts: Sequence[Query], walk: WalkQueries) -> int:
         """Add the drafts whose path meets the goal, and return their number; each path is walked once."""
+        keys = [(query.start_state, query.goal, query.path) for query in drafts]
         first: dict[_WalkKey, Query] = {}
-        for query in drafts:
-            if _walk_key(query) not in self._walks:
-                first.setdefault(_walk_key(query), query)
+        for key, query in zip(keys, drafts, strict=True):
+            if key not in self._walks:
+                first.setdefault(key, query)
         walked = await walk(tuple(first.values()))
         passed = {query.query_id for query in walked.queries}
         self.failures += walked.failures
         for key, query in first.items():
             self._walks[key] = query.query_id in passed
             self._failed_in_a_row[query.task] = 0 if self._walks[key] else self._failed_in_a_row[query.task] + 1
-        added = [query.model_copy(update={"validation": PASSED}) for query in drafts if self._walks[_walk_key(query)]]
-        self.queries += added
-        return len(added)
+        met = [query for key, query in zip(keys, drafts, strict=True) if self._walks[key]]
+        self.queries += [query.model_copy(update={"validation": PASSED}) for query in met]
+        return len(met)
 
     def _fail(
         self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK, attempts: int = 1
@@ -228,23 +222,12 @@ class QuerySet:
 
 
 def in_turn(streams: Sequence[Iterator[Candidate]]) -> Iterator[Candidate]:
-    waiting = deque(streams)
-    while waiting:
-        stream = waiting.popleft()
-        candidate = next(stream, None)
-        if candidate is not None:
-            waiting.append(stream)
-            yield candidate
-
-
-def _walk_key(query: Query) -> _WalkKey:
-    return query.start_state, query.goal, query.path
+    return (candidate for turn in zip_longest(*streams) for candidate in turn if candidate is not None)
 
 
 class _Drafted(NamedTuple):
     task: str
     query: Query | None
-    """Not yet walked or compared with others; None if every writer failed."""
     errors: tuple[StageError, ...]
 
 

@@ -12,8 +12,6 @@ from trajmill.stages.queries.templates import blank, heldout_parts, phrasing_par
 
 
 class Novelty(Enum):
-    """How a new query relates to those of an index."""
-
     NEW = "new"
     REPEATED = "repeated"
     """Another query has the same words and goal, or another split has the goal or the words."""
@@ -22,8 +20,6 @@ class Novelty(Enum):
 
 
 class InstructionIndex:
-    """The goals and words of a query set."""
-
     def __init__(self, known: Collection[Query] = ()) -> None:
         self._goals: dict[tuple[str, ...], str] = {}
         self._splits: dict[str, Split] = {}
@@ -54,9 +50,7 @@ class InstructionIndex:
         return Novelty.NEW
 
     def admit(self, query: Query) -> Novelty:
-        """Add a query if it is new."""
-        novelty = self.novelty_of(query)
-        if novelty is Novelty.NEW:
+        if (novelty := self.novelty_of(query)) is Novelty.NEW:
             self.add(query)
         return novelty
 
@@ -74,12 +68,9 @@ class InstructionIndex:
 
 
 class LeakKind(StrEnum):
-    """The kind of a leak."""
-
     GOAL = "goal"
     """Two splits have the same slots and start state of the same task."""
     INSTRUCTION = "instruction"
-    """Two splits have the same instruction."""
     PHRASING = "phrasing"
     """Training has a held-out template or clause, or the words of a held-out sentence around other slot values."""
     APP = "app"

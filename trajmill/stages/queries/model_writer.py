@@ -45,7 +45,6 @@ class Instruction(Record):
 class WriterPrompts(NamedTuple):
     synthesise: Prompt
     trained: tuple[Prompt, ...]
-    """For refinement, one for each training style; none may lead to a question."""
     heldout: tuple[Prompt, ...]
     """For refinement in the styles kept from training: questions."""
 
@@ -86,15 +85,13 @@ class ModelWriter:
             return goal.worded(heldout, seed)
         task, (metadata, slots) = goal.task, facts
         vocabulary = vocabulary_of(metadata)
-        common = {"task": metadata.description, "slots": _slots_text(slots, metadata)}
-        synthesis = PromptedModel(self.model, self.prompts.synthesise)
-        fields = {**common, **_path_fields(metadata)}
-        raw, _ = await _accepted_draft(
-            synthesis,
-            synthesis.request(ROLE, fields, sampling=Sampling(max_tokens=_MAX_TOKENS)),
-            f"{task}: synthesis",
-            lambda text: check_instruction(text, slots, vocabulary, LONGEST_RAW),
-        )
+        fields, synthesis = _fields(metadata, slots), PromptedModel(self.model, self.prompts.synthesise)
+        request = synthesis.request(ROLE, fields, sampling=Sampling(max_tokens=_MAX_TOKENS))
+
+        def is_right(text: str) -> InstructionCheck:
+            return check_instruction(text, slots, vocabulary, LONGEST_RAW)
+
+        raw, _ = await _accepted_draft(synthesis, request, f"{task}: synthesis", is_right)
         style = Random(seed).choice(self.prompts.heldout if heldout else self.prompts.trained)
 
         def in_style(text: str) -> InstructionCheck:
@@ -106,7 +103,7 @@ class ModelWriter:
 
         refinement = PromptedModel(self.model, style)
         sampling = Sampling(TEMPERATURE, seed=_seed(seed, 0), max_tokens=_MAX_TOKENS)
-        request = refinement.request(ROLE, {**common, "raw": raw}, sampling=sampling)
+        request = refinement.request(ROLE, {**fields, "raw": raw}, sampling=sampling)
         text, said = await _accepted_draft(refinement, request, f"{task}: refinement", in_style)
         mark = HELDOUT_MARK if heldout else _TRAIN_MARK
         return Written(raw, text, f"{task}/{mark}-{style.version}", said.said, self.version)
@@ -137,17 +134,12 @@ def _seed(seed: int, number: int) -> int:
     return int(content_id("draft", seed, number), 16) % 2**31
 
 
-def _path_fields(metadata: PathMetadata) -> dict[str, str]:
+def _fields(metadata: PathMetadata, slots: tuple[KnownSlot, ...]) -> dict[str, str]:
     is_phone = metadata.platform is Platform.PHONE
-    lines: list[str] = []
+    pages: list[str] = []
     for number, page in enumerate(metadata.pages, start=1):
-        lines.append(f"{number}. {page.app_name}: {page.description}")
-        lines += [f"   - {operation}" for operation in operations(page, "tap" if is_phone else "click")]
-    platform = "phone (apps are opened, things are tapped)" if is_phone else "computer (things are clicked)"
-    return {"platform": platform, "pages": "\n".join(lines)}
-
-
-def _slots_text(slots: tuple[KnownSlot, ...], metadata: PathMetadata) -> str:
+        pages.append(f"{number}. {page.app_name}: {page.description}")
+        pages += [f"   - {operation}" for operation in operations(page, "tap" if is_phone else "click")]
     lines: list[str] = []
     for slot in slots:
         if slot.accepted:
@@ -159,7 +151,12 @@ def _slots_text(slots: tuple[KnownSlot, ...], metadata: PathMetadata) -> str:
         for slot in metadata.constraints
         if slot.carried_from
     ]
-    return "\n".join(lines) or "(none: the task is always the same)"
+    return {
+        "task": metadata.description,
+        "slots": "\n".join(lines) or "(none: the task is always the same)",
+        "platform": "phone (apps are opened, things are tapped)" if is_phone else "computer (things are clicked)",
+        "pages": "\n".join(pages),
+    }
 
 
 LONGEST_INSTRUCTION = 400
@@ -212,7 +209,6 @@ def vocabulary_of(metadata: PathMetadata) -> tuple[str, ...]:
 def check_instruction(
     text: str, slots: Sequence[KnownSlot], vocabulary: Sequence[str], longest: int = LONGEST_INSTRUCTION
 ) -> InstructionCheck:
-    """Find the words for the slots in a text, and what it lost, invented or changed."""
     if not text.strip():
         return InstructionCheck({}, ("it is empty",))
     if len(text) > longest:

@@ -43,8 +43,6 @@ class Alternatives(NamedTuple):
 
 
 class Template(NamedTuple):
-    """A parsed phrasing; plain text is copied."""
-
     parts: tuple[str | SlotName | Alternatives, ...]
 
     def names(self) -> frozenset[str]:
@@ -75,7 +73,6 @@ class Variant(NamedTuple):
 
     @property
     def id(self) -> str:
-        """Its number, marked when it is held out."""
         return f"{HELDOUT_MARK if self.heldout else ''}{self.number}"
 
     def names(self, task: str) -> frozenset[str]:

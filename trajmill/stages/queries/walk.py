@@ -49,7 +49,14 @@ async def walk_all(
     factory: EnvironmentFactory, queries: Sequence[Query], origin: Origin, instances: int = 1
 ) -> NewQueries:
     """Walk queries in a few environments at a time; one that fails is replaced, and the factory is left open."""
-    failed = await _failed(factory, queries, _walk_twice, origin, instances)
+
+    async def walk_twice(environment: Environment, query: Query) -> str | None:
+        # A program may leave elements out of its tree until it starts anew.
+        reason = await walk(environment, query)
+        is_final = reason in (None, DONE_AT_START) or isinstance(environment, SimulatedEnvironment)
+        return reason if is_final else await walk(environment, query)
+
+    failed = await _failed(factory, queries, walk_twice, origin, instances)
     passed = (query.model_copy(update={"validation": PASSED}) for query in queries if query.query_id not in failed)
     return NewQueries(tuple(passed), tuple(failed.values()))
 
@@ -127,13 +134,6 @@ async def follow(
 
 def _cannot(step: PathStep) -> str:
     return f"cannot {step.operation} {step.target or step.text}".rstrip()
-
-
-async def _walk_twice(environment: Environment, query: Query) -> str | None:
-    """Walk a path, and once more if that failed: a program may leave elements out of its tree until it starts anew."""
-    reason = await walk(environment, query)
-    is_final = reason in (None, DONE_AT_START) or isinstance(environment, SimulatedEnvironment)
-    return reason if is_final else await walk(environment, query)
 
 
 async def _done_at_start(environment: Environment, query: Query) -> str | None:

@@ -35,8 +35,6 @@ _WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
 
 
 class WrittenGoal(NamedTuple):
-    """A goal in the words of the model that wrote it."""
-
     task: str
     text: str
     made_by: str

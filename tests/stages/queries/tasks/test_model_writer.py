@@ -228,12 +228,7 @@ CALL: dict[str, Scalar] = {"contact": "Alice Moreau", "text": "call me"}
         ("bites.order", PAD_THAI, RIGHT.replace("twice", "twice and wait"), '"ring twice and wait" stands in quotes'),
         ("bites.order", PAD_THAI, RIGHT.replace('"', ""), "note must stand in double quotes, nothing else with it"),
         ("bites.order", PAD_THAI, RIGHT.replace("Pad", "Ramen and Pad"), 'the name "Ramen" is invented'),
-        (
-            "bites.order",
-            PAD_THAI,
-            RIGHT.replace("Pad", "Beef Ramen and Pad"),
-            'dish is changed: "Beef Ramen"',
-        ),
+        ("bites.order", PAD_THAI, RIGHT.replace("Pad", "Beef Ramen and Pad"), 'dish is changed: "Beef Ramen"'),
         ("bites.order", {"dish": "Pad Thai"}, "Order Pad Thai, extra spicy.", "spicy is not to be told"),
         ("bites.order", {"dish": "Pad Thai"}, "Order Pad Thai, size medium.", "size is not to be told"),
         ("calendar.create", SWIM, 'Put "Swim" on Tuesday at 10:00, remind me 10 minutes before.', ""),

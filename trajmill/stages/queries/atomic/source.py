@@ -22,8 +22,6 @@ from trajmill.stages.queries.base import (
     SourceContext,
     SplitCandidates,
     Written,
-    difficulty,
-    step_limit,
 )
 from trajmill.stages.queries.spec import AtomicApp
 from trajmill.stages.queries.templates import packaged_phrasings, tidy
@@ -63,8 +61,7 @@ class AtomicGoal(NamedTuple):
             path=path,
             start_state=json.dumps({"config": list(drawn.config)}, sort_keys=True),
             goal=json.dumps(drawn.goal, sort_keys=True),
-            difficulty=difficulty(path, 1),
-            max_steps=step_limit(path, _FEWEST_STEPS),
+            fewest_steps=_FEWEST_STEPS,
         )
 
 
@@ -198,7 +195,6 @@ def drag_move(objects: Objects, rng: Random) -> AtomicTask:
 def _in_document(
     app: AtomicApp, slots: Mapping[str, str], before: Sequence[str], path: Sequence[PathStep], after: Sequence[str]
 ) -> AtomicTask:
-    """Change the lines of a document and save it."""
     office = ("soffice", "--writer", "--nologo", "--norestore")
     program = office if app == "libreoffice-writer" else (app,)
     made = [_file(_DOCUMENT, "".join(f"{line}\n" for line in before)), launch(*program, _DOCUMENT)]
@@ -207,7 +203,6 @@ def _in_document(
 
 
 def input_text(objects: Objects, rng: Random) -> AtomicTask:
-    """Add a line to a document."""
     before, added = rng.sample(objects.lines, 2)
     path = (_step("key", text="ctrl+end"), _step("type", text=added))
     return _in_document("mousepad", {"text": added}, [before], path, [before, added])
@@ -245,12 +240,10 @@ def select_text(objects: Objects, rng: Random) -> AtomicTask:
 
 
 def input_cell(objects: Objects, rng: Random) -> AtomicTask:
-    """Write into an empty cell below a table."""
     return _into_cell(objects, rng, range(_ROWS + 3, _ROWS + 7))
 
 
 def scroll(objects: Objects, rng: Random) -> AtomicTask:
-    """Write into a cell that is out of view."""
     return _into_cell(objects, rng, _ROWS_OUT_OF_SIGHT)
 
 
@@ -276,12 +269,8 @@ def _into_cell(objects: Objects, rng: Random, rows: range) -> AtomicTask:
 
 
 def _in_sheet(
-    slots: Mapping[str, str],
-    before: Sequence[Sequence[str]],
-    path: Sequence[PathStep],
-    after: Sequence[Sequence[str]],
+    slots: Mapping[str, str], before: Sequence[Sequence[str]], path: Sequence[PathStep], after: Sequence[Sequence[str]]
 ) -> AtomicTask:
-    """Change the cells of a sheet and save it."""
     start = ("soffice", "--calc", "--nologo", "--norestore", "--infilter=CSV:44,34,76,1", _SHEET)
     made = [_file(_SHEET, f"{_csv(before)}\n"), launch(*start)]
     goal = _output_is(["cat", _SHEET], _csv(after))

@@ -48,7 +48,6 @@ class AtomicTask(NamedTuple):
 
     route: Route
     slot: str
-    """The slot of its input."""
     answer: GraphAnswer | None = None
     """The text that it looks up; None for a task that writes, which ends a pathway."""
 
@@ -59,7 +58,6 @@ class PathwayNode(NamedTuple):
     answer: GraphAnswer | None
     input: str
     value: str
-    """Its answer; empty for the last task."""
 
     @property
     def graph(self) -> AppGraph:

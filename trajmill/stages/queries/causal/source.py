@@ -83,7 +83,6 @@ class _Sampler(NamedTuple):
         return isinstance(self.context.environment, DevicesTogetherSpec)
 
     def candidates(self) -> Iterator[Candidate]:
-        """Draw levels and pathways of them until many draws in a row bring nothing new."""
         seen: set[object] = set()
         fruitless = 0
         while fruitless < _MOST_DRAWS:
@@ -131,7 +130,6 @@ class _Sampler(NamedTuple):
         return all(is_simulated(each) and is_simulated(graph) for each in on_device)
 
     def _with_values(self, chain: Sequence[AtomicTask]) -> CausalPathway | None:
-        """Give atomic tasks the values that they hand on; None if an answer is no input of the next task."""
         first, nodes = chain[0].answer, list[PathwayNode]()
         assert first is not None
         starts = [each for each in self._inputs(first) if self._may_begin(each)]

@@ -42,10 +42,8 @@ from trajmill.stages.queries.base import (
     QueryPlan,
     SourceContext,
     SplitCandidates,
-    difficulty,
     failure,
     goal_parts,
-    step_limit,
 )
 from trajmill.stages.queries.pathways.programs import PathwayProgram, plain_name
 from trajmill.stages.queries.pathways.source import is_askable, pressed_steps
@@ -100,7 +98,6 @@ class CommandPlace(NamedTuple):
 
 
 def document_place(kind: DocumentKind, seed: int) -> CommandPlace:
-    """Return a new document that is open in its program; the seed decides on its content. Raises as `document`."""
     app, title, ready = {
         "docx": ("writer", "the word processor", ("soffice/text_field",)),
         "xlsx": ("calc", "the spreadsheet", ("soffice/cell:A1",)),
@@ -265,7 +262,6 @@ class CommandSource(NamedTuple):
         free: asyncio.Semaphore,
         context: SourceContext,
     ) -> tuple[list[WrittenGoal], list[Failure]]:
-        """Ask for commands for a place until there are enough, with one request to spare."""
         prompted, deny_list, failures = PromptedModel(model, self.prompt), packaged_deny_list(), list[Failure]()
 
         def refuse(text: str, reason: str, failure_class: FailureClass) -> None:
@@ -274,12 +270,17 @@ class CommandSource(NamedTuple):
             failures.append(failure(input_id, message, context.origin, prompted.version, failure_class))
 
         async def ask(texts: list[str], count: int, number: int) -> tuple[WrittenCommand, ...]:
+            elements: list[str] = []
+            for name, element in list(targets(screen.elements or ()).items())[:_MOST_ELEMENTS]:
+                shown = f", text {untrusted(element.text, _LONGEST)}" if element.text not in name else ""
+                value = f", value {untrusted(element.value, _LONGEST)}" if element.value else ""
+                elements.append(f"- {untrusted(name, _LONGEST)}{shown}{value}")
             pathways = (" > ".join(each.names) for each in place.pathways[:_MOST_PATHWAYS])
             numbered = (f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(pathways))
             fields = {
                 "app": untrusted(place.title, _LONGEST),
                 "platform": place.platform.value,
-                "elements": _elements(screen),
+                "elements": "\n".join(elements) or "(none)",
                 "pathways": "\n".join(numbered) or "(none)",
                 "exemplars": bullets(place.exemplars, _LONGEST),
                 "known": bullets(texts, _LONGEST),
@@ -303,10 +304,12 @@ class CommandSource(NamedTuple):
                 return [], failures
             finally:
                 await close_quietly(environment)
+
+            def why_not(command: WrittenCommand) -> str:
+                return next(_reasons(command, place, screen, deny_list), "")
+
             known = KnownTasks(place.exemplars)
-            kept = await collect_new(
-                self.wanted, _SPARE_REQUESTS, known, ask, lambda each: why_not(each, place, screen, deny_list), refuse
-            )
+            kept = await collect_new(self.wanted, _SPARE_REQUESTS, known, ask, why_not, refuse)
         return [_goal(text, command, place, prompted.version) for text, command in kept.items()], failures
 
 
@@ -329,29 +332,15 @@ def _goal(text: str, command: WrittenCommand, place: CommandPlace, made_by: str)
         path=path,
         start_state=place.start_state,
         goal=json.dumps(goal_parts(shows, command.lacks), ensure_ascii=False),
-        difficulty=difficulty(path, 1),
-        max_steps=step_limit(path, _FEWEST_STEPS),
+        fewest_steps=_FEWEST_STEPS,
     )
     return WrittenGoal(
         f"{place.app}.written-{content_id(place.start_state, text.casefold())[:12]}", text, made_by, plan
     )
 
 
-def _elements(screen: Observation) -> str:
-    lines: list[str] = []
-    for name, element in list(targets(screen.elements or ()).items())[:_MOST_ELEMENTS]:
-        text = f", text {untrusted(element.text, _LONGEST)}" if element.text and element.text not in name else ""
-        value = f", value {untrusted(element.value, _LONGEST)}" if element.value else ""
-        lines.append(f"- {untrusted(name, _LONGEST)}{text}{value}")
-    return "\n".join(lines) or "(none)"
-
-
-def why_not(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> str:
-    """Return why a command cannot be used, in one line; empty if it can be walked."""
-    return next(_reasons(command, place, screen, deny_list), "")
-
-
 def _reasons(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> Iterator[str]:
+    """Yield why a command cannot be used, each in one line."""
     if command.pathway is not None and not 0 <= command.pathway < len(place.pathways):
         yield f"there is no pathway {command.pathway}"
     if command.pathway is None and not command.steps:

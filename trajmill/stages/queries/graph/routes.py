@@ -61,7 +61,6 @@ class Route(NamedTuple):
 
     @property
     def places(self) -> list[tuple[str, str, GraphSlot]]:
-        """The slots that it sets, in order: page, slot and its specification."""
         named = [(move.page, slot) for move in self.moves for slot in self.slots_of(move)]
         named += [(self.end, slot) for slot in self.final]
         return [(page, slot, self.graph.pages[page].slots[slot]) for page, slot in named]
@@ -111,7 +110,6 @@ class RouteSample(NamedTuple):
     final: tuple[Setting, ...]
     end: str
     task: str
-    """Name of the task; its samples differ in values alone."""
 
     @property
     def settings(self) -> tuple[Setting, ...]:

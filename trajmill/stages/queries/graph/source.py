@@ -27,9 +27,7 @@ from trajmill.stages.queries.base import (
     SourceContext,
     SplitCandidates,
     Written,
-    difficulty,
     goal_parts,
-    step_limit,
 )
 from trajmill.stages.queries.graph.routes import (
     RouteMove,
@@ -47,7 +45,6 @@ _FEWEST_STEPS = 10
 _HEAD_START = 3
 """Goals taken from each task before tasks with one more part, or without held-out goals, take their turn."""
 _MARKED = ("checked", "selected")
-"""States of an option that was chosen."""
 _VERSION = "live-grammar-3"
 
 
@@ -95,8 +92,7 @@ class RouteGoal(NamedTuple):
             path=path,
             start_state=graph.start_json,
             goal=json.dumps(route_goal(sample), ensure_ascii=False),
-            difficulty=difficulty(path, 1),
-            max_steps=step_limit(path, _FEWEST_STEPS),
+            fewest_steps=_FEWEST_STEPS,
         )
 
 
@@ -205,7 +201,6 @@ def _wanted(feature: Feature) -> Showing:
 
 
 def merged(first: Any, second: Any) -> Any:
-    """Merge two JSON values: tables by key, lists without repetitions; of other values the second stays."""
     match first, second:
         case dict(), dict():
             both = {key: merged(first[key], second[key]) for key in first.keys() & second.keys()}
@@ -224,13 +219,11 @@ class Wish(NamedTuple):
 
 
 def _only_opened(act: RouteMove) -> Setting | None:
-    """Return the item of a list if a move only opens that, without a sentence about it."""
     leads_on = len(act.settings) == 1 and act.transition.to != act.page and not act.transition.does
     return act.settings[0] if leads_on and act.settings[0].spec.kind is SlotKind.LIST else None
 
 
 def _done_on_the_way(sample: RouteSample, rng: Random) -> Iterator[Wish]:
-    """Yield what is done, each after the way to its page; then the way to the last page."""
     graph, way = sample.graph, list[RouteMove]()
     for move in (*sample.moves, None):
         if move is not None and move not in sample.acts:

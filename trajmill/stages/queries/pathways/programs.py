@@ -38,8 +38,6 @@ _OPENS_DIALOG = ("...", "…")
 
 
 class PathwayProgram(Record):
-    """A program to walk: one entry of a programs file."""
-
     name: str
     title: str
     """Its name in instructions, e.g. `the text editor`."""
@@ -145,7 +143,6 @@ class ProgramState(NamedTuple):
 
     @property
     def alive(self) -> bool:
-        """Whether an element has text: a program that has ended shows none."""
         return any(key.text for key in self.elements)
 
 
@@ -168,10 +165,7 @@ class ProgramEnded(EnvironmentFailure):
 
 
 class Navigator:
-    """Brings one program back to earlier states: by remembered states, Escape, or reset and replay.
-
-    A broken environment is replaced by a fresh one at the next reset.
-    """
+    """Brings one program back to earlier states; a broken environment is replaced by a fresh one at the next reset."""
 
     def __init__(
         self, factory: EnvironmentFactory, query: Query, opening: Sequence[PathStep], bounds: WalkBounds
@@ -182,15 +176,11 @@ class Navigator:
         self._memory: dict[tuple[str, ...], str] = {}
         """By the targets that were pressed since the start, the id of the state that they led to."""
         self._steps = self._resets = 0
-        self._started = time.monotonic()
+        self._started, self.environment_name = time.monotonic(), ""
 
     @property
     def tally(self) -> WalkTally:
         return WalkTally(self._steps, self._resets, time.monotonic() - self._started)
-
-    @property
-    def environment_name(self) -> str:
-        return self._environment.name if self._environment is not None else ""
 
     async def go_to(self, way: Sequence[PathwayStep]) -> ProgramState:
         """Go to the end of a known way: by Escape to a state on it, else by reset and replay.
@@ -198,21 +188,19 @@ class Navigator:
         Raises WayLost if an element is not there even after a reset, EnvironmentFailure if the program crashed or
         hangs, OutOfBoundsError if the walk is over.
         """
-        targets_on_way = [step.target for step in way]
+        way_targets = [step.target for step in way]
         for _ in range(self._bounds.depth + 1):
             if self._state is None:
                 break
             here = self._state.state_id
-            for end in range(len(way), -1, -1):
-                if self._memory.get(tuple(targets_on_way[:end])) == here:
-                    with suppress(WayLost):
-                        return await self._press_from(way, end)
-                    return await self._replay(way)
+            ends = range(len(way), -1, -1)
+            done = next((end for end in ends if self._memory.get(tuple(way_targets[:end])) == here), None)
+            if done is not None:
+                with suppress(WayLost):
+                    return await self._press_from(way, done)
+                break
             if (await self._act(PressKeys(keys=("escape",)))).state_id == here:
                 break
-        return await self._replay(way)
-
-    async def _replay(self, way: Sequence[PathwayStep]) -> ProgramState:
         await self.reset()
         return await self._press_from(way, 0)
 
@@ -255,10 +243,20 @@ class Navigator:
         seconds = self._bounds.seconds_per_reset
         if self._environment is None:
             self._environment = await _bounded(self._factory(), seconds)
+            self.environment_name = self._environment.name
         self._resets += 1
         self._state = program_state(await _bounded(self._environment.reset(self._query, 0), seconds))
-        if not self._state.alive:
-            await self._until_shown()
+        last = ""
+        # Wait until the tree is complete: a large program fills it some time after its window appears.
+        for _ in range(0 if self._state.alive else MOST_READINGS):
+            if self._current().alive and self._current().state_id == last:
+                break
+            last = self._current().state_id
+            await self._act(_WAIT)
+        else:
+            if last:
+                text = f"the program shows nothing after {MOST_READINGS} looks"
+                raise EnvironmentFailure(text, FailureClass.SETUP)
 
         async def act(action: Action) -> Observation:
             return (await self._act(action)).observation
@@ -272,18 +270,7 @@ class Navigator:
         self._memory[()] = self._current().state_id
         return self._current()
 
-    async def _until_shown(self) -> None:
-        """Wait until the tree is complete: a large program fills it some time after its window appears."""
-        last = ""
-        for _ in range(MOST_READINGS):
-            if self._current().alive and self._current().state_id == last:
-                return
-            last = self._current().state_id
-            await self._act(_WAIT)
-        raise EnvironmentFailure(f"the program shows nothing after {MOST_READINGS} looks", FailureClass.SETUP)
-
     def forget(self) -> None:
-        """Forget the current state: the next way begins with a reset."""
         self._state = None
 
     async def give_up(self) -> None:

@@ -54,7 +54,6 @@ async def collect_pathways(
     origin: Origin,
     second_opinion: PromptedModel | None = None,
 ) -> WalkResult:
-    """Walk a program, then find which of its pathways need a selection."""
     walked = await deep_search(factory, program, bounds, packaged_deny_list(), origin)
     walked = await needs_by_tree(factory, program, walked, bounds, origin)
     return await needs_by_model(second_opinion, program, walked, origin) if second_opinion is not None else walked
@@ -130,7 +129,6 @@ class _Node(NamedTuple):
     known: frozenset[ElementKey]
     """Elements of the states before; they are pressed there."""
     before: frozenset[str]
-    """Ids of the states on the way."""
 
 
 class _Walk:
@@ -200,11 +198,10 @@ class _Walk:
                 raise ProgramEnded("the program has ended, or shows nothing")
             if self._app and not after.observation.app:
                 raise ProgramEnded("the program is no longer in front")
-        except WayLost as error:
-            self._fail_at(node, key, error)
-            return None
         except EnvironmentFailure as error:
-            self._fail_at(node, key, error)
+            self.fail(f"{' > '.join([*(step.name for step in node.way), key.text])}: {error}", error.failure_class)
+            if isinstance(error, WayLost):
+                return None
             if isinstance(error, ProgramEnded):
                 navigator.forget()
             else:
@@ -222,9 +219,6 @@ class _Walk:
             return None
         self._record(way, opened, before.elements[key], pressed=True)
         return _Node(way, after, node.known | frozenset(node.state.elements), states)
-
-    def _fail_at(self, node: _Node, key: ElementKey, error: EnvironmentFailure) -> None:
-        self.fail(f"{' > '.join([*(step.name for step in node.way), key.text])}: {error}", error.failure_class)
 
     def _record(self, way: tuple[PathwayStep, ...], end: PressResult, element: UIElement, pressed: bool) -> None:
         pathway_id = self._id(way)
@@ -293,13 +287,9 @@ async def needs_by_tree(
     finally:
         await navigator.give_up()
     failures = (failure(at.pathway_id, text, origin, TREE, of, stage=STAGE) for at, text, of in failed)
-    classified = (
-        each.model_copy(update={"needs_selection": needs[each.pathway_id], "selection_by": TREE})
-        if each.pathway_id in needs
-        else each
-        for each in walked.pathways
-    )
-    return walked._replace(pathways=tuple(classified), failures=(*walked.failures, *failures))
+    told = {id: {"needs_selection": needed, "selection_by": TREE} for id, needed in needs.items()}
+    pathways = tuple(each.model_copy(update=told.get(each.pathway_id)) for each in walked.pathways)
+    return walked._replace(pathways=pathways, failures=(*walked.failures, *failures))
 
 
 class SelectionAnswer(Record):

@@ -25,8 +25,6 @@ from trajmill.stages.queries.base import (
     SourceContext,
     SplitCandidates,
     Written,
-    difficulty,
-    step_limit,
 )
 from trajmill.stages.queries.pathways.programs import PathwayProgram, plain_name
 from trajmill.stages.queries.templates import packaged_phrasings, tidy
@@ -133,8 +131,7 @@ class PathwayGoal(NamedTuple):
             path=path,
             start_state=program.start_state,
             goal=json.dumps({KEY: [shown.model_dump() | wanted for shown in pathway.shows]}),
-            difficulty=difficulty(path, 1),
-            max_steps=step_limit(path, _FEWEST_STEPS),
+            fewest_steps=_FEWEST_STEPS,
         )
 
 

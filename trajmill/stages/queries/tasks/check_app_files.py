@@ -6,15 +6,15 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, StageError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.kinds import FaultRates
-from trajmill.stages.environments.simulated.app_files.app_spec import ListChange, Scalar
+from trajmill.stages.environments.simulated.app_files.app_spec import ListChange, Scalar, TaskSpec
 from trajmill.stages.environments.simulated.app_files.check import read_with_builtin
-from trajmill.stages.environments.simulated.app_files.loader import Mistake, NodePath, YamlFile
+from trajmill.stages.environments.simulated.app_files.loader import Mistake, NodePath
 from trajmill.stages.environments.simulated.app_files.references import names_in
 from trajmill.stages.environments.simulated.drawing.canvas import undrawn
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
@@ -26,15 +26,6 @@ from trajmill.stages.queries.walk import DONE_AT_START, walk
 _MOST_PATHS = 20
 _MOST_VALUES = 50
 _ORIGIN = Origin(round=0, run_id="check", code_version="")
-
-
-class _FileTask(NamedTuple):
-    source: YamlFile
-    name: str
-    graph: TaskGraph
-
-    def mistake(self, path: tuple[str | int, ...], text: str) -> Mistake:
-        return self.source.mistake(("tasks", self.name, *path), text)
 
 
 def check_app_files(files: Sequence[Path]) -> list[Mistake]:
@@ -59,7 +50,7 @@ def check_app_files(files: Sequence[Path]) -> list[Mistake]:
     for graph in world.tasks():
         home, _, name = graph.name.partition(".")
         if sources[home].file in named:
-            mistakes += _check(_FileTask(sources[home], name, graph), world)
+            mistakes += [sources[home].mistake(("tasks", name, *path), text) for path, text in _check(graph, world)]
     return mistakes
 
 
@@ -72,15 +63,16 @@ def _texts(data: Any, path: NodePath) -> Iterator[tuple[NodePath, str]]:
                 yield from _texts(value, (*path, key))
 
 
-def _check(task: _FileTask, world: World) -> Iterator[Mistake]:
-    yield from _unused_slots(task)
-    environment, holds, walked = SimulatedEnvironment(world, task.graph.platform, FaultRates(popup=0.0)), 0, 0
-    for goal in _goals(task.graph):
+def _check(task: TaskGraph, world: World) -> Iterator[tuple[NodePath, str]]:
+    """Yield each mistake of a task, with its place in the task."""
+    yield from _unused_slots(task.spec)
+    environment, holds, walked = SimulatedEnvironment(world, task.platform, FaultRates(popup=0.0)), 0, 0
+    for goal in _goals(task):
         asked = ", ".join(f"{name} = {value}" for name, value in goal.asked.items())
         try:
             query = asyncio.run(draft(Candidate(goal, Split.TRAIN, False, 0), GrammarWriter(), _ORIGIN))
         except (BadInputError, StageError) as error:
-            yield task.mistake((), f"{error} (with {asked}); correct the task")
+            yield (), f"{error} (with {asked}); correct the task"
             return
         walked += 1
         try:
@@ -90,10 +82,10 @@ def _check(task: _FileTask, world: World) -> Iterator[Mistake]:
         if reason == DONE_AT_START:
             holds += 1
         elif reason:
-            yield task.mistake(("goal",), f"with {asked or 'no value'}: {reason}; correct the goal, or what widgets do")
+            yield ("goal",), f"with {asked or 'no value'}: {reason}; correct the goal, or what widgets do"
             return
     if holds == walked:
-        yield task.mistake(("goal",), "the goal holds before anything is done; let it ask for a change")
+        yield ("goal",), "the goal holds before anything is done; let it ask for a change"
 
 
 def _goals(task: TaskGraph) -> Iterator[TaskGoal]:
@@ -109,8 +101,7 @@ def _goals(task: TaskGraph) -> Iterator[TaskGoal]:
             yield first._replace(asked={**first.asked, slot.spec.name: value})
 
 
-def _unused_slots(task: _FileTask) -> Iterator[Mistake]:
-    spec = task.graph.spec
+def _unused_slots(spec: TaskSpec) -> Iterator[tuple[NodePath, str]]:
     # What a reset writes on the screen decides the task too.
     values: list[Scalar] = [value for record in spec.setup.values() for value in record.values()]
     for change in spec.goal.values():
@@ -123,4 +114,4 @@ def _unused_slots(task: _FileTask) -> Iterator[Mistake]:
     for index, slot in enumerate(spec.slots):
         if slot.implied_by is None and slot.name not in used:
             text = f"the goal never uses the slot `{slot.name}`, so that any value would do; name `${slot.name}` in it"
-            yield task.mistake(("slots", index), text)
+            yield ("slots", index), text

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
 from random import Random
 from typing import NamedTuple
@@ -35,9 +35,7 @@ from trajmill.stages.queries.base import (
     SplitCandidates,
     UnseenApps,
     Written,
-    difficulty,
     failure,
-    step_limit,
 )
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
@@ -85,8 +83,7 @@ class TaskGoal(NamedTuple):
         return word_task(self.graph.spec, self.metadata, heldout, seed)
 
     def plan(self) -> QueryPlan:
-        metadata, apps = self.metadata, apps_of(self.path)
-        path = reference_path(self.graph, self.path, self.asked)
+        metadata, apps = self.metadata, tuple(dict.fromkeys(place_of(page).app for page in self.path))
         return QueryPlan(
             platform=self.graph.platform,
             apps=apps,
@@ -94,11 +91,9 @@ class TaskGoal(NamedTuple):
             pages=self.path,
             page_descriptions=tuple(page.description for page in metadata.pages),
             slots=tuple(PlannedSlot(slot.name, slot.value, slot.page) for slot in metadata.constraints),
-            path=path,
+            path=reference_path(self.graph, self.path, self.asked),
             start_state=start_state_json(self.graph, self.asked),
             goal=goal_json(self.graph, self.asked),
-            difficulty=difficulty(path, len(apps)),
-            max_steps=step_limit(path),
         )
 
 
@@ -199,7 +194,7 @@ def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: C
                 raise BadInputError(f"{key}: there is no app {name!r}; {instead_of(name, sorted(world.apps))}")
     sides = TaskSides([], [], [])
     for task in world.tasks():
-        apps = set(apps_of(task.graph))
+        apps = {place_of(page).app for page in task.graph}
         side = sides.validation if apps & set(validation_apps) else sides.trained
         (sides.heldout if apps & set(heldout_apps) else side).append(task)
     return sides
@@ -215,10 +210,6 @@ def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskGoal, ...
         if len(found) == wanted:
             break
     return tuple(found.values())
-
-
-def apps_of(pages: Iterable[str]) -> tuple[str, ...]:
-    return tuple(dict.fromkeys(place_of(page).app for page in pages))
 
 
 def paths(task: TaskGraph) -> tuple[Path, ...]:
