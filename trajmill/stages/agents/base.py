@@ -62,14 +62,12 @@ class Agent(Protocol):
     @property
     def name(self) -> str:
         """Its name on trajectories: explorer, end_to_end, mobile_agent_v3, ..."""
-        ...
 
     @property
     def model_version(self) -> str: ...
 
     async def act(self, episode: EpisodeView) -> Decision:
         """Raise ModelFailure if its model did not answer, and AgentStopped if it makes no further step."""
-        ...
 
 
 class AgentStopped(Exception):

@@ -60,11 +60,9 @@ class StepCritic(Protocol):
     @property
     def version(self) -> str:
         """Identifies prompt and model; stored on every verdict."""
-        ...
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         """Judge each step of an episode, in order. Raises JudgeFailure if no usable verdict."""
-        ...
 
 
 class TrajectoryCritic(Protocol):
@@ -76,12 +74,10 @@ class TrajectoryCritic(Protocol):
     @property
     def resolution(self) -> str:
         """`full`, or the scale of the screenshots that it reads."""
-        ...
 
     @property
     def version(self) -> str:
         """Identifies prompt and model; stored on every vote."""
-        ...
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Cast one vote on a finished episode.
@@ -92,7 +88,6 @@ class TrajectoryCritic(Protocol):
             JudgeFailure: no usable vote, which is no verdict; it is repeated with a new draw.
             ModelFailure: its model did not answer; this is no verdict either.
         """
-        ...
 
 
 @runtime_checkable
@@ -106,7 +101,6 @@ class SeveralVotesCritic(Protocol):
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
     ) -> list[Vote | VoteFailure]:
         """Cast a vote for each draw, or give its failure. Raises JudgeFailure or ModelFailure if there is no vote."""
-        ...
 
 
 def vote_of(

@@ -101,199 +101,31 @@ def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:
     return Opinion(GOOD, "Nothing speaks against it.")
 
 
-class _StepJudge:
-    def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep]) -> None:
-        self._task, self._progress = task, _Progress(task, steps[0])
-        self._parts, self._state = self._progress.parts, self._progress.state
-        self._places = places_of(steps, task)
-        self._at = 0
-        self._submitted: set[str] = set()
-        self._done: set[TaskPart] = set()
-
-    def judge(self, step: SeenStep) -> Opinion:
-        if step.action.kind in ("terminate", "answer"):  # judged with the whole episode
-            self._progress.observe(step)
-            opinion = self._opinion(step)
-        else:
-            opinion = self._opinion(step)
-            self._progress.observe(step)
-        self._at += 1
-        self._done |= {part for part in self._parts if self._is_done(part, step, opinion)}
-        return opinion
-
-    @property
-    def _here(self) -> Place:
-        return self._places[self._at]
-
-    def _is_done(self, part: TaskPart, step: SeenStep, opinion: Opinion) -> bool:
-        if part.receipt is not None:
-            return part.receipt in self._submitted
-        if part.open_page is not None:
-            acts = bool(step.outcome.changes) or step.changes_page_in_place
-            return opinion.label is GOOD and acts and step.outcome.before.page == part.open_page
-        if any(self._state.evidence(slot) is not True for slot in part.slots):
-            return False
-        return self._here.app == part.app and not self._here.is_wrong and step.outcome.after.page == part.pages[-1]
-
-    def _opinion(self, step: SeenStep) -> Opinion:
-        plain = plain_opinion(step, self._progress.problems)
-        if plain is not None:
-            why = "It picked what was asked for, though the screen does not show it."
-            return Opinion(GOOD, why) if self._picks_blindly(step) else plain
-        if self._task.is_left_by(step):
-            return Opinion(HARMFUL, "It did something that nobody asked for.")
-        if step.changes_page_in_place:
-            return self._changing_page(step)
-        if step.outcome.changes:
-            opinions = [self._change(change, step.outcome.after.page) for change in step.outcome.changes]
-            return max(opinions, key=lambda opinion: (GOOD, NEUTRAL, HARMFUL).index(opinion.label))
-        return self._move(step) if step.outcome.opened else self._looking(step)
-
-    def _picks_blindly(self, step: SeenStep) -> bool:
-        """Whether it presses the wanted item of a list on the last page of the task, and has not done so before."""
-        element, page = step.action.element, step.outcome.before.page
-        if not step.action.presses or element is None or element.role != "list_item" or page != self._task.pages[-1]:
-            return False
-        wanted_here = (slot for slot in self._task.slots_on(page) if same_value(element.text, slot.value))
-        return any(self._state.evidence(slot) is not True for slot in wanted_here)
-
-    def _changing_page(self, step: SeenStep) -> Opinion:
-        label = step.action.element.text if step.action.element is not None else ""
-        page = step.outcome.before.page
-        asked, typed = self._task.slots_on(page), self._state.typed[page]
-        if any(same_value(label, slot.value) for slot in asked):
-            return Opinion(GOOD, "It picked what was asked for.")
-        if any(slot.value in typed for slot in asked):
-            return Opinion(GOOD, "It sent off what was typed as asked.")
-        on_open_page = any(page == part.open_page for part in self._parts)
-        if on_open_page and not self._here.is_wrong and self._task.is_about(label):
-            return Opinion(GOOD, f'The user speaks of "{label}".')
-        return Opinion(HARMFUL, f'Nobody asked for "{label}".')
-
-    def _change(self, change: ControlChange, page: str) -> Opinion:
-        control = change.control
-        if control.kind == "search":
-            wants = any(same_value(control.value, slot.value) for slot in self._task.slots)
-            return Opinion(GOOD, "It searched for what was asked.") if wants else Opinion(NEUTRAL, "It searched.")
-        slot = wanted(control, self._task.slots_on(page))
-        if slot is not None:
-            if holds(control, slot):
-                return Opinion(GOOD, f"It set {slot.name} as asked.")
-            if same_value(change.old, slot.value):
-                return Opinion(HARMFUL, f"It undid {slot.name}, which stood as asked.")
-            if control.kind == "stepper":
-                asked = int(slot.value)
-                if abs(asked - int(control.value)) < abs(asked - int(change.old)):
-                    return Opinion(GOOD, f"It came nearer to {slot.value}.")
-                return Opinion(HARMFUL, f"It went away from {slot.value}.")
-        elif any(page in part.pages and self._task.asks_in_words(control, page, part) for part in self._parts):
-            return Opinion(GOOD, f'The user speaks of "{control.label}".')
-        if control.value == self._state.first.get((page, control.key)):
-            return Opinion(GOOD, f'It put "{control.label}" back to how it was.')
-        return Opinion(HARMFUL, f'Nobody asked for "{control.value}" in "{control.label}".')
-
-    def _move(self, step: SeenStep) -> Opinion:
-        page_before, page = step.outcome.before.page, step.outcome.after.page
-        for part in self._parts:
-            if part.is_submitted_by(step):
-                return self._submitting(part)
-        if page_before == page:
-            element, asked = step.action.element, self._task.slots_on(page)
-            if element is None or element.role != "list_item" or not asked:
-                return Opinion(GOOD, "It went on along the path of the task.")
-            if any(same_value(element.text, slot.value) for slot in asked):
-                return Opinion(GOOD, "It picked what was asked for.")
-            return Opinion(HARMFUL, f'Nobody asked for "{element.text}".')
-        here, there = self._here, self._places[self._at + 1]
-        before, after = self._actions_left(here), self._actions_left(there)
-        if after == before:
-            return Opinion(NEUTRAL, "It came no nearer to what is left of the task.")
-        if after > before:
-            if here.is_wrong and there.is_wrong:
-                return Opinion(HARMFUL, "It went on from a wrong place.")
-            if page not in self._task.pages:
-                return Opinion(HARMFUL, "It left the path of the task.")
-            if there.is_wrong:
-                return Opinion(HARMFUL, "What was asked for is not there.")
-            return Opinion(HARMFUL, "It left a place in which something is still to be done.")
-        if here.is_wrong and here.app == there.app:
-            return Opinion(GOOD, "It came back from a wrong place.")
-        if app_of(page) != app_of(page_before):
-            return Opinion(GOOD, "It is on the way to what is left of the task.")
-        for slot in self._task.slots_on(page) if page in self._state.pages else ():
-            if self._state.evidence(slot) is not True:
-                return Opinion(GOOD, f"It went back to set {slot.name}.")
-        return Opinion(GOOD, "It went on along the path of the task.")
-
-    def _actions_left(self, place: Place) -> int:
-        """Estimate the actions left, as `GoalDistance` measures it: within the apps of the open parts, and to them."""
-        parts = [part for part in self._parts if part not in self._done]
-        away = sum(part.app != place.app for part in parts)
-        on_launcher = bool(away) and not place.pages_of(place.app)
-        unmet = [slot.page for slot in self._task.slots if self._state.evidence(slot) is False]
-        return sum(place.actions_left(part, unmet) for part in parts) + 2 * away - on_launcher
-
-    def _submitting(self, part: TaskPart) -> Opinion:
-        assert part.receipt is not None
-        if part.receipt in self._submitted:
-            return Opinion(HARMFUL, "It did the same thing a second time.")
-        if self._here.is_wrong:
-            return Opinion(HARMFUL, "It went ahead in a wrong place.")
-        self._submitted.add(part.receipt)
-        missing = [slot.name for slot in part.slots if self._state.evidence(slot) is False]
-        if missing:
-            return Opinion(HARMFUL, f"It went ahead though {missing[0]} was not as asked.")
-        for page, control in self._state.changed_controls():
-            if page in part.pages and not self._task.is_asked(page, control, part):
-                return Opinion(HARMFUL, f'It went ahead while "{control.label}" stood at "{control.value}".')
-        return Opinion(GOOD, "Everything stood as asked when it went ahead.")
-
-    def _looking(self, step: SeenStep) -> Opinion:
-        after, element = step.outcome.after, step.action.element
-        asked, came_up = self._task.slots_on(after.page), after.texts - step.outcome.before.texts
-        if any(slot.value.casefold() in came_up for slot in asked):
-            return Opinion(GOOD, "It brought what was asked for into view.")
-        if element is not None and "editable" in element.states and (asked or after.page in self._task.pages):
-            return Opinion(GOOD, "It made ready to type.")
-        return Opinion(NEUTRAL, "It only looked.")
-
-
-def find_problems(task: AnnotatedTask, steps: Sequence[SeenStep]) -> list[Problem]:
-    """Return why steps do not do what the task asks; empty if they do."""
-    if not steps or not steps[-1].action.ends:
-        return [Problem("the agent did not say that it was done")]
-    progress = _Progress(task, steps[0])
-    for step in steps:
-        progress.observe(step)
-    return progress.problems()
-
-
-class _Progress:
+class _Progress(EpisodeState):
     """The state of an episode so far, and what was submitted or pressed wrongly."""
 
     def __init__(self, task: AnnotatedTask, first: SeenStep) -> None:
+        super().__init__(task)
+        self.enter(first.outcome.before)
         self.parts = task.parts()
-        self.state = EpisodeState(task)
-        self.state.enter(first.outcome.before)
-        self._task = task
         self._found: list[str] = []
         self._submitted: dict[str, list[str]] = {}
 
     def observe(self, step: SeenStep) -> None:
-        self.state.observe(step)
+        super().observe(step)
         page, element, outcome = step.outcome.before.page, step.action.element, step.outcome
-        if self._task.is_left_by(step):
+        if self.task.is_left_by(step):
             self._found.append(f'something else was done: "{outcome.after.title}"')
         for part in self.parts:
             if part.is_submitted_by(step):
                 self._submit(part, outcome.after.title)
             elif step.changes_page_in_place and page in part.pages and element is not None:
-                slots = self._task.slots_on(page)
+                slots = self.task.slots_on(page)
                 if any(same_value(element.text, slot.value) for slot in slots):
                     continue
                 # Of items that replace one another, only the last choice counts.
                 swaps = bool(outcome.vanished) and len(outcome.vanished) == len(outcome.appeared)
-                asked = page == part.open_page and self._task.is_about(element.text)
+                asked = page == part.open_page and self.task.is_about(element.text)
                 if asked or self._submits_typed_text(page, part):
                     self._submit(part, element.text)
                 elif not (swaps and element.role == "list_item" and slots):
@@ -301,17 +133,17 @@ class _Progress:
 
     def problems(self) -> list[Problem]:
         """Return what is wrong if the episode ends now with the report that it is done."""
-        found, changed = list(self._found), self.state.changed_controls()
+        found, changed = list(self._found), self.changed_controls()
         for part in self.parts:
             if self._submitted.get(part.pages[-1]):
                 continue
-            if part.receipt is not None and part.receipt not in self.state.pages:
+            if part.receipt is not None and part.receipt not in self.pages:
                 found.append(f"{part.receipt} was never reached")
             else:
                 found += self._unmet(part)
             if part.open_page is not None and part.open_page not in {page for page, _ in changed}:
                 found.append(f"nothing was done on {part.open_page}")
-        known = {page for part in self.parts for page in part.pages} | self.state.forms
+        known = {page for part in self.parts for page in part.pages} | self.forms
         found += [f'"{each.label}" stands at "{each.value}" on {page}' for page, each in changed if page not in known]
         return list(map(Problem, found))
 
@@ -324,34 +156,195 @@ class _Progress:
         self._found += self._unmet(part)
 
     def _unmet(self, part: TaskPart) -> list[str]:
-        wrong = [
-            control
-            for page, control in self.state.changed_controls()
-            if page in part.pages and not self._task.is_asked(page, control, part)
-        ]
-        unchanged = ((key[0], each) for key, each in self.state.controls.items() if each.value == self.state.first[key])
+        changed = ((page, each) for page, each in self.changed_controls() if page in part.pages)
+        wrong = [control for page, control in changed if not self.task.is_asked(page, control, part)]
+        unchanged = ((key[0], each) for key, each in self.controls.items() if each.value == self.first[key])
         for page, control in unchanged:
-            if page in part.pages and control.kind == "toggle" and wanted(control, self._task.slots_on(page)) is None:
+            if page in part.pages and control.kind == "toggle" and wanted(control, self.task.slots_on(page)) is None:
                 # The instruction names a switch without a constraint, and may ask for its other position.
-                off = says_no(control.label, self._task.instruction)
-                if is_said(control.label, self._task.instruction) and control.value == (ON if off else OFF):
+                off = says_no(control.label, self.task.instruction)
+                if is_said(control.label, self.task.instruction) and control.value == (ON if off else OFF):
                     wrong.append(control)
         missing = [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
         return missing + [f'"{control.label}" stands at "{control.value}"' for control in wrong]
 
     def _submits_typed_text(self, page: str, part: TaskPart) -> bool:
         """Whether a press on a page submits typed text: it is the last page of its part, and no receipt follows."""
-        return part.receipt is None and page == part.pages[-1] and bool(self.state.typed[page])
+        return part.receipt is None and page == part.pages[-1] and bool(self.typed[page])
 
     def _is_met(self, slot: Slot, part: TaskPart) -> bool:
-        task, state = self._task, self.state
-        if not (self._submits_typed_text(slot.page, part) and slot.value in state.typed[slot.page]):
-            found = state.evidence(slot)
+        if not (self._submits_typed_text(slot.page, part) and slot.value in self.typed[slot.page]):
+            found = self.evidence(slot)
             if found is not None:
                 return found
-            if not slot.said and slot.page not in state.pages:
+            if not slot.said and slot.page not in self.pages:
                 return True
         # From its page on, or all pages of its app if it is off the path.
-        pages = tuple(page for page in task.pages if app_of(page) == app_of(slot.page))
+        pages = tuple(page for page in self.task.pages if app_of(page) == app_of(slot.page))
         pages = pages[pages.index(slot.page) :] if slot.page in pages else pages
-        return any(mentions(text, slot.value) for page in pages for text in state.shown[page])
+        return any(mentions(text, slot.value) for page in pages for text in self.shown[page])
+
+
+class _StepJudge(_Progress):
+    def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep]) -> None:
+        super().__init__(task, steps[0])
+        self._places, self._at = places_of(steps, task), 0
+        self._receipts: set[str] = set()
+        self._done: set[TaskPart] = set()
+
+    def judge(self, step: SeenStep) -> Opinion:
+        ends = step.action.kind in ("terminate", "answer")  # judged with the whole episode
+        if ends:
+            self.observe(step)
+        opinion = self._opinion(step)
+        if not ends:
+            self.observe(step)
+        self._at += 1
+        self._done |= {part for part in self.parts if self._is_done(part, step, opinion)}
+        return opinion
+
+    @property
+    def _here(self) -> Place:
+        return self._places[self._at]
+
+    def _is_done(self, part: TaskPart, step: SeenStep, opinion: Opinion) -> bool:
+        if part.receipt is not None:
+            return part.receipt in self._receipts
+        if part.open_page is not None:
+            acts = bool(step.outcome.changes) or step.changes_page_in_place
+            return opinion.label is GOOD and acts and step.outcome.before.page == part.open_page
+        if any(self.evidence(slot) is not True for slot in part.slots):
+            return False
+        return self._here.app == part.app and not self._here.is_wrong and step.outcome.after.page == part.pages[-1]
+
+    def _opinion(self, step: SeenStep) -> Opinion:
+        plain = plain_opinion(step, self.problems)
+        if plain is not None:
+            blindly = Opinion(GOOD, "It picked what was asked for, though the screen does not show it.")
+            return blindly if self._picks_blindly(step) else plain
+        if self.task.is_left_by(step):
+            return Opinion(HARMFUL, "It did something that nobody asked for.")
+        if step.changes_page_in_place:
+            return self._changing_page(step)
+        if step.outcome.changes:
+            opinions = [self._change(change, step.outcome.after.page) for change in step.outcome.changes]
+            return max(opinions, key=lambda opinion: (GOOD, NEUTRAL, HARMFUL).index(opinion.label))
+        return self._move(step) if step.outcome.opened else self._looking(step)
+
+    def _picks_blindly(self, step: SeenStep) -> bool:
+        """Whether it presses the wanted item of a list on the last page of the task, and has not done so before."""
+        element, page = step.action.element, step.outcome.before.page
+        if not step.action.presses or element is None or element.role != "list_item" or page != self.task.pages[-1]:
+            return False
+        wanted_here = (slot for slot in self.task.slots_on(page) if same_value(element.text, slot.value))
+        return any(self.evidence(slot) is not True for slot in wanted_here)
+
+    def _changing_page(self, step: SeenStep) -> Opinion:
+        label = step.action.element.text if step.action.element is not None else ""
+        page = step.outcome.before.page
+        asked, typed = self.task.slots_on(page), self.typed[page]
+        if any(same_value(label, slot.value) for slot in asked):
+            return Opinion(GOOD, "It picked what was asked for.")
+        if any(slot.value in typed for slot in asked):
+            return Opinion(GOOD, "It sent off what was typed as asked.")
+        on_open_page = any(page == part.open_page for part in self.parts)
+        if on_open_page and not self._here.is_wrong and self.task.is_about(label):
+            return Opinion(GOOD, f'The user speaks of "{label}".')
+        return Opinion(HARMFUL, f'Nobody asked for "{label}".')
+
+    def _change(self, change: ControlChange, page: str) -> Opinion:
+        control = change.control
+        if control.kind == "search":
+            wants = any(same_value(control.value, slot.value) for slot in self.task.slots)
+            return Opinion(GOOD, "It searched for what was asked.") if wants else Opinion(NEUTRAL, "It searched.")
+        slot = wanted(control, self.task.slots_on(page))
+        if slot is not None:
+            if holds(control, slot):
+                return Opinion(GOOD, f"It set {slot.name} as asked.")
+            if same_value(change.old, slot.value):
+                return Opinion(HARMFUL, f"It undid {slot.name}, which stood as asked.")
+            if control.kind == "stepper":
+                asked = int(slot.value)
+                if abs(asked - int(control.value)) < abs(asked - int(change.old)):
+                    return Opinion(GOOD, f"It came nearer to {slot.value}.")
+                return Opinion(HARMFUL, f"It went away from {slot.value}.")
+        elif any(page in part.pages and self.task.asks_in_words(control, page, part) for part in self.parts):
+            return Opinion(GOOD, f'The user speaks of "{control.label}".')
+        if control.value == self.first.get((page, control.key)):
+            return Opinion(GOOD, f'It put "{control.label}" back to how it was.')
+        return Opinion(HARMFUL, f'Nobody asked for "{control.value}" in "{control.label}".')
+
+    def _move(self, step: SeenStep) -> Opinion:
+        page_before, page = step.outcome.before.page, step.outcome.after.page
+        for part in self.parts:
+            if part.is_submitted_by(step):
+                return self._submitting(part)
+        if page_before == page:
+            element, asked = step.action.element, self.task.slots_on(page)
+            if element is None or element.role != "list_item" or not asked:
+                return Opinion(GOOD, "It went on along the path of the task.")
+            if any(same_value(element.text, slot.value) for slot in asked):
+                return Opinion(GOOD, "It picked what was asked for.")
+            return Opinion(HARMFUL, f'Nobody asked for "{element.text}".')
+        here, there = self._here, self._places[self._at + 1]
+        before, after = self._actions_left(here), self._actions_left(there)
+        if after == before:
+            return Opinion(NEUTRAL, "It came no nearer to what is left of the task.")
+        if after > before:
+            if here.is_wrong and there.is_wrong:
+                return Opinion(HARMFUL, "It went on from a wrong place.")
+            if page not in self.task.pages:
+                return Opinion(HARMFUL, "It left the path of the task.")
+            if there.is_wrong:
+                return Opinion(HARMFUL, "What was asked for is not there.")
+            return Opinion(HARMFUL, "It left a place in which something is still to be done.")
+        if here.is_wrong and here.app == there.app:
+            return Opinion(GOOD, "It came back from a wrong place.")
+        if app_of(page) != app_of(page_before):
+            return Opinion(GOOD, "It is on the way to what is left of the task.")
+        for slot in self.task.slots_on(page) if page in self.pages else ():
+            if self.evidence(slot) is not True:
+                return Opinion(GOOD, f"It went back to set {slot.name}.")
+        return Opinion(GOOD, "It went on along the path of the task.")
+
+    def _actions_left(self, place: Place) -> int:
+        """Estimate the actions left, as `GoalDistance` measures it: within the apps of the open parts, and to them."""
+        parts = [part for part in self.parts if part not in self._done]
+        away = sum(part.app != place.app for part in parts)
+        on_launcher = bool(away) and not place.pages_of(place.app)
+        unmet = [slot.page for slot in self.task.slots if self.evidence(slot) is False]
+        return sum(place.actions_left(part, unmet) for part in parts) + 2 * away - on_launcher
+
+    def _submitting(self, part: TaskPart) -> Opinion:
+        assert part.receipt is not None
+        if part.receipt in self._receipts:
+            return Opinion(HARMFUL, "It did the same thing a second time.")
+        if self._here.is_wrong:
+            return Opinion(HARMFUL, "It went ahead in a wrong place.")
+        self._receipts.add(part.receipt)
+        missing = [slot.name for slot in part.slots if self.evidence(slot) is False]
+        if missing:
+            return Opinion(HARMFUL, f"It went ahead though {missing[0]} was not as asked.")
+        for page, control in self.changed_controls():
+            if page in part.pages and not self.task.is_asked(page, control, part):
+                return Opinion(HARMFUL, f'It went ahead while "{control.label}" stood at "{control.value}".')
+        return Opinion(GOOD, "Everything stood as asked when it went ahead.")
+
+    def _looking(self, step: SeenStep) -> Opinion:
+        after, element = step.outcome.after, step.action.element
+        asked, came_up = self.task.slots_on(after.page), after.texts - step.outcome.before.texts
+        if any(slot.value.casefold() in came_up for slot in asked):
+            return Opinion(GOOD, "It brought what was asked for into view.")
+        if element is not None and "editable" in element.states and (asked or after.page in self.task.pages):
+            return Opinion(GOOD, "It made ready to type.")
+        return Opinion(NEUTRAL, "It only looked.")
+
+
+def find_problems(task: AnnotatedTask, steps: Sequence[SeenStep]) -> list[Problem]:
+    """Return why steps do not do what the task asks; empty if they do."""
+    if not steps or not steps[-1].action.ends:
+        return [Problem("the agent did not say that it was done")]
+    progress = _Progress(task, steps[0])
+    for step in steps:
+        progress.observe(step)
+    return progress.problems()

@@ -120,11 +120,25 @@ def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGrap
     replayed = replay(episode, screens)
     if not replayed:
         raise JudgeFailure(f"{query.task}: the agent did nothing")
-    follower = _Follower(graph, screens)
-    steps = tuple(map(follower.step, replayed))
     ids = (episode.steps[0].screen_before, *(step.screen_after for step in episode.steps))
     seen = tuple(_observation(screen_id, screens) for screen_id in ids)
-    return GraphEpisode(graph, query, asked_for(graph, query.path), steps, seen, tuple(follower.states))
+    held, opened = dict[str, str](), dict[str, str]()
+    steps, states = list[GraphStep](), list[GraphState]()
+    for each in replayed:
+        outcome = each.outcome
+        before, after = (_observation(state.screen_id, screens) for state in (outcome.before, outcome.after))
+        page = page_on(graph, before)
+        page_after = page if outcome.same else page_on(graph, after)
+        held |= _held(graph, page, before)
+        step = _operated(graph, each, page, page_after, before)
+        stood = dict(held)
+        states = states or [GraphState(page, {}, stood)]
+        held |= _held(graph, page_after, after)
+        if not outcome.same and page is not None and step.transition is not None:
+            step = _with_act(graph, step, page, step.transition, stood, opened, (before, after))
+        steps.append(step)
+        states.append(GraphState(page_after or page or states[-1].page, dict(opened), dict(held)))
+    return GraphEpisode(graph, query, asked_for(graph, query.path), tuple(steps), seen, tuple(states))
 
 
 def _observation(screen_id: str, screens: ScreenReader) -> Observation:
@@ -164,96 +178,78 @@ def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
     return found.value
 
 
-class _Follower:
-    def __init__(self, graph: AppGraph, screens: ScreenReader) -> None:
-        self._graph, self._screens = graph, screens
-        self._held: dict[str, str] = {}
-        self._opened: dict[str, str] = {}
-        self.states: list[GraphState] = []
+def _held(graph: AppGraph, page: str | None, observation: Observation) -> dict[str, str]:
+    """Return the values of the slots of a page that a screen shows."""
+    elements, slots = targets(observation.elements or ()), graph.pages[page].slots if page is not None else {}
+    values = {name: value_on(slot, elements) for name, slot in slots.items()}
+    return {name: value for name, value in values.items() if value is not None}
 
-    def step(self, step: SeenStep) -> GraphStep:
-        before, after = (_observation(s.screen_id, self._screens) for s in (step.outcome.before, step.outcome.after))
-        page = page_on(self._graph, before)
-        page_after = page if step.outcome.same else page_on(self._graph, after)
-        self._look(page, before)
-        found = self._operated(step, page, page_after, before)
-        held = dict(self._held)
-        self.states = self.states or [GraphState(page, {}, held)]
-        self._look(page_after, after)
-        if not step.outcome.same and page is not None and found.transition is not None:
-            found = self._with_act(found, page, found.transition, held, before, after)
-        last = page_after or page or self.states[-1].page
-        self.states.append(GraphState(last, dict(self._opened), dict(self._held)))
-        return found
 
-    def _look(self, page: str | None, observation: Observation) -> None:
-        elements = targets(observation.elements or ())
-        for name, slot in self._graph.pages[page].slots.items() if page is not None else ():
-            value = value_on(slot, elements)
-            if value is not None:
-                self._held[name] = value
+def _with_act(
+    graph: AppGraph,
+    step: GraphStep,
+    page: str,
+    transition: GraphTransition,
+    held: Mapping[str, str],
+    opened: dict[str, str],
+    seen: tuple[Observation, Observation],
+) -> GraphStep:
+    """Return a step with its act; an item that only leads to a page is added to `opened`."""
+    slot, names, pressed = graph.pages[page].slots.get(transition.by), names_at(seen[0], step.seen), {}
+    if slot is not None and slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
+        picked = [value for value in slot.values if slot.target_of(value) in names]
+        pressed = {transition.by: picked[0]} if picked else {}
+    if act_of(page, transition) is None:
+        opened |= pressed
+        return step
+    own = {name: held[name] for name in (*transition.slots, transition.by) if name in held} | pressed
+    action = step.seen.action.parsed
+    if isinstance(action, TypeText) and transition.by in own:  # typed and sent in one action
+        own[transition.by] = action.text if action.clear else own[transition.by] + action.text
 
-    def _with_act(
-        self,
-        step: GraphStep,
-        page: str,
-        transition: GraphTransition,
-        held: Mapping[str, str],
-        before: Observation,
-        after: Observation,
-    ) -> GraphStep:
-        slot, names, pressed = self._graph.pages[page].slots.get(transition.by), names_at(before, step.seen), {}
-        if slot is not None and slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
-            picked = [value for value in slot.values if slot.target_of(value) in names]
-            pressed = {transition.by: picked[0]} if picked else {}
-        if act_of(page, transition) is None:
-            self._opened |= pressed
-            return step
-        own = {name: held[name] for name in (*transition.slots, transition.by) if name in held} | pressed
-        action = step.seen.action.parsed
-        if isinstance(action, TypeText) and transition.by in own:  # typed and sent in one action
-            own[transition.by] = action.text if action.clear else own[transition.by] + action.text
+    def stands(observation: Observation) -> bool:
+        """Whether a screen shows all effects of the transition; False without any effect."""
+        elements = observation.elements or ()
+        shows = all(is_on(filled(each, own), elements) for each in transition.shows)
+        lacks = not any(is_on(filled(each, own), elements) for each in transition.lacks)
+        return bool(transition.shows or transition.lacks) and shows and lacks
 
-        def stands(observation: Observation) -> bool:
-            """Whether a screen shows all effects of the transition; False without any effect."""
-            elements = observation.elements or ()
-            shows = all(is_on(filled(each, own), elements) for each in transition.shows)
-            lacks = not any(is_on(filled(each, own), elements) for each in transition.lacks)
-            return bool(transition.shows or transition.lacks) and shows and lacks
+    undone = stands(seen[0]) and not stands(seen[1])
+    return step._replace(act=act_of(page, transition, own, opened), undone=undone)
 
-        undone = stands(before) and not stands(after)
-        return step._replace(act=act_of(page, transition, own, self._opened), undone=undone)
 
-    def _operated(self, step: SeenStep, page: str | None, page_after: str | None, before: Observation) -> GraphStep:
-        graph, action, names = self._graph, step.action.parsed, names_at(before, step)
-        if page is None:
-            opens = bool(names & {each.target for each in graph.opening})
-            return GraphStep(step, None, page_after, None, opens or step.outcome.same)
-        spec = graph.pages[page]
-        keys = "enter" if isinstance(action, TypeText) and action.enter else ""
-        keys = "+".join(action.keys).casefold() if isinstance(action, PressKeys) else keys
-        if keys:
-            # Of several transitions, keys take that of the element that has the focus.
-            found = [each for each in spec.transitions if each.operation == "key" and each.keys.casefold() == keys]
-            focused = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
-            own = {name for name, each in spec.elements.items() if each.target in focused}
-            own |= {name for name, each in spec.slots.items() if each.target in focused}
-            taken = next((each for each in found if each.by in own), found[0] if found else None)
-            for_sliders = {key for slot in spec.slots.values() for key in slot.keys.values()}
-            known = taken is not None or not isinstance(action, PressKeys) or keys in for_sliders
-            marks = marks_on_way(graph, page, taken) if taken else frozenset[Mark]()
-            return GraphStep(step, page, page_after, taken, known, marks)
-        if not names:
-            known = action is None or pressed_point(action) is None
-            return GraphStep(step, page, page_after, None, known)
-        elements = {name: each for name, each in spec.elements.items() if each.target in names}
-        pressed = {name: {slot.target_of(value) for value in slot.values} for name, slot in spec.slots.items()}
-        slots = {name for name, each in spec.slots.items() if names & {each.target, each.opens, *pressed[name]}}
-        able = [each for each in spec.transitions if each.by in elements.keys() | slots and not each.keys]
-        taken = next((each for each in able if each.to == page_after), able[0] if able else None)
-        marks = frozenset(mark for each in elements.values() for mark in each.marks)
-        marks |= marks_on_way(graph, page, taken) if taken else frozenset()
-        return GraphStep(step, page, page_after, taken, bool(elements or slots), marks)
+def _operated(
+    graph: AppGraph, step: SeenStep, page: str | None, page_after: str | None, before: Observation
+) -> GraphStep:
+    action, names = step.action.parsed, names_at(before, step)
+    if page is None:
+        opens = bool(names & {each.target for each in graph.opening})
+        return GraphStep(step, None, page_after, None, opens or step.outcome.same)
+    spec = graph.pages[page]
+    keys = "enter" if isinstance(action, TypeText) and action.enter else ""
+    keys = "+".join(action.keys).casefold() if isinstance(action, PressKeys) else keys
+    if keys:
+        # Of several transitions, keys take that of the element that has the focus.
+        found = [each for each in spec.transitions if each.operation == "key" and each.keys.casefold() == keys]
+        focused = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
+        own = {name for name, each in spec.elements.items() if each.target in focused}
+        own |= {name for name, each in spec.slots.items() if each.target in focused}
+        taken = next((each for each in found if each.by in own), found[0] if found else None)
+        for_sliders = {key for slot in spec.slots.values() for key in slot.keys.values()}
+        known = taken is not None or not isinstance(action, PressKeys) or keys in for_sliders
+        marks = marks_on_way(graph, page, taken) if taken else frozenset[Mark]()
+        return GraphStep(step, page, page_after, taken, known, marks)
+    if not names:
+        known = action is None or pressed_point(action) is None
+        return GraphStep(step, page, page_after, None, known)
+    elements = {name: each for name, each in spec.elements.items() if each.target in names}
+    pressed = {name: {slot.target_of(value) for value in slot.values} for name, slot in spec.slots.items()}
+    slots = {name for name, each in spec.slots.items() if names & {each.target, each.opens, *pressed[name]}}
+    able = [each for each in spec.transitions if each.by in elements.keys() | slots and not each.keys]
+    taken = next((each for each in able if each.to == page_after), able[0] if able else None)
+    marks = frozenset(mark for each in elements.values() for mark in each.marks)
+    marks |= marks_on_way(graph, page, taken) if taken else frozenset()
+    return GraphStep(step, page, page_after, taken, bool(elements or slots), marks)
 
 
 def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
