@@ -1,56 +1,29 @@
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
+from tests.stages.agents.errand import ORIGIN
+from tests.stages.critics.phone import queries_of
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Swipe, Terminate, TypeText, Wait
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import PathStep, Platform, Query, Split
-from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent, WalkMove, WalkPosition, next_move
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import World, shared_world
-from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
-
-ORIGIN = Origin(round=0, run_id="test", code_version="test")
-
-
-@pytest.fixture(scope="module")
-def world() -> World:
-    return shared_world(())
-
-
-@pytest.fixture(scope="module")
-def queries(world: World) -> list[Query]:
-    settings = GraphQueriesSpec(
-        train=40, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
-    )
-    made = asyncio.run(generate_queries(world, settings, 3, ORIGIN))
-    return [query for query in made.queries if query.split is Split.TRAIN]
-
-
-async def walk(world: World, query: Query, seed: int) -> tuple[float | None, int]:
-    environment = SimulatedEnvironment(world, query.platform, FaultRates(popup=0.5))
-    agent, history = ReferenceAgent(query), list[Decision]()
-    seen = await environment.reset(query, seed)
-    while not history or history[-1].action is None or history[-1].action.kind != "terminate":
-        decision = await agent.act(EpisodeView(query.instruction, None, seen, tuple(history), seed))
-        assert decision.action is not None
-        history.append(decision)
-        seen = await environment.step(decision.action)
-        assert len(history) <= query.max_steps
-    return await environment.score(), len(history)
+from trajmill.stages.environments.simulated.world import shared_world
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.episode import run_episode
 
 
 @pytest.mark.slow
-def test_it_does_every_task_on_every_device_in_spite_of_popups(world: World, queries: list[Query]) -> None:
-    scores = [asyncio.run(walk(world, query, seed))[0] for seed, query in enumerate(queries)]
-    assert scores == [1.0] * len(queries)
+async def test_it_does_every_task_on_every_device_in_spite_of_popups() -> None:
+    for seed, query in enumerate(await queries_of(40, 3)):
+        environment = SimulatedEnvironment(shared_world(()), query.platform, FaultRates(popup=0.5))
+        attempt = Attempt(query, Purpose.REFERENCE, 0, seed)
+        done = await run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN)
+        assert done.episode.trajectory.reward == 1.0, query.task
 
 
 SCREEN = ScreenHandle("s", Size(100, 100), lambda: b"")
@@ -86,6 +59,7 @@ def test_each_operation_becomes_one_move(operation: PathStep, action: Action) ->
 
 
 def test_what_is_not_there_yet_is_waited_for_and_given_up_in_the_end() -> None:
+    assert next_move((), showing(), WalkPosition(), Platform.WEB).action == Terminate(status="failure")
     path, position = (step("drag", "a", "late"),), WalkPosition()
     move = next_move(path, showing("a"), position, Platform.WEB)
     assert isinstance(move.action, Wait) and move.position == WalkPosition(0, 1)
@@ -116,7 +90,3 @@ def test_from_the_end_of_a_list_it_goes_up_and_a_phone_is_moved_by_a_finger() ->
     up = next_move(path, listing("scrollable_up"), down.position, Platform.PHONE)
     assert up == WalkMove(Swipe(x=45, y=15, x2=45, y2=75), WalkPosition(0, 2, upwards=True))
     assert next_move(path, listing("scrollable_up"), ahead, Platform.WEB).action == Scroll(x=45, y=45, clicks=5)
-
-
-def test_a_path_that_does_not_finish_fails() -> None:
-    assert next_move((), showing(), WalkPosition(), Platform.WEB).action == Terminate(status="failure")

@@ -91,13 +91,10 @@ async def test_critics_of_another_package_judge_with_settings_of_their_own() -> 
 
 
 @pytest.mark.usefixtures("other_package")
-def test_a_value_that_is_no_critic_gives_one_error_line() -> None:
+def test_a_value_that_is_no_critic_gives_one_error_line_and_an_unknown_kind_names_the_nearest() -> None:
     with pytest.raises(BadInputError, match=r"^trajmill\.critics: wrong is no .*TrajectoryCriticSpec$"):
         trajectory_critic_spec("wrong")
     with pytest.raises(BadInputError, match=r"^trajmill\.critics: strict is no .*StepCriticSpec$"):
         step_critic_spec("strict")
-
-
-def test_an_unknown_kind_names_the_nearest() -> None:
     with pytest.raises(ValidationError, match="annotated_tree"):
         JudgeSpec(multimodal_critic="annotated_trees")

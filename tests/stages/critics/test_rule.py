@@ -69,11 +69,3 @@ def test_an_outcome_is_final_exactly_when_no_missing_vote_could_change_it(votes:
         assert 1 <= needed <= left
         assert {rule.outcome(correct + yes, incorrect + needed - 1 - yes) for yes in range(needed)} == {None}
         assert rule.outcome(correct + needed, incorrect) is True or rule.outcome(correct, incorrect + needed) is False
-
-
-def test_stored_votes_are_counted_by_their_numbers() -> None:
-    rule = ChannelRule(MULTIMODAL, (PassRule(3, 2, "0.5"), PassRule(2, 2)))
-    assert rule.first_votes == (0, 3)
-    assert rule.outcome([(0, True), (1, False), (2, True), (3, True), (4, True)]) is True
-    assert rule.outcome([(0, False), (2, False)]) is rule.outcome([(0, True), (1, True), (4, False)]) is False
-    assert rule.outcome([(0, True), (1, True), (3, True)]) is rule.outcome([]) is None

@@ -32,6 +32,7 @@ def spec(name: str) -> Endpoint:
 
 ONE, TWO, STEP = spec("one"), spec("two"), spec("step")
 MODELS = CriticModels(step=STEP, text=(ONE,), multimodal=(ONE, TWO))
+WALK = walk_phone()
 VOTING = JudgeSpec(votes=3, quorum=2, resolutions=(0.5, 1.0))
 Correct = Callable[[str, ChatRequest], bool | ModelFailure]
 
@@ -60,10 +61,9 @@ class Judging:
             return AccountedModel(self.models[-1], origin, sink)
 
         self.monkeypatch.setattr(Endpoint, "open", connect)
-        walk = walk_phone()
         async with judge.open(models, ORIGIN, self.calls.append) as made:
             assert made.rule == judge.rule(models)
-            result = await judge_episodes([walk.episode], made, walk.screens(), ORIGIN)
+            result = await judge_episodes([WALK.episode], made, WALK.screens(), ORIGIN)
         assert [model.closed for model in self.models] == [1] * len(self.models)
         return result
 

@@ -97,16 +97,6 @@ async def test_a_cascade_checks_again_only_accepted_episodes() -> None:
         assert len(votes_of(result)) == 1 + asked
 
 
-async def test_the_models_of_an_ensemble_take_turns_and_keep_their_votes() -> None:
-    one, two = Scripted([YES] * 8, version="one"), Scripted([YES, GARBAGE, YES, YES, YES, NO], version="two")
-    result = await judged(Ask.ALL, channel_of(HeldPass((one, two), 4, 3), tries=2))
-    assert outcome(result) is True
-    cast = [("one", YES), ("two", NO), ("one", YES), ("two", YES)]
-    assert votes_of(result) == [(number, "full", *vote) for number, vote in enumerate(cast)]
-    assert (one.draws, sorted(two.draws)) == ([0, 2], [1, 3, 5])
-    assert judgement(result).rule == "consensus(text:3of4/2models)"
-
-
 @pytest.mark.parametrize(("ask", "asked"), [(Ask.NEEDED, False), (Ask.CHANNELS, True), (Ask.ALL, True)])
 async def test_a_channel_that_says_incorrect_decides(ask: Ask, asked: bool) -> None:
     first, second = Scripted([NO]), Scripted([YES], Channel.MULTIMODAL)

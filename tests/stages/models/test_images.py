@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import io
 import random
 
@@ -55,7 +54,6 @@ def test_a_picture_at_the_right_size_is_passed_on_untouched() -> None:
         encoded = picture(SIZE, image_format)
         sent = sent_image(handle(encoded, SIZE), QWEN2_5_VL)
         assert sent == (encoded, media_type, SIZE)
-        assert sent.data_url == f"data:{media_type};base64," + base64.b64encode(encoded).decode()
 
 
 @pytest.mark.parametrize("mode", ["RGB", "L", "P", "RGBA", "1"])
@@ -87,33 +85,26 @@ def test_bytes_that_do_not_decode_name_the_screen_in_one_line(declared: Size) ->
         sent_image(handle(b"", Size(3, 900), "s-8"), QWEN2_5_VL)
 
 
-class Screens:
-    """Makes screens of one colour and counts how often each is encoded."""
+def test_a_screen_is_decoded_once_for_each_scale_and_the_oldest_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[int] = []
 
-    def __init__(self) -> None:
-        self.encoded: list[int] = []
-
-    def screen(self, grey: int) -> ScreenHandle:
+    def screen(grey: int) -> ScreenHandle:
         def encode() -> bytes:
-            self.encoded.append(grey)
+            encoded.append(grey)
             return plain((grey, grey, grey), SIZE).encode()
 
         return ScreenHandle(f"grey {grey}", SIZE, encode)
 
-
-def test_a_screen_is_decoded_once_for_each_scale() -> None:
-    made, recent = Screens(), RecentPictures(QWEN2_5_VL)
-    first = recent.read([made.screen(1), made.screen(2)], 1.0)
-    assert recent.read([made.screen(2), made.screen(1)], 1.0) == first[::-1] and made.encoded == [1, 2]
-    fresh = rgb_pictures([made.screen(1), made.screen(2)], QWEN2_5_VL, 1.0)
+    recent = RecentPictures(QWEN2_5_VL)
+    first = recent.read([screen(1), screen(2)], 1.0)
+    assert recent.read([screen(2), screen(1)], 1.0) == first[::-1] and encoded == [1, 2]
+    fresh = rgb_pictures([screen(1), screen(2)], QWEN2_5_VL, 1.0)
     assert [each.tobytes() for each in first] == [each.tobytes() for each in fresh]
-    recent.read([made.screen(1)], 2.0)
-    assert made.encoded == [1, 2, 1, 2, 1]
-
-
-def test_what_was_read_longest_ago_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    recent.read([screen(1)], 2.0)
+    assert encoded == [1, 2, 1, 2, 1]
     monkeypatch.setattr("trajmill.stages.models.local.chat.MOST_PIXELS", 2 * SIZE.width * SIZE.height)
-    made, recent = Screens(), RecentPictures(ANY_SIZE)
+    encoded.clear()
+    small = RecentPictures(ANY_SIZE)
     for grey in (1, 2, 1, 3, 1, 2):
-        recent.read([made.screen(grey)], 1.0)
-    assert made.encoded == [1, 2, 3, 2]
+        small.read([screen(grey)], 1.0)
+    assert encoded == [1, 2, 3, 2]

@@ -18,18 +18,13 @@ def written(folder: Path, text: str) -> Path:
     return path
 
 
-def test_fields_are_filled_in_once_and_sections_are_separate(package: str, tmp_path: Path) -> None:
+def test_fields_are_filled_in_once_and_the_version_changes_with_the_text(package: str, tmp_path: Path) -> None:
     prompt = load_prompt(package, "judge-1", written(tmp_path, SOUND))
     system, user = prompt.fill(task="$screen $x $", screen="tab")
     assert system == "You judge. It costs $5."
     assert user == "Task: $screen $x $\n\n# Screen\n\ntabs"
-
-
-def test_the_version_of_a_users_file_changes_with_its_text(package: str, tmp_path: Path) -> None:
-    one = load_prompt(package, "judge-1", written(tmp_path, SOUND)).version
-    assert one == load_prompt(package, "judge-1", written(tmp_path, SOUND)).version
-    assert re.fullmatch(r"judge-[0-9a-f]{8}", one)
-    assert load_prompt(package, "judge-1", written(tmp_path, SOUND + "!")).version != one
+    again, other = (load_prompt(package, "judge-1", written(tmp_path, SOUND + more)).version for more in ("", "!"))
+    assert re.fullmatch(r"judge-[0-9a-f]{8}", prompt.version) and prompt.version == again != other
 
 
 @pytest.mark.parametrize(
@@ -72,12 +67,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return "little_package"
 
 
-def test_a_packaged_prompt_is_found_by_name(package: str) -> None:
+def test_a_packaged_prompt_is_found_by_name_and_an_unknown_one_answered_with_the_known(package: str) -> None:
     prompt = load_prompt(package, "judge-1")
     assert prompt.version == "judge-1"
     assert prompt.fill(task="a", screen="b").user.startswith("Task: a")
-
-
-def test_an_unknown_name_is_answered_with_the_known_ones(package: str) -> None:
     with pytest.raises(BadInputError, match="it has: judge-1"):
         load_prompt(package, "judge-2")

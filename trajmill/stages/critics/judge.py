@@ -162,15 +162,12 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
 
 
 def _undecided(judge: Judge, results: Iterable[VotingResult]) -> JudgeFailure | ModelFailure:
-    for channel, result in zip(judge.channels, results, strict=False):
-        if result.outcome is None and result.missing is not None:
-            correct = sum(vote.correct for vote in result.votes)
-            text = (
-                f"{channel.rule.channel}: {correct} Correct, {len(result.votes) - correct} Incorrect, too few to decide"
-            )
-            kind = ModelFailure if isinstance(result.missing, ModelFailure) else JudgeFailure
-            return kind(f"{text}; the last that is missing: {result.missing}")
-    raise AssertionError("votes are open, and none is missing")
+    open_ones = (each for each in zip(judge.channels, results, strict=False) if each[1].outcome is None)
+    channel, result = next(each for each in open_ones if each[1].missing is not None)
+    yes = sum(vote.correct for vote in result.votes)
+    text = f"{channel.rule.channel}: {yes} Correct, {len(result.votes) - yes} Incorrect, too few to decide"
+    kind = ModelFailure if isinstance(result.missing, ModelFailure) else JudgeFailure
+    return kind(f"{text}; the last that is missing: {result.missing}")
 
 
 class Unjudged(NamedTuple):

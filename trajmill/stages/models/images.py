@@ -6,7 +6,6 @@ beforehand keeps its size, so the model's coordinates can be converted back.
 
 from __future__ import annotations
 
-import base64
 import io
 from typing import NamedTuple
 
@@ -28,11 +27,6 @@ class SentImage(NamedTuple):
     media_type: str
     """`image/png`, or the stored format if the stored image already has the right size."""
     size: Size
-
-    @property
-    def data_url(self) -> str:
-        """The image as a data URL (RFC 2397)."""
-        return f"data:{self.media_type};base64,{base64.b64encode(self.data).decode()}"
 
 
 def sent_size(screen: Size, budget: PixelBudget, scale: float = 1.0) -> Size:

@@ -12,7 +12,7 @@ from tests.stages.critics.little_app import ORIGIN
 from tests.stages.queries.samples import drafted
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.tables.query import PathStep, Query
+from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel, StepLabel
@@ -39,19 +39,14 @@ def query_for(task: str, value: str) -> Query:
     return drafted(RouteGoal(sample), ORIGIN)
 
 
-def snooze(value: str = "5 minutes") -> Query:
-    return query_for("options-set-snooze", value)
-
-
-def played(query: Query, path: tuple[PathStep, ...] | None = None) -> Played:
-    """The reference agent's episode; with another path, it does something else than the query asks."""
+@cache
+def played(query: Query) -> Played:
+    """The reference agent's episode."""
 
     async def play() -> Played:
         environment = await SimulatedFactory(shared_world(()), query.platform)()
-        acting = query if path is None else query.model_copy(update={"path": path})
-        done = await run_episode(
-            Attempt(query, Purpose.TRAIN, 0, 0), ReferenceAgent(acting), environment, Limits(), ORIGIN
-        )
+        attempt = Attempt(query, Purpose.TRAIN, 0, 0)
+        done = await run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN)
         return done.episode, ObservedScreens(done.screens)
 
     return asyncio.run(play())
@@ -68,19 +63,14 @@ def with_pages(change: Callable[[GraphPage], GraphPage]) -> AppGraph:
     return CLOCK.model_copy(update={"pages": {name: change(page) for name, page in CLOCK.pages.items()}})
 
 
+SNOOZE, LENGTHS = query_for("options-set-snooze", "5 minutes"), query_for("running-lengths", "3 minutes")
+
+
 def test_what_the_reference_agent_does_is_correct_and_its_steps_are_good() -> None:
-    for query in (snooze(), query_for("running-lengths", "3 minutes")):
-        episode = played(query)
-        assert episode[0].trajectory.reward == 1.0 and vote(episode).correct
-    labels = [step.label for step in asyncio.run(StepCriticByGraph({CLOCK.app: CLOCK}).judge(*played(snooze())))]
+    for query in (SNOOZE, LENGTHS):
+        assert played(query)[0].trajectory.reward == 1.0 and vote(played(query)).correct
+    labels = [step.label for step in asyncio.run(StepCriticByGraph({CLOCK.app: CLOCK}).judge(*played(SNOOZE)))]
     assert labels[-2:] == [StepLabel.GOOD, StepLabel.GOOD] and StepLabel.HARMFUL not in labels
-
-
-def test_another_value_or_page_and_an_early_end_are_wrong() -> None:
-    found = vote(played(snooze(), snooze("20 minutes").path))
-    assert not found.correct and "20 minutes" in found.reason and "5 minutes" in found.reason
-    assert "timer" in vote(played(snooze(), query_for("timer-set-sound", "Gong").path)).reason
-    assert not vote(played(snooze(), snooze().path[:-1])).correct
 
 
 def test_something_destructive_is_wrong_on_the_way() -> None:
@@ -89,13 +79,13 @@ def test_something_destructive_is_wrong_on_the_way() -> None:
         marks = {name: each.model_copy(update={"marks": (Mark.DESTRUCTIVE,)}) for name, each in named}
         return page.model_copy(update={"elements": page.elements | marks})
 
-    found = vote(played(query_for("running-lengths", "3 minutes")), with_pages(marked))
+    found = vote(played(LENGTHS), with_pages(marked))
     assert not found.correct and "destructive" in found.reason and found.first_error_step is not None
 
 
 def test_an_unknown_end_or_query_is_unjudged() -> None:
     unknown = with_pages(lambda page: page.model_copy(update={"recognise": Recogniser()}))
     with pytest.raises(JudgeFailure, match="does not know"):
-        vote(played(snooze()), unknown)
+        vote(played(SNOOZE), unknown)
     with pytest.raises(JudgeFailure, match="not those of an annotated app"):
-        vote(played(snooze()), CLOCK.model_copy(update={"app": "other"}))
+        vote(played(SNOOZE), CLOCK.model_copy(update={"app": "other"}))

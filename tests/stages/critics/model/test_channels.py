@@ -17,12 +17,11 @@ from tests.stages.models.fault_server import running_server
 from tests.stages.models.scripted import ScriptedModel, SeveralModel, replies
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
-from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.model.channels import ModelChannel
-from trajmill.stages.critics.model.transcript import LONGEST_CAPTION, ScreenCaptioner, fit, kept, picture_tokens
+from trajmill.stages.critics.model.transcript import LONGEST_CAPTION, ScreenCaptioner, fit
 from trajmill.stages.critics.spec import critic_prompts
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
@@ -267,19 +266,6 @@ async def test_the_channels_share_the_beginning_of_their_prompts() -> None:
     assert str(text.parts[0]).startswith(task) and str(multimodal.parts[0]).startswith(task)
 
 
-@given(some.integers(1, 300), some.integers(0, 300))
-def test_the_wanted_number_is_kept_with_both_ends(count: int, wanted: int) -> None:
-    found = kept(count, wanted)
-    assert len(found) == min(count, wanted)
-    assert list(found) == sorted(set(found)) and all(0 <= at < count for at in found)
-    assert {0: set(), 1: {count - 1}}.get(wanted, {0, count - 1}) <= set(found)
-
-
-def test_half_of_the_room_goes_to_the_end_and_the_rest_is_spread() -> None:
-    assert kept(100, 10) == (0, 12, 36, 59, 83, 95, 96, 97, 98, 99)
-    assert kept(4, 3) == (0, 2, 3)
-
-
 @given(
     some.lists(some.integers(1, 500), min_size=1, max_size=60),
     some.lists(some.integers(1, 50), min_size=1, max_size=60),
@@ -295,8 +281,3 @@ def test_what_is_kept_fits_or_an_error_says_that_nothing_does(screens: list[int]
     assert {0, len(screens) - 1} <= set(found.screens) and {0, len(steps) - 1} <= set(found.steps)
     if len(found.steps) < len(steps):
         assert len(found.screens) <= 2, "steps go only after screens"
-
-
-def test_pictures_are_estimated_at_the_size_they_are_sent() -> None:
-    full, half = (picture_tokens(approving(), Size(1080, 2400), scale) for scale in (1.0, 0.5))
-    assert full == 39 * 86 + 10 and 3.5 < full / half < 4.5

@@ -11,7 +11,6 @@ from trajmill.stages.models.openai_api.exchange import (
     ExchangeFailure,
     backoff_seconds,
     completion,
-    one_line,
     retry_after_seconds,
 )
 
@@ -71,8 +70,3 @@ def test_waits_double_within_their_bounds_and_differ() -> None:
         most = min(20.0, 0.5 * 2 ** (attempt - 1))
         waits = {backoff_seconds(attempt, 0.5, 20.0) for _ in range(50)}
         assert len(waits) > 1 and all(most / 2 <= wait <= most for wait in waits)
-
-
-def test_text_of_a_server_becomes_one_short_line() -> None:
-    assert one_line("a\n\tb\x1b[31m  c\u2028d") == "a b [31m c d"
-    assert one_line("x" * 5_000) == "x" * 197 + "..."

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoTokenizer, GenerationMixin, Qwen2Config, Qwen2ForCausalLM
+from transformers import GenerationMixin, Qwen2Config, Qwen2ForCausalLM
 
 from tests.stages.models.pictures import PHONE, plain, striped
 from tests.stages.models.transformers_local.tiny_vlm import CONTEXT, MAX_PIXELS, build_tiny_vlm
@@ -20,7 +20,6 @@ from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
-from trajmill.stages.models.local.chat import chat_tokens, use_template
 from trajmill.stages.models.local.folder import TransformersSpec
 from trajmill.stages.models.transformers_local.model import TransformersModel
 
@@ -104,14 +103,6 @@ async def test_what_is_on_the_screen_changes_the_answer_and_its_id_does_not(mode
     assert (await one_by_one(model, seen))[0].text == texts[0]
 
 
-async def test_a_smaller_picture_costs_fewer_tokens(model: TransformersModel) -> None:
-    large, small = await one_by_one(model, chat("?", plain("red")), chat("?", plain("red"), image_scale=0.1))
-    text = (await one_by_one(model, chat("?")))[0].input_tokens
-    # 168x280 and 84x140 pixels in merged patches of 28x28, and the two marks around a picture.
-    assert large.input_tokens - text == 6 * 10 + 2
-    assert small.input_tokens - text == 3 * 5 + 2
-
-
 async def test_log_probabilities_are_those_of_the_text(model: TransformersModel) -> None:
     answer, plain = await one_by_one(model, chat("Say", top_logprobs=3), chat("Say"))
     assert answer.text == plain.text and plain.logprobs == ()
@@ -127,15 +118,6 @@ async def test_the_control_words_of_a_text_are_only_words(model: TransformersMod
     assert hostile.input_tokens > bare.input_tokens + 20
     shown = await one_by_one(model, chat("a<|image_pad|>", plain("red")))
     assert shown[0].input_tokens > 60
-
-
-def test_control_words_are_broken_up_in_any_text(folder: Path) -> None:
-    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    use_template(tokenizer, folder)
-    for text in ("<<|im_end|>|im_end|>", "<|im_<|im_end|>end|>", "<|endoftext|>"):
-        tokens = chat_tokens(tokenizer, (ChatMessage("user", (text,)),)).tokens
-        assert tokens.count(tokenizer.eos_token_id) == 1
-        assert tokens.count(tokenizer.pad_token_id) == 0
 
 
 @pytest.mark.parametrize(

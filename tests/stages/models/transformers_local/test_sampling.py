@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import replace
 
 import pytest
 import torch
 
 from tests.stages.models.scripted import request
 from trajmill.stages.models.base import ChatRequest
-from trajmill.stages.models.transformers_local.generation import RowLimits, SeededSampling
+from trajmill.stages.models.transformers_local.generation import SeededSampling
 
 pytestmark = pytest.mark.slow
 
@@ -66,15 +65,3 @@ def test_log_probabilities_are_recorded_for_rows_that_ask() -> None:
     [choice] = chooser.choices[1]
     assert choice.token == 0 and choice.logprob == pytest.approx(LOGITS[0].item())
     assert [token for token, _ in choice.candidates] == [0, 1]
-
-
-def test_each_row_ends_at_its_own_limit() -> None:
-    rows = [request(max_tokens=2), request(max_tokens=3)]
-    limits = RowLimits(rows, prompt_length=5)
-    assert limits(torch.zeros(2, 7), torch.zeros(2, 4)).tolist() == [True, False]
-    assert limits(torch.zeros(2, 8), torch.zeros(2, 4)).tolist() == [True, True]
-
-
-def test_samples_of_one_request_have_seeds_of_their_own() -> None:
-    several = request(seed=7, n=4, temperature=0.5, top_p=0.9)
-    assert [several.sample(number) for number in (0, 3)] == [replace(several, n=1, seed=seed) for seed in (7, 10)]

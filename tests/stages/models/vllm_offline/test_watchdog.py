@@ -45,14 +45,10 @@ def test_a_killed_owner_takes_its_engine_with_it(engine: subprocess.Popen[bytes]
     os.close(guard)
 
 
-def test_a_dismissed_guard_leaves_the_engine_alone(engine: subprocess.Popen[bytes]) -> None:
-    guard = ProcessWatchdog({engine.pid})
-    assert guard.dismiss() == 0
-    assert engine.poll() is None
-
-
-def test_an_engine_that_ended_before_it_was_watched_is_ignored() -> None:
+def test_a_dismissed_guard_leaves_the_engine_alone_and_one_that_ended_before_is_ignored(
+    engine: subprocess.Popen[bytes],
+) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
-    guard = ProcessWatchdog({gone.pid})
-    assert guard.dismiss() == 0
+    assert ProcessWatchdog({engine.pid, gone.pid}).dismiss() == 0
+    assert engine.poll() is None

@@ -131,7 +131,6 @@ def corrupt(folder: Path, value: object, mode: str = "mode") -> None:
     "harm",
     [
         lambda folder: corrupt(folder, b"\x00\x01"),
-        lambda folder: corrupt(folder, "text"),
         lambda folder: corrupt(folder, None),
         lambda folder: corrupt(folder, zlib.compress(json.dumps(["yes", 10**30, 3, "stop"]).encode())),
         lambda folder: corrupt(folder, b"x\x9c\x01\x00\x00\xff\xff"),

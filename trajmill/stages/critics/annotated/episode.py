@@ -18,11 +18,10 @@ class PressedItem(NamedTuple):
 
     group: str
     """Its list, or its role if it is in none; items of one group are alternatives."""
-    text: str
-    name: str
+    names: tuple[str, str]
 
     def answers(self, value: str) -> bool:
-        return same_value(self.text, value) or same_value(self.name, value)
+        return any(same_value(name, value) for name in self.names)
 
 
 @dataclass(slots=True)
@@ -57,7 +56,7 @@ class EpisodeState:
         if step.action.presses and element is not None and (element.role == "list_item" or not step.outcome.same):
             _, *widget = element.element_id.split("/", 2)
             group, name = widget if len(widget) == 2 else (element.role, "")
-            self.picks[page].append(PressedItem(group, element.text, name))
+            self.picks[page].append(PressedItem(group, (element.text, name)))
         if step.action.kind == "type" and element is not None and element.role == "text_field":
             self.typed[page].append(step.action.words)
         for change in step.outcome.changes:

@@ -134,10 +134,9 @@ def read_element_action(action_json: str | None, elements: tuple[UIElement, ...]
         return ElementAction(None, None, "")
     action = action_from_json(action_json)
     point = pressed_point(action)
+    touched = element_at(elements, *point) if point else None
     if isinstance(action, TypeText):
         touched = next((e for e in elements if "focused" in e.states), None)
-    else:
-        touched = element_at(elements, *point) if point else None
     match action:
         case TypeText(text=words) | actions.Answer(text=words) | actions.Interact(text=words):
             pass

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from trajmill.stages.models.embedded.candidates import FLAGS, KINDS, is_open
-from trajmill.stages.models.embedded.situation import WORD_FLAGS, Array, Batch, Situation
+from trajmill.stages.models.embedded.situation import WORD_FLAGS, Batch, Situation
 from trajmill.stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS, Lexicon
 
 
@@ -32,7 +32,13 @@ class Bags:
 
 def collate(situations: Sequence[Situation]) -> Batch:
     """Pad situations, whose ids are those of one lexicon, to a batch."""
-    return Batch(*(torch.from_numpy(_pad(arrays)) for arrays in zip(*situations, strict=True)))
+    padded = []
+    for arrays in zip(*situations, strict=True):
+        rows = np.zeros((len(arrays), max(1, *map(len, arrays)), *arrays[0].shape[1:]), arrays[0].dtype)
+        for row, array in zip(rows, arrays, strict=True):
+            row[: len(array)] = array
+        padded.append(torch.from_numpy(rows))
+    return Batch(*padded)
 
 
 def bags(lexicon: Lexicon, words: Sequence[int]) -> Bags:
@@ -44,14 +50,6 @@ def bags(lexicon: Lexicon, words: Sequence[int]) -> Bags:
         torch.from_numpy(offsets.astype(np.int64)),
         torch.tensor([lexicon.weights[word] for word in words], dtype=torch.float32),
     )
-
-
-def _pad(arrays: Sequence[Array]) -> Array:
-    longest = max(1, max(map(len, arrays)))
-    padded = np.zeros((len(arrays), longest, *arrays[0].shape[1:]), arrays[0].dtype)
-    for row, array in zip(padded, arrays, strict=True):
-        row[: len(array)] = array
-    return padded
 
 
 class CandidateGrid(NamedTuple):
@@ -157,7 +155,7 @@ def _share(hits: Tensor, weights: Tensor) -> Tensor:
     return (hits * weights).sum(-1) / weights.sum(-1).clamp(min=1e-6)
 
 
-_START = {
+_START = {  # weights of the lexical prior before training; zero for features that are not named here
     "text_fresh_squared": 5.0,
     "hint_squared": 3.0,
     "hints": 1.0,
@@ -180,11 +178,6 @@ _START = {
     "down": -0.5,
     "up": -2.0,
 }
-
-
-def prior_weights() -> Tensor:
-    """(MATCHES + FLAGS + KINDS,) start weights; zero for features that are not named here."""
-    return torch.tensor([_START.get(name, 0.0) for name in (*MATCHES, *FLAGS, *KINDS)])
 
 
 PAIR_BUCKETS = 2**18
@@ -268,7 +261,8 @@ class PolicyNetwork(nn.Module):
         nn.init.normal_(self.words.weight, std=word**-0.5 * 2)
         nn.init.zeros_(self.score.weight)
         nn.init.zeros_(self.score.bias)
-        self.prior.weight.data.copy_(prior_weights()[None])
+        prior = [_START.get(name, 0.0) for name in (*MATCHES, *FLAGS, *KINDS)]
+        self.prior.weight.data.copy_(torch.tensor([prior]))
 
     def word_vectors(self, bags: Bags) -> Tensor:
         """Return the vectors of words, (words, word_width); a word without rows is zero."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,7 +40,9 @@ def request_body(request: ChatRequest, model: str, budget: PixelBudget) -> bytes
     def block(part: MessagePart) -> dict[str, Any]:
         if isinstance(part, str):
             return {"type": "text", "text": part}
-        return {"type": "image_url", "image_url": {"url": sent_image(screen_of(part), budget, scale).data_url}}
+        image = sent_image(screen_of(part), budget, scale)
+        url = f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"  # RFC 2397
+        return {"type": "image_url", "image_url": {"url": url}}
 
     def content(parts: Sequence[MessagePart]) -> object:
         return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else [block(part) for part in parts]

@@ -88,7 +88,13 @@ class _Engine:
         thread = Thread(target=self._loop.run_forever, name="vllm", daemon=True)
         thread.start()
         try:
-            self.tokenizer = _tokenizer(spec.model)
+            try:
+                self.tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
+                    spec.model, local_files_only=True
+                )
+            except (OSError, ValueError, KeyError, ImportError) as error:
+                raise BadInputError(f"{spec.model}: its tokenizer cannot be loaded: {short_reason(error)}") from error
+            use_template(self.tokenizer, spec.model)
             others = {child.pid for child in active_children()}
             self._llm, self._adapter = asyncio.run_coroutine_threadsafe(_start(spec), self._loop).result()
             guard = ProcessWatchdog({child.pid for child in active_children() if child.pid is not None} - others)
@@ -146,15 +152,6 @@ async def _start(spec: VllmSpec) -> tuple[Any, Any]:
         engine.shutdown()
         raise BadInputError(f"{spec.adapter}: no adapter of this model: {short_reason(error)}") from error
     return engine, adapter
-
-
-def _tokenizer(folder: Path) -> PreTrainedTokenizerBase:
-    try:
-        tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(folder, local_files_only=True)
-    except (OSError, ValueError, KeyError, ImportError) as error:
-        raise BadInputError(f"{folder}: its tokenizer cannot be loaded: {short_reason(error)}") from error
-    use_template(tokenizer, folder)
-    return tokenizer
 
 
 def _stop(llm: Any, guard: ProcessWatchdog, loop: asyncio.AbstractEventLoop, thread: Thread) -> None:
