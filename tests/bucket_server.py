@@ -32,7 +32,6 @@ def _creating_atomically(application: WSGIApplication) -> WSGIApplication:
 
 @contextmanager
 def bucket_server(host: str = "127.0.0.1") -> Iterator[str]:
-    """Run a server at an address of this machine; gives its URL."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
@@ -62,7 +61,6 @@ def environment_for(endpoint: str, caches: object) -> dict[str, str]:
 
 
 def new_bucket(endpoint: str) -> str:
-    """Make a bucket; gives the URL of a folder in it."""
     name = f"bucket-{uuid.uuid4().hex}"
     urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{name}", method="PUT")).close()
     return f"s3://{name}/warehouse"

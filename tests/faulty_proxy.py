@@ -29,12 +29,10 @@ class FaultyProxy(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of the proxy."""
         host, port = self.server_address[:2]
         return f"http://{host!s}:{port}"
 
     def fault(self) -> str:
-        """What the next request meets; empty for nothing."""
         number = next(self.numbers)
         if number % 6 != 5 or self.without:
             return ""

@@ -96,8 +96,8 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit is lowered as its packages shrink, and never raised.
-    Budget(("schemas",), 3_790),
-    Budget(("warehouse",), 3_910),
+    Budget(("schemas",), 3_700),
+    Budget(("warehouse",), 3_700),
     Budget(("pipelines",), 3_580),
     Budget(("flows",), 11_101),
     Budget(("stages/environments",), 13_290),

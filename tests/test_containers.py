@@ -1,5 +1,3 @@
-"""The image and the compose file name what there is; building them needs a Docker daemon, which tests do not."""
-
 import re
 import shutil
 import subprocess

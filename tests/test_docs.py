@@ -1,5 +1,3 @@
-"""The documentation: its links, commands, code blocks, keys, navigation and generated pages are right."""
-
 import ast
 import json
 import re

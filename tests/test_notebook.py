@@ -1,5 +1,3 @@
-"""The cells of docs/notebook.md run, in their order, and show what the page says."""
-
 import re
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""Modules of the user's, in the working folder or on PYTHONPATH, never take the place of ours."""
-
 import os
 import re
 import subprocess

@@ -26,15 +26,12 @@ def write(warehouse: Warehouse, at: StageRun, count: int = 5, shard: int = 0) ->
     return write_shard(warehouse, TABLE, at, rows, f"{shard:05d}")
 
 
-def test_rows_are_visible_only_after_their_commit(warehouse: Warehouse) -> None:
+def test_rows_are_visible_only_after_their_commit_and_a_later_attempt_adds_rows(warehouse: Warehouse) -> None:
     at = stage_run("judge")
     file = write(warehouse, at)
     assert read_table(warehouse, TABLE).num_rows == 0
     commit(warehouse, TABLE, [file], at)
     assert read_rows(warehouse, StepVerdict) == step_verdicts(5, at)
-
-
-def test_a_later_attempt_adds_rows(warehouse: Warehouse) -> None:
     first, second = stage_run("judge"), stage_run("judge", attempt=1)
     commit(warehouse, TABLE, [write(warehouse, first)], first)
     commit(warehouse, TABLE, [write(warehouse, second, count=2)], second)

@@ -1,5 +1,3 @@
-"""Damaged files of a warehouse: each is one line that names the file, and never fewer rows."""
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

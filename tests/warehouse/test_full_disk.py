@@ -1,5 +1,3 @@
-"""A full disk, played by a limit on the size of files: one clear line, nothing half-written, and it goes on later."""
-
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +20,6 @@ ONE_LINE = r"\Adisk full while writing [^\n]+ run the same command again\Z"
 
 @contextmanager
 def room_for(size: int) -> Iterator[None]:
-    """No file can grow beyond `size` bytes."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
     try:

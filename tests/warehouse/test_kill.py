@@ -1,5 +1,3 @@
-"""`kill -9` at many points, then the same work again: nothing lost that was done, nothing twice."""
-
 import multiprocessing
 import signal
 from pathlib import Path

@@ -59,7 +59,6 @@ def stored(trajectory_id: str, index: int, action: Action | None, screen: str = 
 
 
 def seen(count: int) -> list[Screen]:
-    """The screens before so many steps."""
     return [
         Screen(screen_id=f"s{n}", width=SCREEN.width, height=SCREEN.height, image=b"", elements=(), **at_origin(AT))
         for n in range(count)

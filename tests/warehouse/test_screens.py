@@ -185,7 +185,6 @@ def rows(files: Sequence[DataFile]) -> list[int]:
 
 
 def expect_stored(warehouse: Warehouse, shades: Sequence[int]) -> None:
-    """Each of the screens is committed once, with its picture."""
     names = {observation(shade).screen.screen_id: png(shade) for shade in shades}
     assert sorted(read_table(warehouse, "screens", ["screen_id"])["screen_id"].to_pylist()) == sorted(names)
     assert dict(WarehouseScreens(warehouse).images(names)) == names

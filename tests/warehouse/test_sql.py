@@ -28,10 +28,16 @@ def test_a_select_is_answered(filled: Warehouse, query: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_there_is_can_be_looked_up(filled: Warehouse) -> None:
+def test_what_there_is_can_be_looked_up_and_an_answer_is_cut_off(filled: Warehouse) -> None:
     assert "success_by_round" in run_sql(filled, "SHOW TABLES").column(0).to_pylist()
     assert "index" in run_sql(filled, "DESCRIBE step_verdicts").column(0).to_pylist()
     assert run_sql(filled, "EXPLAIN SELECT * FROM step_verdicts").num_rows > 0
+    cut = answer_sql(filled, "SELECT * FROM range(10000)", QueryLimits(rows=7))
+    assert (cut.rows.num_rows, cut.is_whole) == (7, False)
+    whole = answer_sql(filled, "SELECT * FROM range(7)", QueryLimits(rows=7))
+    assert (whole.rows.num_rows, whole.is_whole) == (7, True)
+    empty = answer_sql(filled, "SELECT 1 AS one WHERE false", QueryLimits(rows=7))
+    assert (empty.rows.column_names, empty.rows.num_rows) == (["one"], 0)
 
 
 @pytest.mark.parametrize(
@@ -129,13 +135,3 @@ def test_the_table_form_is_aligned_and_shows_no_control_characters() -> None:
 def test_a_query_is_stopped_at_its_limits(filled: Warehouse, query: str, limits: QueryLimits, words: str) -> None:
     with pytest.raises(BadInputError, match=words):
         answer_sql(filled, query, limits)
-
-
-@pytest.mark.slow
-def test_an_answer_is_cut_off_and_says_so(filled: Warehouse) -> None:
-    cut = answer_sql(filled, "SELECT * FROM range(10000)", QueryLimits(rows=7))
-    assert (cut.rows.num_rows, cut.is_whole) == (7, False)
-    whole = answer_sql(filled, "SELECT * FROM range(7)", QueryLimits(rows=7))
-    assert (whole.rows.num_rows, whole.is_whole) == (7, True)
-    empty = answer_sql(filled, "SELECT 1 AS one WHERE false", QueryLimits(rows=7))
-    assert (empty.rows.column_names, empty.rows.num_rows) == (["one"], 0)

@@ -26,8 +26,6 @@ _TEXTS = ("a", 'say "it\'s"', "two\nlines", "</tool_call>", "\\n", "é")
 
 
 class Tally(NamedTuple):
-    """What became of the mutated replies."""
-
     replies: int
     failures: int
     slowest: float
@@ -57,7 +55,6 @@ def run(count: int, seed: int) -> Tally:
 
 
 def check_written(action: Action, text: str, frame: CoordinateFrame) -> None:
-    """Fail unless every value of the action stands in the reply."""
     numbers = [float(number) for number in re.findall(r"\d+(?:\.\d+)?(?:e[-+]?\d+)?", text, re.IGNORECASE)]
     for name, value in action.model_dump().items():
         match name:

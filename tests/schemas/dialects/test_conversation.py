@@ -1,5 +1,3 @@
-"""What each family is shown of the past."""
-
 import pytest
 
 from trajmill.schemas.coordinates import native_frame

@@ -1,5 +1,3 @@
-"""Every family: what it writes it reads again, and positions survive as far as its space can say them."""
-
 import json
 import pickle
 
@@ -122,15 +120,12 @@ def test_a_family_is_equal_in_every_process(family: Family) -> None:
     assert again == family and hash(again) == hash(family)
 
 
-def test_an_unknown_name_is_answered_with_the_nearest_in_one_line() -> None:
+def test_an_unknown_name_and_a_screen_that_no_patches_fit_give_one_line() -> None:
     assert family_named("qwen3-vl") is FAMILIES["qwen3-vl"]
     with pytest.raises(BadInputError, match=r"^no model family is named 'qwen3vl'; did you mean qwen3-vl\?$"):
         family_named("qwen3vl")
     with pytest.raises(BadInputError, match=r"there are gui-owl, "):
         family_named("???")
-
-
-def test_a_screen_that_no_whole_patches_fit_gives_one_error_line() -> None:
     small = FAMILIES["qwen2.5-vl"].within(700)
     with pytest.raises(ModelFailure, match=r"^720x1280 pixels: would be sent as 28x28, and .* 3136 to 700 "):
         small.frame(Size(720, 1280))

@@ -1,5 +1,3 @@
-"""The dialect that reads rows aloud: what it says, what it remembers, and what it refuses."""
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

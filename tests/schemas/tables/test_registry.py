@@ -1,5 +1,3 @@
-"""Schemas come from the annotations of records, and rows survive the way to Arrow and back."""
-
 from enum import StrEnum
 from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
 
@@ -59,7 +57,6 @@ def test_a_schema_comes_from_annotations() -> None:
 
 
 def sample(annotation: Any) -> Any:
-    """A value of a type, and no empty one."""
     inner = next((part for part in get_args(annotation) if part is not type(None)), annotation)
     if get_origin(annotation) is tuple:
         return (sample(inner), sample(inner))

@@ -1,5 +1,3 @@
-"""Which texts of a graph are missing, and which texts of a model are taken."""
-
 import json
 from pathlib import Path
 

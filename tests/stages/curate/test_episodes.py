@@ -1,5 +1,3 @@
-"""Which accepted trajectories and steps are not learned from."""
-
 from collections.abc import Mapping
 
 import pytest
@@ -18,8 +16,6 @@ SWIPE = Swipe(x=300, y=900, x2=300, y2=100)
 
 
 class Texts:
-    """Screens of which only the texts are known."""
-
     def __init__(self, texts: Mapping[str, str] = {}) -> None:
         self._texts = texts
 

@@ -1,5 +1,3 @@
-"""Rows of every kind, supervised and RL, are checked before they are released."""
-
 import json
 from pathlib import Path
 

@@ -45,7 +45,6 @@ async def _derived(
 
 
 def words(body: Body) -> str:
-    """All texts of a request."""
     contents = [message["content"] for message in body["messages"]]
     return "\n".join(
         content if isinstance(content, str) else "".join(block.get("text", "") for block in content)

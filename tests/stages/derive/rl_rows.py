@@ -16,8 +16,6 @@ WORDS = PolicyWords(ANY, size_of)
 
 
 class EpisodeBatch(NamedTuple):
-    """The episodes of a round, with the other fields of `RLBatch`."""
-
     episodes: Sequence[Episode]
     remembered: Mapping[str, Episode] = {}
     earlier: Sequence[RewardMoments] = ()
@@ -28,7 +26,6 @@ class EpisodeBatch(NamedTuple):
 def rl_rows_of(
     batch: EpisodeBatch, spec: RLSpec | None = None, words: PolicyWords = WORDS, seed: int = 0, origin: Origin = ORIGIN
 ) -> RLRows:
-    """All rows of a batch, in their order, and what gave none."""
     spec = spec or RLSpec()
     remembered = {query_id: attempt_of(success) for query_id, success in batch.remembered.items()}
     attempts = [attempt_of(episode) for episode in batch.episodes]
@@ -40,7 +37,6 @@ def rl_rows_of(
 
 
 def attempt_of(episode: Episode) -> RLAttempt:
-    """The columns of an episode."""
     trajectory = episode.trajectory
     return RLAttempt(
         trajectory_id=trajectory.trajectory_id,

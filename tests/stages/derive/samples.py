@@ -23,7 +23,6 @@ DONE = Terminate(status="success")
 
 
 def size_of(screen_id: str) -> Size:
-    """Screens whose id starts with `d` are desktops."""
     return DESKTOP if screen_id.startswith("d") else PHONE
 
 
@@ -79,7 +78,6 @@ def step(
 
 
 def verdicts(trajectory_id: str, correct: bool, labels: Sequence[StepLabel]) -> dict[str, Any]:
-    """The verdicts of an episode, by field."""
     named = {"trajectory_id": trajectory_id, **COMMON}
     steps = tuple(record(StepVerdict, index=i, label=label, **named) for i, label in enumerate(labels))
     return {"step_verdicts": steps, "judgement": record(Judgement, correct=correct, **named)}
@@ -118,15 +116,12 @@ def episode(
 
 
 def success(length: int, name: str = "t", asked: Query | None = None) -> Episode:
-    """A success of `length` steps: taps, then the end."""
     return episode([*(step(i, TAP) for i in range(length - 1)), step(length - 1, DONE)], name=name, asked=asked)
 
 
 def failure(length: int, name: str, asked: Query | None = None) -> Episode:
-    """A failure of `length` steps."""
     return episode([step(i, TAP) for i in range(length)], name=name, asked=asked, correct=False)
 
 
 def walked(made: Episode) -> Episode:
-    """The same episode as a walk of an annotated path."""
     return made.model_copy(update={"trajectory": made.trajectory.model_copy(update={"model_version": "reference"})})

@@ -32,8 +32,6 @@ class BlankScreens:
 
 @dataclass
 class DrawnScreens:
-    """Screens whose elements are filled boxes; the rest is white."""
-
     trees: Mapping[str, tuple[UIElement, ...]]
     colours: Mapping[str, str] = field(default_factory=dict)
     """By text of the element; white without one."""

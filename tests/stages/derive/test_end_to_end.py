@@ -48,7 +48,7 @@ def test_a_completion_is_read_back_as_the_stored_action_in_stored_pixels(platfor
     assert [action_from_json(e.action or "") for e in made.examples] == actions
 
 
-def test_only_judged_successes_of_the_training_split_are_learned() -> None:
+def test_only_judged_successes_of_the_training_split_are_learned_and_ablations_more() -> None:
     steps = [step(0, TAP), step(1, DONE)]
     assert reasons(episode(steps, correct=False)) == [(None, "judged_incorrect")]
     assert reasons(episode(steps, correct=None)) == [(None, "not_judged")]
@@ -58,6 +58,12 @@ def test_only_judged_successes_of_the_training_split_are_learned() -> None:
     for split in (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.HELDOUT_APPS):
         assert reasons(episode(steps, asked=query(split=split))) == [(None, "held_out")]
     assert reasons(episode(steps, purpose=Purpose.GUIDED)) == []
+    steps = [step(0, TAP), step(1, TAP), step(2, DONE)]
+    refused = episode(steps, correct=False, labels=[GOOD, HARMFUL, GOOD])
+    assert reasons(as_trusted(refused, judge=True, step_critic=True)) == [(None, "judged_incorrect")]
+    assert reasons(as_trusted(refused, judge=False, step_critic=True)) == [(1, "harmful")]
+    assert reasons(as_trusted(refused, judge=False, step_critic=False)) == []
+    assert reasons(as_trusted(episode(steps, correct=None), judge=False, step_critic=False)) == [(None, "not_judged")]
 
 
 def test_the_step_critic_cleans_and_the_history_stays_true() -> None:
@@ -68,15 +74,6 @@ def test_the_step_critic_cleans_and_the_history_stays_true() -> None:
     assert [(d.step_index, d.reason) for d in made.dropped] == [(1, "no_effect"), (3, "harmful")]
     assert [e.step_index for e in made.examples] == [0, 2, 4]
     assert made.examples[-1].messages[1].content == steps[4].prompt + "<image>"
-
-
-def test_ablations_learn_from_what_the_judge_or_the_step_critic_refused() -> None:
-    steps = [step(0, TAP), step(1, TAP), step(2, DONE)]
-    refused = episode(steps, correct=False, labels=[GOOD, HARMFUL, GOOD])
-    assert reasons(as_trusted(refused, judge=True, step_critic=True)) == [(None, "judged_incorrect")]
-    assert reasons(as_trusted(refused, judge=False, step_critic=True)) == [(1, "harmful")]
-    assert reasons(as_trusted(refused, judge=False, step_critic=False)) == []
-    assert reasons(as_trusted(episode(steps, correct=None), judge=False, step_critic=False)) == [(None, "not_judged")]
 
 
 def test_steps_that_do_not_fit_a_conversation_are_dropped_with_their_reason() -> None:

@@ -1,16 +1,14 @@
-"""A release's rows of a served family are what its agent was sent and wrote."""
-
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import pytest
 
 from tests.stages.derive.samples import DONE, PHONE, TAP, episode, query, size_of, step
+from tests.stages.models.scripted import ScriptedModel
 from tests.stages.models.toy import ToyPhone
 from trajmill.schemas.actions import Action, Click, Swipe, TypeText, action_to_json
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import NotExpressible, Reply
-from trajmill.schemas.dialects.families import FAMILIES, Family
+from trajmill.schemas.dialects.families import ANY, FAMILIES, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
@@ -18,7 +16,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.derive.conversation import family_conversation
-from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
+from trajmill.stages.models.base import ChatMessage, ChatRequest
 
 ACTIONS: tuple[Action, ...] = (
     Click(x=36, y=128),
@@ -33,23 +31,11 @@ families = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIE
 
 
 @dataclass
-class Served:
-    """A model that gives its replies in turn and remembers what it was asked."""
-
-    family: Family
-    replies: Iterator[str]
-    version: str = "served-1"
-    asked: list[ChatRequest] = field(default_factory=list)
+class Served(ScriptedModel):
+    family: Family = ANY
 
     def frame(self, screen: Size) -> CoordinateFrame:
         return self.family.frame(screen)
-
-    async def close(self) -> None:
-        pass
-
-    async def complete(self, request: ChatRequest) -> Completion:
-        self.asked.append(request)
-        return Completion(next(self.replies), 1, 1, "stop")
 
 
 async def played(family: Family) -> tuple[Episode, list[ChatRequest]]:
@@ -57,7 +43,8 @@ async def played(family: Family) -> tuple[Episode, list[ChatRequest]]:
     frame, dialect = family.frame(PHONE), family.dialect(Platform.PHONE)
     replies = [dialect.render(Reply("I see.", a, f"Do {n}."), frame) for n, a in enumerate(ACTIONS)]
     replies[2] = "I do not know."
-    model = Served(family, iter(replies))
+    rest = iter(replies)
+    model = Served(lambda _: next(rest), family=family)
     agent = EndToEndAgent(model, Platform.PHONE, family=family)
     seen: list[Observation] = []
     decisions: list[Decision] = []

@@ -1,5 +1,3 @@
-"""A package outside this repository adds a kind of derived data."""
-
 from pathlib import Path
 
 import pytest

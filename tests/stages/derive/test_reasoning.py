@@ -53,7 +53,7 @@ def test_a_thought_is_kept_if_the_stored_action_follows_from_it_alone() -> None:
     assert "(not told)" in words(think)
 
 
-def test_the_next_try_has_another_style_and_the_last_one_is_told_the_action() -> None:
+def test_the_next_try_has_another_style_the_last_is_told_the_action_and_then_it_is_refused() -> None:
     rows, asked = derived_with(OFFLINE, one_step(), thinking(2))
     assert [row.variant for row in rows.examples] == ["style_2"]
     rows, asked = derived_with(OFFLINE, one_step(), thinking(3))
@@ -61,10 +61,15 @@ def test_the_next_try_has_another_style_and_the_last_one_is_told_the_action() ->
     told = [words(body) for body in asked if "response_format" in body]
     assert ["(not told)" in text for text in told] == [True, True, False]
     assert 'button \\"OK\\"' in told[-1] or 'button "OK"' in told[-1]
+    rows, asked = derived_with(OFFLINE, one_step(), thinking(99))
+    assert rows.examples == ()
+    assert refused(rows) == [("offline", "other_action")]
+    assert len(asked) == 6
+    rows, asked = derived_with(OFFLINE.model_copy(update={"hint": False}), one_step(), thinking(99))
+    assert len(asked) == 4
 
 
 def thinks(thought: str | Callable[[Body], str]) -> Callable[[Body], str]:
-    """Acts rightly, whatever it thinks."""
 
     def answer(body: Body) -> str:
         if "response_format" not in body:
@@ -76,15 +81,6 @@ def thinks(thought: str | Callable[[Body], str]) -> Callable[[Body], str]:
 
 def refused(rows: DerivedRows) -> list[tuple[str | None, str]]:
     return [(row.variant, row.reason) for row in rows.refusals]
-
-
-def test_a_step_whose_action_never_follows_is_refused() -> None:
-    rows, asked = derived_with(OFFLINE, one_step(), thinking(99))
-    assert rows.examples == ()
-    assert refused(rows) == [("offline", "other_action")]
-    assert len(asked) == 6
-    rows, asked = derived_with(OFFLINE.model_copy(update={"hint": False}), one_step(), thinking(99))
-    assert len(asked) == 4
 
 
 @pytest.mark.parametrize("nothing", ["(not told)", "...", "—", " None. ", "the thought", "N/A"])

@@ -34,7 +34,6 @@ def derive(
 
 
 def advantages(made: RLRows) -> dict[str, float]:
-    """The one advantage of each trajectory."""
     found: dict[str, set[float]] = {}
     for row in made.rows:
         found.setdefault(row.trajectory_id, set()).add(row.advantage)
@@ -86,15 +85,12 @@ def test_all_steps_of_a_trajectory_share_its_advantage_and_its_weight() -> None:
     assert {row.step_weight for row in constant.rows} == {1.0}
 
 
-def test_a_row_names_its_group_and_its_policy_version() -> None:
+def test_a_row_names_its_group_and_version_and_has_what_the_policy_said() -> None:
     made = derive([success(2, "s", A), failure(4, "f", A)])
     assert {(r.group, r.group_size, r.policy_version, r.guided, r.replayed) for r in made.rows} == {
         ("a", 2, "m0", False, False)
     }
     assert rows_from_arrow(RLStep, rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
-
-
-def test_the_response_is_what_the_policy_said_malformed_or_not() -> None:
     steps = [step(0, TAP), step(1, None)]
     made = derive([episode(steps, name="f", asked=A, correct=False), success(2, "s", A)])
     lost = [row for row in made.rows if row.accuracy_reward == 0.0]

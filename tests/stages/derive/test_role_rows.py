@@ -1,5 +1,3 @@
-"""Role data from what roles were asked and said."""
-
 import json
 from collections.abc import Sequence
 

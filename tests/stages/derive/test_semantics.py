@@ -36,7 +36,6 @@ def test_both_tiers_without_a_model() -> None:
 
 
 def voting(consistent: int) -> Callable[[Body], str]:
-    """Describes, and finds so many of the first votes consistent."""
     seen = 0
 
     def answer(body: Body) -> str:
@@ -47,21 +46,6 @@ def voting(consistent: int) -> Callable[[Body], str]:
         return json.dumps({"description": "Presses the button OK."})
 
     return answer
-
-
-def test_the_mark_is_drawn_once_for_all_questions_about_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn: list[str] = []
-
-    def read(
-        self: DrawnScreens, screen_id: str, image: Callable[[DrawnScreens, str], bytes] = DrawnScreens.image
-    ) -> bytes:
-        drawn.append(screen_id)
-        return image(self, screen_id)
-
-    monkeypatch.setattr(DrawnScreens, "image", read)
-    _, asked = derived_with(ActionSemanticsSpec(tiers=("effect",), candidates=1), ONE_STEP, voting(3))
-    assert len(asked) >= 2
-    assert drawn.count("s0") == 1 and drawn.count("s1") >= 1
 
 
 @pytest.mark.parametrize(("consistent", "kept"), [(3, True), (2, True), (1, False), (0, False)])

@@ -25,8 +25,6 @@ _NEEDS_A_MODEL = "reasoning"
 
 
 class DerivedRow(NamedTuple):
-    """An example with the episode that it was derived from."""
-
     episode: Episode
     example: Example
 
@@ -59,12 +57,10 @@ def _of_kind(kind: str, walks: Sequence[Episode], screens: SeenScreens) -> Itera
 
 
 def _alone(queries: Sequence[Query]) -> TaskSources:
-    """What is known about tasks that were each done once."""
     return TaskSources({}, {}, NearLeaks(list(queries), CurateSpec()))
 
 
 def _with_roles(walk: Episode) -> Episode:
-    """The walk as of an agent with a model and roles."""
     trajectory = walk.trajectory.model_copy(update={"model_version": "policy-1"})
     calls = [_call(walk, step.index, role, shown) for step in walk.steps[:-1] for role, shown in _ROLES.items()]
     return walk.model_copy(update={"calls": tuple(calls), "trajectory": trajectory})

@@ -15,8 +15,6 @@ SCREEN: Final = Size(1000, 1000)
 
 
 class RewardedReply(NamedTuple):
-    """One row of the page."""
-
     target: str
     """JSON of the target, as an exported row has it."""
     reply: str
@@ -26,7 +24,6 @@ class RewardedReply(NamedTuple):
 
 
 def rewarded_replies() -> list[RewardedReply]:
-    """All rows of the page."""
     targets = {
         name: _target(family, platform, action, element)
         for name, family, platform, action, element in _rows("## Targets")

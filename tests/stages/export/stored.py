@@ -28,7 +28,6 @@ EXPORTERS = [exporter_spec(kind) for kind in ("trl", "verl")]
 def write_release(
     folder: Path, examples: Iterable[pa.RecordBatch], rl_steps: Iterable[pa.RecordBatch], screens: ReleaseScreenReader
 ) -> list[ExportedFile]:
-    """A release in the formats of the default configuration."""
     return export_release(folder, EXPORTERS, {"examples": examples, "rl_steps": rl_steps}, screens)
 
 
@@ -77,7 +76,6 @@ def examples(lengths: Sequence[int]) -> pa.Table:
 
 
 def rl_rows() -> pa.Table:
-    """RL rows of one success and one failure of the same query."""
     asked = query("a")
     made = rl_rows_of(EpisodeBatch([success(2, "s", asked), failure(3, "f", asked)]))
     return rows_to_arrow("rl_steps", made.rows)

@@ -17,8 +17,6 @@ from trajmill.stages.export.release import GROUP, SCREENS_FILE, SCREENS_SCHEMA, 
 
 
 class MadeScreens(StoredScreens):
-    """Images that a function makes of the ids of their screens."""
-
     def __init__(self, make: Callable[[str], bytes]) -> None:
         super().__init__()
         self._make = make
@@ -105,7 +103,6 @@ def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("rows", [1, 700, 5000])
 def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
-    """An image has as many bytes as its id says."""
     third = str(GROUP.repeated // 3)
     shown = [["1"]] * (GROUP.rows + 2) + [[third]] * 4 + [[str(GROUP.repeated + 1)], [third, third], [], ["5"]]
     numbers = pa.array(range(len(shown)), pa.int64())

@@ -1,5 +1,3 @@
-"""The rewards of replies: those of `docs/rewards.md`, and how trainers call the functions."""
-
 from typing import Any
 
 import pytest

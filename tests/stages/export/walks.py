@@ -22,8 +22,6 @@ from trajmill.stages.rollout.episode import run_episode
 
 
 class SeenScreens(ObservedScreens):
-    """The screens of some episodes, drawn when they are asked for."""
-
     def __init__(self) -> None:
         self.seen: dict[str, Observation] = {}
         super().__init__(self.seen)

@@ -1,5 +1,3 @@
-"""The graph of a simulated app holds on the simulated phone."""
-
 import asyncio
 from itertools import pairwise
 
@@ -27,7 +25,6 @@ def _edge(graph: AppGraph, first: str, second: str) -> GraphTransition:
 
 
 def _walk(graph: AppGraph, steps: tuple[PathStep, ...]) -> Observation:
-    """The last screen of a walk on a fresh simulated device."""
 
     async def walk() -> Observation:
         environment = await SimulatedSpec(faults=FaultRates(popup=0)).factory(graph.platform)()

@@ -35,8 +35,6 @@ class _MissesItsFirstPress:
 
 
 class _BusyPhones(NamedTuple):
-    """Makes such phones."""
-
     phones: EnvironmentFactory
 
     async def __call__(self) -> Environment:

@@ -1,5 +1,3 @@
-"""From an episode to hints: what is described, what is left out, what is written."""
-
 import asyncio
 
 import pytest

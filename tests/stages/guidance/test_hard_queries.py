@@ -25,7 +25,7 @@ def queries(*names: str) -> list[Query]:
     return [toy_query(name) for name in names]
 
 
-def test_queries_that_failed_often_are_hard_those_without_any_success_first() -> None:
+def test_queries_that_failed_often_are_hard_if_there_is_something_to_write_hints_from() -> None:
     found = hard_queries(queries("a", "b", "c", "d"), history(a="xx", b="x", c="xxoo", d=""), 2, episodes=100)
     assert [query.query_id for query in found.queries] == ["a"]
     past = history(a="xxO", b="xx", c="xx")
@@ -33,9 +33,6 @@ def test_queries_that_failed_often_are_hard_those_without_any_success_first() ->
     assert [query.query_id for query in found.queries] == ["b", "c", "a"]
     assert found.own_success == {"a": "a2"}
     assert [query.query_id for query in hard_queries(queries("a", "b", "c"), past, 2, episodes=5).queries] == ["b", "c"]
-
-
-def test_a_query_without_path_needs_a_success_to_write_hints_from() -> None:
     bare = [query.model_copy(update={"path": ()}) for query in queries("a", "b")]
     found = hard_queries(bare, history(a="xxO", b="xx"), 2, episodes=100)
     assert [query.query_id for query in found.queries] == ["a"]

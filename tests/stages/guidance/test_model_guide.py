@@ -1,5 +1,3 @@
-"""Guidance by models: what they are shown, what is made of their answers, and that none of it reaches training."""
-
 import asyncio
 import json
 from collections.abc import Callable
@@ -136,14 +134,11 @@ def test_steps_that_did_not_meet_the_expectation_are_left_out_of_a_models_own_su
     assert reference.dropped_steps == () and "Opened Past orders." in told[1]
 
 
-def test_where_nothing_met_the_expectation_there_is_no_guidance(walk: PhoneWalk) -> None:
+def test_there_is_guidance_without_trees_and_none_where_nothing_met_the_expectation(walk: PhoneWalk) -> None:
     unfinished = walk.episode.model_copy(update={"steps": walk.episode.steps[:-1]})
     made = write(walk, lambda request: outcome("x", "no effect"), episode=unfinished)
     assert isinstance(made, Failure)
     assert (made.failure_class, made.message) == (FailureClass.TASK, "no step is worth telling")
-
-
-def test_without_accessibility_trees_the_screens_are_enough(walk: PhoneWalk) -> None:
     made = write(walk, screens=walk.screens(has_trees=False))
     assert isinstance(made, Guidance) and made.text
 

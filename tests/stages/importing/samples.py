@@ -21,21 +21,18 @@ DESKTOP = (300, 200)
 
 
 def picture(number: int, size: tuple[int, int] = PHONE) -> bytes:
-    """A picture of one colour."""
     out = io.BytesIO()
     Image.new("RGB", size, (number * 37 % 256, number * 91 % 256, 40)).save(out, "PNG")
     return out.getvalue()
 
 
 def write(folder: Path, name: str, content: bytes | object) -> None:
-    """Write a file; what is no bytes is written as JSON."""
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
 
 
 def gui_odyssey(folder: Path, episode: str = "7", instruction: str = "Find a note and share it") -> None:
-    """An episode of GUI-Odyssey."""
     actions = [
         ("CLICK", [[500, 250]]),
         ("CLICK", "KEY_HOME"),
@@ -67,7 +64,6 @@ def gui_odyssey(folder: Path, episode: str = "7", instruction: str = "Find a not
 
 
 def aitz(folder: Path) -> None:
-    """An episode of AITZ."""
     actions = [
         (4, "[0.5, 0.25]", "[0.5, 0.26]"),
         (4, "[0.8, 0.5]", "[0.2, 0.5]"),
@@ -99,7 +95,6 @@ def aitz(folder: Path) -> None:
 
 
 def agentnet_task(number: int, code: Sequence[str] | None = None) -> dict[str, Any]:
-    """A trajectory of AgentNet."""
     codes = code or (
         "pyautogui.click(x=0.5, y=0.25)",
         "pyautogui.moveTo(x=0.1, y=0.1)\npyautogui.dragTo(x=0.2, y=0.5, button='left')",
@@ -129,7 +124,6 @@ def agentnet_task(number: int, code: Sequence[str] | None = None) -> dict[str, A
 
 
 def agentnet(folder: Path, tasks: int = 1) -> None:
-    """Trajectories of AgentNet that share their pictures."""
     lines = [json.dumps(agentnet_task(number)) for number in range(tasks)]
     write(folder, "agentnet.jsonl", "\n".join(lines).encode() + b"\n")
     about = {"task_id": "20240927235321_task-0", "system": "Ubuntu", "domains": "Office"}
@@ -195,7 +189,6 @@ def forest(label: str, box: tuple[int, int, int, int]) -> bytes:
 
 
 def example(features: dict[str, list[bytes] | list[int]]) -> bytes:
-    """A `tf.train.Example`, encoded by Google's library."""
     found = _make("Example")
     entries = found.features.add()
     for name, values in features.items():
@@ -228,11 +221,9 @@ def android_control_record(
 
 
 def tfrecords(records: Sequence[bytes]) -> bytes:
-    """A TFRecord file compressed with GZIP."""
     framed = (struct.pack("<QI", len(record), 0) + record + b"\0\0\0\0" for record in records)
     return gzip.compress(b"".join(framed))
 
 
 def android_control(folder: Path) -> None:
-    """A file of AndroidControl."""
     write(folder, "android_control-00000-of-00020", tfrecords([android_control_record()]))

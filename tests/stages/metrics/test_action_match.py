@@ -25,13 +25,18 @@ STEP_12 = match_action(Click(x=671, y=1305), right(Click(x=600, y=1305), MESSAGE
 """CLICK on another bubble than that of the messages."""
 
 
-def test_the_failures_of_the_papers_case_study_count_as_it_says() -> None:
+def test_the_failures_of_the_papers_case_study_and_other_types_count_as_it_says() -> None:
     assert not STEP_3.type and not STEP_3.parameters
     assert (STEP_12.type, STEP_12.parameters, STEP_12.pointed) == (True, False, True)
     scores = step_scores([STEP_1, STEP_3, STEP_6, STEP_12])
     assert scores == (0.75, 0.5, 0.5)
     assert step_scores([STEP_3]) == (0.0, None, 0.0)
     assert step_scores([]) == (None, None, None)
+    assert match_action(UP, right(Swipe(x=10, y=900, x2=20, y2=100))).parameters
+    assert not match_action(UP, right(DOWN)).parameters and match_action(UP, right(DOWN)).type
+    assert not match_action(SystemButton(button="Back"), right(SystemButton(button="Home"))).type
+    assert not match_action(LongPress(x=600, y=1305), right(Click(x=600, y=1305), MESSAGES)).type
+    assert not match_action(None, right(UP)).type
 
 
 @pytest.mark.parametrize(
@@ -45,14 +50,6 @@ def test_the_failures_of_the_papers_case_study_count_as_it_says() -> None:
 )
 def test_texts_are_right_above_an_f1_of_a_half(said: str, alike: bool) -> None:
     assert match_action(TypeText(text=said), right(TypeText(text="Meeting agenda"))).parameters is alike
-
-
-def test_a_scroll_needs_its_direction_and_a_button_its_name() -> None:
-    assert match_action(UP, right(Swipe(x=10, y=900, x2=20, y2=100))).parameters
-    assert not match_action(UP, right(DOWN)).parameters and match_action(UP, right(DOWN)).type
-    assert not match_action(SystemButton(button="Back"), right(SystemButton(button="Home"))).type
-    assert not match_action(LongPress(x=600, y=1305), right(Click(x=600, y=1305), MESSAGES)).type
-    assert not match_action(None, right(UP)).type
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
 
 
 def walked(completed: int, tasks: int) -> WalkedPathway:
-    """A pathway whose atomic tasks each have an app of their own."""
     return WalkedPathway(tuple(place < completed for place in range(tasks)), tasks)
 
 
@@ -30,19 +29,16 @@ def percent(share: float) -> float:
     return round(100 * share, 1)
 
 
-def test_a_level_of_the_papers_table_comes_out_to_the_last_digit() -> None:
+def test_a_level_of_the_papers_table_comes_out_and_p_atsr_counts_beyond_a_collapse() -> None:
     assert (percent(wpsr(LEVEL_2)), percent(matcr(LEVEL_2)), percent(p_atsr(LEVEL_2))) == (40.0, 57.5, 52.1)
+    one = [WalkedPathway((True, False, True), 1)]
+    assert (wpsr(one), matcr(one), p_atsr(one)) == pytest.approx((0.0, 1 / 3, 10 / 15))
+    assert p_atsr(one, weight=lambda place: float(place)) == pytest.approx(4 / 6)
 
 
 @pytest.mark.parametrize(("level", "share"), [(LEVEL_1, 57.1), (LEVEL_3, 20.3), ([*LEVEL_1, *LEVEL_2, *LEVEL_3], 34.6)])
 def test_longer_tasks_weigh_more_as_in_the_papers_table(level: list[WalkedPathway], share: float) -> None:
     assert percent(wpsr(level)) == share
-
-
-def test_a_solved_task_after_a_collapse_counts_for_p_atsr_alone() -> None:
-    one = [WalkedPathway((True, False, True), 1)]
-    assert (wpsr(one), matcr(one), p_atsr(one)) == pytest.approx((0.0, 1 / 3, 10 / 15))
-    assert p_atsr(one, weight=lambda place: float(place)) == pytest.approx(4 / 6)
 
 
 @pytest.mark.parametrize("nothing", [[], [WalkedPathway((), 1)]])
@@ -67,12 +63,16 @@ def test_successes_are_counted_per_split() -> None:
     assert success_by_split([]) == ()
 
 
-def test_four_attempts_at_each_of_fifteen_tasks_as_in_naturalgaia() -> None:
+def test_pass_at_4_is_that_of_naturalgaia_and_leaves_out_queries_with_few_attempts() -> None:
     """Mobile-Agent-e at level 1: P@4 is 100.0 %, PC-Agent's 66.7 %."""
     assert mean_pass_at_k([QueryAttempts(4, 1)] * 15, 4) == 1.0
     solved = [QueryAttempts(4, 2)] * 10 + [QueryAttempts(4, 0)] * 5
     assert mean_pass_at_k(solved, 4) == pytest.approx(0.667, abs=5e-4)
     assert mean_pass_at_k(solved, 1) == pytest.approx(20 / 60)
+    assert mean_pass_at_k([QueryAttempts(3, 3), QueryAttempts(4, 0)], 4) == 0.0
+    assert mean_pass_at_k([QueryAttempts(1, 1)], 4) is None
+    with pytest.raises(ValueError, match="pass@4 of 1 successes in 1 attempts"):
+        pass_at_k(QueryAttempts(1, 1), 4)
 
 
 @pytest.mark.parametrize(("n", "c", "k"), [(5, 2, 3), (6, 1, 1), (4, 4, 2), (3, 0, 2)])
@@ -80,13 +80,6 @@ def test_the_estimate_is_the_mean_over_all_draws_of_k_attempts(n: int, c: int, k
     outcomes = [True] * c + [False] * (n - c)
     draws = list(itertools.combinations(outcomes, k))
     assert pass_at_k(QueryAttempts(n, c), k) == pytest.approx(sum(map(any, draws)) / len(draws))
-
-
-def test_queries_with_too_few_attempts_do_not_count() -> None:
-    assert mean_pass_at_k([QueryAttempts(3, 3), QueryAttempts(4, 0)], 4) == 0.0
-    assert mean_pass_at_k([QueryAttempts(1, 1)], 4) is None
-    with pytest.raises(ValueError, match="pass@4 of 1 successes in 1 attempts"):
-        pass_at_k(QueryAttempts(1, 1), 4)
 
 
 def test_it_is_the_published_interval() -> None:

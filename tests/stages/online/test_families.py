@@ -1,5 +1,3 @@
-"""What a perfect model of each family writes does the tasks of the simulated world, step by step from outside."""
-
 import asyncio
 
 import pytest

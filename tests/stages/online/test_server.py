@@ -1,5 +1,3 @@
-"""Trainers step episodes over a real socket."""
-
 import asyncio
 import json
 import time
@@ -169,7 +167,7 @@ def test_a_client_that_leaves_or_resets_leaves_a_void_episode() -> None:
     assert {made.episode.trajectory.reward for made in server.recorded} == {None}
 
 
-def test_a_silent_trainer_gives_its_environment_back() -> None:
+def test_a_silent_trainer_gives_its_environment_back_and_may_begin_anew() -> None:
     with toy_server(idle_seconds=0.2) as server, EnvironmentClient(server.url) as client:
         client.reset("press")
         client.step(CLICK)
@@ -177,6 +175,12 @@ def test_a_silent_trainer_gives_its_environment_back() -> None:
         with pytest.raises(EnvironmentFailure, match=r"no episode is under way|connection was lost"):
             client.step(CLICK)
     assert server.recorded[0].episode.trajectory.failure_message == "the trainer was silent for 0.2 s"
+    with toy_server(slots=1, idle_seconds=0.3) as server, EnvironmentClient(server.url) as client:
+        client.reset("press")
+        assert client.finish().reward == 0.0
+        time.sleep(1.0)
+        client.reset("press")
+        assert client.finish().reward == 0.0
 
 
 def test_only_served_queries_can_be_asked_for() -> None:
@@ -337,15 +341,6 @@ def test_silent_sockets_lose_their_slots_and_a_trainer_at_work_keeps_its_own() -
                 second.reset("press")
                 third.reset("press")
                 assert second.finish().reward == 0.0
-
-
-def test_a_trainer_whose_session_ended_in_silence_begins_a_new_one() -> None:
-    with toy_server(slots=1, idle_seconds=0.3) as server, EnvironmentClient(server.url) as client:
-        client.reset("press")
-        assert client.finish().reward == 0.0
-        time.sleep(1.0)
-        client.reset("press")
-        assert client.finish().reward == 0.0
 
 
 def test_openenv_itself_finds_nothing_wrong() -> None:

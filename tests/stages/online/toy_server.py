@@ -66,8 +66,6 @@ PRESS, DONE = in_words(Click(x=5, y=5)), in_words(Terminate(status="success"))
 
 @dataclass
 class ToyServer:
-    """What a test knows of a running server."""
-
     url: str = ""
     recorded: list[FinishedAttempt] = field(default_factory=list)
 

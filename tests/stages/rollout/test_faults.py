@@ -1,5 +1,3 @@
-"""What breaks in environments: its class, a fresh instance, a round that ends, and nothing left behind."""
-
 import asyncio
 import subprocess
 from dataclasses import dataclass, field
@@ -27,8 +25,6 @@ HANG = 600.0
 
 @dataclass(frozen=True)
 class Fault:
-    """What the first instances do instead of what they should."""
-
     where: str
     """start, reset, step, score or close; `program` ends the instance's own program before a step."""
     error: Exception | None = None

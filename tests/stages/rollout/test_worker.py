@@ -61,14 +61,11 @@ def test_a_board_says_what_each_slot_waits_for_and_where_the_time_went(monkeypat
 QUERIES = [toy_query(f"q{number}") for number in range(10)]
 
 
-def test_every_query_gets_as_many_attempts_as_were_planned_each_with_its_own_seed() -> None:
+def test_attempts_have_seeds_of_their_own_by_which_evaluation_meets_other_devices() -> None:
     attempts = plan_rollouts(QUERIES, {"q0": 3, "q1": 1}, 0, 1)
     assert Counter(attempt.query.query_id for attempt in attempts) == {"q0": 3, "q1": 1}
     assert len({attempt.seed for attempt in attempts}) == 4
     assert plan_rollouts(QUERIES, {"q0": 3, "q1": 1}, 0, 1) == attempts
-
-
-def test_training_and_evaluation_meet_different_devices_and_all_policies_equal_episodes() -> None:
     training = {episode_seed(0, r, f"q{q}", Purpose.TRAIN, 0) % DEVICE_PROFILES for r in range(9) for q in range(40)}
     measured = {episode_seed(0, r, f"q{q}", Purpose.EVALUATE, 0) % DEVICE_PROFILES for r in range(9) for q in range(40)}
     assert training == set(range(TRAINING_PROFILES))

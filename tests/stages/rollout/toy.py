@@ -18,7 +18,6 @@ BUTTON = UIElement("button", "Go", Box(0, 0, 10, 10), ("clickable",))
 
 
 def toy_query(name: str = "press", max_steps: int = 4) -> Query:
-    """A query whose goal is one press of the button."""
     path = (PathStep(page="toy.home", operation="tap", target="go"),)
     words = {"apps": ("toy",), "task": "toy.press", "instruction": "Press Go", "start_state": "{}", "goal": "{}"}
     common = ORIGIN.common(made_by="test")
@@ -26,7 +25,6 @@ def toy_query(name: str = "press", max_steps: int = 4) -> Query:
 
 
 def look(pressed: bool) -> Observation:
-    """The observation before or after the button was pressed."""
     handle = ScreenHandle("after" if pressed else "before", Size(20, 20), lambda: b"png")
     return Observation(handle, (BUTTON,), "toy")
 
@@ -66,8 +64,6 @@ class ToyEnvironment:
 
 @dataclass
 class ToyFactory:
-    """Makes environments in the order of `kinds`, then sound ones."""
-
     kinds: list[ToyEnvironment] = field(default_factory=list)
     refuses: bool = False
     made: list[ToyEnvironment] = field(default_factory=list)
@@ -98,5 +94,4 @@ class ToyAgent:
 
 
 def press_and_finish(step: int) -> Action | None:
-    """Press the button, then say that it is done."""
     return Click(x=5, y=5) if step == 0 else Terminate(status="success")

@@ -73,7 +73,6 @@ def make_stage(warehouse: Warehouse, at: StageRun, after: Callable[[str], None] 
 
 
 def make_release(warehouse: Warehouse) -> None:
-    """Make a release of two files."""
     folder = warehouse.release(RELEASE)
     folder.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({"a": [1, 2, 3]}), folder / "train.parquet")
@@ -91,7 +90,6 @@ def make_release(warehouse: Warehouse) -> None:
 
 
 def _watch_store(after: Callable[[str], None]) -> None:
-    """Tell of the steps within a commit and within a release."""
     publish, put = BucketStore.publish, BucketStore.put
     files = 0
 
@@ -117,7 +115,6 @@ def _watch_store(after: Callable[[str], None]) -> None:
 
 
 def commit_some(run_id: str, rounds: int, url: str) -> None:
-    """Do the stage of some rounds of a run, beside another process."""
     warehouse = create_warehouse(url)
     for number in range(1, rounds + 1):
         make_stage(warehouse, stage_run("judge", number, run_id))

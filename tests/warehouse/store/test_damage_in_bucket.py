@@ -1,5 +1,3 @@
-"""Damaged files of a warehouse in a bucket: each is one line that names the URL of the file, and never fewer rows."""
-
 import shutil
 from pathlib import Path
 

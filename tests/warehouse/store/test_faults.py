@@ -1,5 +1,3 @@
-"""A bucket whose server answers 503, slowly, or not at all: nothing is lost, and nothing is there twice."""
-
 import math
 import time
 from collections.abc import Iterator
@@ -25,7 +23,6 @@ _ROUNDS = range(1, 3)
 
 @pytest.fixture
 def proxy(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
-    """Stands before the server of the bucket, for this process."""
     with faulty_proxy(s3_endpoint) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         yield proxy

@@ -1,5 +1,3 @@
-"""Real processes in a bucket, killed after each step or at work together: nothing lost, nothing twice."""
-
 import os
 import signal
 import subprocess
@@ -19,7 +17,6 @@ pytestmark = pytest.mark.slow
 
 
 def start(call: str, caches: Path) -> subprocess.Popen[bytes]:
-    """A process of its own, with a disk of its own."""
     code = f"from tests.warehouse.store import killed_in_bucket as work; work.{call}"
     return subprocess.Popen([sys.executable, "-c", code], env=os.environ | {"XDG_CACHE_HOME": str(caches)})
 

@@ -1,5 +1,3 @@
-"""How often a bucket is asked: each request of a real one takes some hundredths of a second."""
-
 import io
 import random
 from collections.abc import Callable, Iterator
@@ -36,7 +34,6 @@ class CountedBucket(NamedTuple):
     numbers: Iterator[int]
 
     def requests_of(self, ask: Callable[[], object]) -> int:
-        """How many requests something takes."""
         before = next(self.numbers)
         ask()
         return next(self.numbers) - before - 1

@@ -1,5 +1,3 @@
-"""A folder and a bucket behave alike."""
-
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 

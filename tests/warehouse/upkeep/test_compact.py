@@ -27,7 +27,6 @@ COUNT = f"SELECT count(*) AS n FROM {TABLE}"
 
 @pytest.fixture(scope="module")
 def twelve_commits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The root of a warehouse with twelve rounds; to be copied."""
     warehouse = create_warehouse(tmp_path_factory.mktemp("twelve") / "root")
     commit_rounds(warehouse, 12, 5)
     return warehouse.root
@@ -38,13 +37,17 @@ def twelve_rounds(twelve_commits: Path, tmp_path: Path) -> Warehouse:
     return open_warehouse(Path(shutil.copytree(twelve_commits, tmp_path / "twelve")))
 
 
-def test_rows_keep_their_values_and_their_order(twelve_rounds: Warehouse) -> None:
+def test_rows_keep_their_values_and_order_and_a_stage_committed_again_adds_nothing(twelve_rounds: Warehouse) -> None:
     before = read_table(twelve_rounds, TABLE)
     assert compact(twelve_rounds) == [(TABLE, 12, 1)]
     assert read_table(twelve_rounds, TABLE).equals(before)
     assert run_sql(twelve_rounds, COUNT).to_pylist() == [{"n": 60}]
     assert read_table(twelve_rounds, TABLE, rounds=[7]).num_rows == 5
     assert compact(twelve_rounds) == [], "one file is not small files"
+    at, rows = stage_run("judge", 3), read_table(twelve_rounds, TABLE, rounds=[3])
+    compact(twelve_rounds)
+    commit(twelve_rounds, TABLE, [write_shard(twelve_rounds, TABLE, at, rows)], at)
+    assert read_table(twelve_rounds, TABLE).num_rows == 60
 
 
 def test_a_vacuum_waits_for_the_commit_of_joined_files(
@@ -66,13 +69,6 @@ def test_a_vacuum_waits_for_the_commit_of_joined_files(
     compact(twelve_rounds)
     beside.join()
     assert read_table(twelve_rounds, TABLE).equals(before)
-
-
-def test_a_stage_that_is_committed_again_after_the_joining_adds_nothing(twelve_rounds: Warehouse) -> None:
-    at, rows = stage_run("judge", 3), read_table(twelve_rounds, TABLE, rounds=[3])
-    compact(twelve_rounds)
-    commit(twelve_rounds, TABLE, [write_shard(twelve_rounds, TABLE, at, rows)], at)
-    assert read_table(twelve_rounds, TABLE).num_rows == 60
 
 
 def test_a_released_version_stays_until_its_release_is_dropped(twelve_rounds: Warehouse) -> None:

@@ -1,6 +1,4 @@
-"""Colours of elements on drawn screens: of the thing, not of what lies behind it."""
-
-from dataclasses import dataclass
+from collections import defaultdict
 
 import pytest
 
@@ -8,35 +6,24 @@ from tests.stages.derive.grounding.test_grounding import said
 from tests.stages.derive.samples import DONE, TAP, episode, step
 from tests.stages.derive.screens import derived, tools_of
 from tests.stages.environments.simulated.worlds import NO_FAULTS, query_of
-from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.stages.derive.grounding.colours import colour_name, element_colours
 from trajmill.stages.derive.spec import GroundingSpec
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
 
 
-@dataclass(frozen=True)
-class OneScreen:
-    """A screen as a deriver reads it."""
-
-    seen: Observation
-
-    def image(self, screen_id: str) -> bytes:
-        return self.seen.screen.encode()
-
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        return tuple(self.seen.elements or ())
-
-    def size(self, screen_id: str) -> Size:
-        return self.seen.screen.size
-
-
 def instructions(seen: Observation) -> set[str]:
-    """What is derived of how the elements of a screen look."""
     spec = GroundingSpec(instructions=("appearance",))
-    rows = derived(spec, episode([step(0, TAP), step(1, DONE)]), tools_of(spec, OneScreen(seen)), frozenset({0}))
+    rows = derived(
+        spec,
+        episode([step(0, TAP), step(1, DONE)]),
+        tools_of(spec, ObservedScreens(defaultdict(lambda: seen))),
+        frozenset({0}),
+    )
     return set(said(rows, "appearance"))
 
 

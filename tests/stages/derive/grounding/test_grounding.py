@@ -101,13 +101,18 @@ def test_an_element_that_cannot_be_pointed_at_is_refused(made: UIElement, reason
     assert refused(rows) == {(None, reason), (None, "no_target")}
 
 
-def test_elements_with_one_name_are_ambiguous_and_those_under_a_dialog_covered() -> None:
+def test_ambiguous_covered_and_undetected_elements_are_refused() -> None:
     twice = [element("Open", (0, top, 700, top + 50)) for top in (0, 100)]
     rows, _ = derived(twice)
     assert {reason for _, reason in refused(rows)} == {"ambiguous", "no_target"}
     dialog = element("Sure?", (100, 180, 600, 320), "dialog", ())
     rows, _ = derived([SAVE, dialog])
     assert {reason for _, reason in refused(rows)} == {"covered", "no_target"}
+    found = [24 / 720, 210 / 1280, 690 / 720, 300 / 1280]
+    with omniparser({"parsed_content_list": [{"type": "text", "bbox": found, "content": "Save"}]}) as address:
+        rows, _ = derived(TREE, GroundingSpec(instructions=("functional",), detector=address))
+    assert {row.box for row in rows.examples} == {SAVE.bounds}
+    assert (None, "no_detected_box") in refused(rows)
 
 
 def test_a_dense_screen_is_cut_into_regions_that_cut_no_element() -> None:
@@ -134,7 +139,7 @@ def rewriting(sentence: str) -> ScriptedModel:
     return ScriptedModel(answer)
 
 
-def test_a_writer_rephrases_and_a_sentence_that_names_another_element_is_not_taken() -> None:
+def test_a_writer_rephrases_but_names_no_other_element_and_too_few_sentences_are_a_failure() -> None:
     spec = GroundingSpec(instructions=("functional",))
     rows, _ = derived(TREE, spec, rewriting("Please do it"))
     assert {row.written_by for row in rows.examples} == {"writer_rephrase-1@scripted-1"}
@@ -143,9 +148,6 @@ def test_a_writer_rephrases_and_a_sentence_that_names_another_element_is_not_tak
     assert by_author[SHARE.bounds] == "writer_rephrase-1@scripted-1"
     assert by_author[SAVE.bounds] == "template"
     assert ("functional", "rephrased_wrongly") in refused(rows)
-
-
-def test_a_writer_that_gives_too_few_sentences_is_a_failure() -> None:
     rows, _ = derived(TREE, writer=ScriptedModel(lambda request: json.dumps({"instructions": ["One."]})))
     assert rows.examples == ()
     assert "1 sentences for" in rows.failures[0].message
@@ -153,7 +155,6 @@ def test_a_writer_that_gives_too_few_sentences_is_a_failure() -> None:
 
 @contextmanager
 def omniparser(answer: object) -> Iterator[str]:
-    """A server that answers as OmniParser does."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -175,14 +176,6 @@ def omniparser(answer: object) -> Iterator[str]:
     finally:
         server.shutdown()
         server.server_close()
-
-
-def test_elements_that_a_detector_does_not_find_are_refused() -> None:
-    found = [24 / 720, 210 / 1280, 690 / 720, 300 / 1280]
-    with omniparser({"parsed_content_list": [{"type": "text", "bbox": found, "content": "Save"}]}) as address:
-        rows, _ = derived(TREE, GroundingSpec(instructions=("functional",), detector=address))
-    assert {row.box for row in rows.examples} == {SAVE.bounds}
-    assert (None, "no_detected_box") in refused(rows)
 
 
 @pytest.mark.parametrize("answer", [{}, {"parsed_content_list": [{"bbox": [0, 0, 700, 900]}]}, []])

@@ -26,7 +26,6 @@ ENTRIES = (
 
 
 def line(text: str, top: int = 0, score: float = 1.0) -> ReadLine:
-    """A line whose letters are 20 pixels wide."""
     letters = [ReadLetter(letter, Box(20 * at, top, 20 * at + 20, top + 30), score) for at, letter in enumerate(text)]
     return ReadLine(Box(0, top, 20 * len(text), top + 30), tuple(letters))
 

@@ -79,15 +79,12 @@ def ordered(dish: Slot, *between: str) -> Episode:
     return success(OPEN, *between, f'Tapped "{dish.value}" on "Menu".', name=dish.value, slots=(dish,))
 
 
-def test_a_plain_manual_is_of_the_success_whose_way_holds_for_other_values() -> None:
+def test_a_plain_manual_is_of_the_success_whose_way_holds_for_other_values_if_any_does() -> None:
     by_category = ordered(PIZZA, 'Tapped "Menu" on "Bites".', 'Tapped "Italian" for "With basil" on "Menu".')
     at_once = ordered(FISH, 'Tapped "Menu" on "Bites".')
     (row,) = plain(by_category, sources(by_category, at_once)).examples
     assert row.source_trajectories == (at_once.trajectory.trajectory_id,)
     assert row.messages[2].content.splitlines()[1:] == ['2. Tap "Menu" on "Bites".', '3. Tap "{dish}" on "Menu".']
-
-
-def test_a_plain_manual_does_not_keep_the_category_of_one_value() -> None:
     italian = ordered(PIZZA, 'Tapped "Italian" for "With basil" on "Menu".')
     japanese = ordered(FISH, 'Tapped "Japanese" for "With rice" on "Menu".')
     assert reason(plain(italian, sources(italian, japanese))) == "fits_one_value"
@@ -98,7 +95,6 @@ SONG = Slot(name="song", value="Blue Kitchen", said="blue kitchen", page="tunes.
 
 
 def played(name: str, *pressed: str) -> Episode:
-    """A success at a song, by way of some items of lists."""
     told = success(OPEN, *(f'Tapped "{item}" for "Jazz" on "Tunes".' for item in pressed), name=name, slots=(SONG,))
     items = [TargetElement(role="list_item", text=item, bounds=OK.bounds) for item in pressed]
     steps = [step.model_copy(update={"target": item}) for step, item in zip(told.steps[1:], items, strict=False)]

@@ -1,5 +1,3 @@
-"""Manuals are compared by attempts with and without them, and kept if they raise success."""
-
 import pytest
 
 from tests.stages.derive.planning.test_planning import STEPS, plain, success

@@ -52,8 +52,6 @@ def walked() -> tuple[Episode, Episode]:
 
 
 class Written(NamedTuple):
-    """A folder and what is told of it."""
-
     folder: Path
     exported: ExportedFolder
 
@@ -86,8 +84,6 @@ def write(
 
 
 class ReadRow(NamedTuple):
-    """A row in one form, whatever trainer it is for."""
-
     columns: Mapping[str, Any]
     messages: tuple[tuple[str, str], ...]
     """Role and text, `<image>` where an image stands; without the reply where the trainer examples it."""
@@ -96,7 +92,6 @@ class ReadRow(NamedTuple):
 
 
 def read(folder: Path) -> list[ReadRow]:
-    """All rows of a folder, in the order of its shards."""
     return [_read(folder, columns) for columns in _columns(folder)]
 
 

@@ -1,5 +1,3 @@
-"""Every format takes the rows of every derived kind that it can, and each row says what the example says."""
-
 import io
 from pathlib import Path
 from typing import NamedTuple
@@ -39,7 +37,6 @@ def made() -> Made:
 
 
 def written(form: str, family: Family, made: Made, folder: Path) -> list[tuple[DerivedRow, ReadRow]]:
-    """The rows of a folder, each beside what it was made from."""
     folder.mkdir()
     opened = format_spec(form)
     found = [kind_example(family, row.episode, row.example, 1.0, made.screens) for row in made.rows]
@@ -62,11 +59,7 @@ def test_a_format_takes_all_kinds_that_it_can(form: str, made: Made, tmp_path: P
 @pytest.mark.parametrize(
     ("kind", "author", "said"),
     [
-        (
-            "reasoning",
-            "vlm-1",
-            "The words of 0% were filled into templates by the built-in policy or a rule, those of 100%",
-        ),
+        ("reasoning", "vlm-1", "of 0% were filled into templates by the built-in policy or a rule, those of 100%"),
         ("reasoning", "embedded-3", "The words of 100% were filled into templates"),
         ("step", "template", "The words of 100% were filled into templates"),
         ("step", "import.aitz", "those of 100% came with an import"),
@@ -74,11 +67,8 @@ def test_a_format_takes_all_kinds_that_it_can(form: str, made: Made, tmp_path: P
     ],
 )
 def test_the_card_says_which_words_are_templates(kind: str, author: str, said: str, made: Made, tmp_path: Path) -> None:
-    rows = [
-        row._replace(example=row.example.model_copy(update={"written_by": author}))
-        for row in made.rows
-        if row.example.kind == kind
-    ]
+    by = {"written_by": author}
+    rows = [row._replace(example=row.example.model_copy(update=by)) for row in made.rows if row.example.kind == kind]
     written("trl", family_named("qwen3-vl"), made._replace(rows=rows), tmp_path / "out")
     assert said in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
 

@@ -1,11 +1,6 @@
-"""Every format holds the steps of a release in the words and the space of the family, its images byte for byte."""
-
 import json
-import weakref
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
@@ -18,10 +13,8 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.export.formats import folder as folder_module
 from trajmill.stages.export.formats.base import FORMATS, format_spec
 from trajmill.stages.export.formats.steps import same_action
-from trajmill.stages.export.images import with_images
 from trajmill.stages.export.rewards import ReplyTarget
 
 kinds = pytest.mark.parametrize("kind", FORMATS.kinds())
@@ -212,30 +205,3 @@ def test_the_card_says_what_the_data_is(tmp_path: Path) -> None:
 def test_an_unknown_format_is_told_with_the_nearest_one() -> None:
     with pytest.raises(BadInputError, match="export format of kind 'llama-factory'; did you mean llamafactory"):
         format_spec("llama-factory")
-
-
-def test_repeated_images_are_stored_once_in_a_row_group(tmp_path: Path) -> None:
-    one = episode([step(index, TAP, ("s0", "s0")) for index in range(8)])
-    folder = write("trl", "gui-owl-1.5", tmp_path / "out", [one]).folder
-    footer = pq.read_metadata(folder / "data/train-00000.parquet")
-    column = next(
-        footer.row_group(0).column(index)
-        for index in range(footer.num_columns)
-        if footer.row_group(0).column(index).path_in_schema == "images.list.element.bytes"
-    )
-    assert footer.num_row_groups == 1 and len(png("s0")) <= column.total_compressed_size < 2 * len(png("s0"))
-    assert pa.types.is_struct(pq.read_schema(folder / "data/train-00000.parquet").field("images").type.value_type)
-
-
-def test_a_large_row_group_is_gone_when_the_next_one_is_made(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made, counts = list[weakref.ref[pa.RecordBatch]](), list[int]()
-
-    def watched(*given: Any) -> pa.RecordBatch:
-        counts.append(sum(each() is not None for each in made))
-        made.append(weakref.ref(rows := with_images(*given)))
-        return rows
-
-    monkeypatch.setattr(folder_module, "with_images", watched)
-    monkeypatch.setattr(folder_module, "GROUP", folder_module.GROUP._replace(rows=2))
-    write("trl", "gui-owl", tmp_path / "out", walked())
-    assert len(counts) > 2 and not any(counts)

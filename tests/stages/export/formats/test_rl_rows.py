@@ -1,5 +1,3 @@
-"""The stored RL steps beside the prompts of grpo and verl: replies, advantages, tokens and log probabilities."""
-
 import json
 import math
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""Graphs of web pages: links that leave, log-ins, choices, numbers, sliders, and what lies below the screen."""
-
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -51,7 +49,6 @@ def site() -> Iterator[str]:
 
 
 def explore_site(address: str, journal: Path) -> ExploredGraph:
-    """Explore a site whose graph holds when it is walked again."""
     app = unexplored("site", Platform.WEB, start_state={"url": address})
     found = explore(app, journal, workers=1, factory=BrowserSpec().factory(Platform.WEB), verified=True)
     assert found.explored.complete and not [edge.reason for edge in found.edges if edge.state not in _GOOD]

@@ -1,5 +1,3 @@
-"""The graph of a small exploration that is written out here."""
-
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Platform

@@ -1,5 +1,3 @@
-"""The graphs of parts of real desktop programs: a menu and what its items lead to, and a box of choices."""
-
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress

@@ -1,5 +1,3 @@
-"""The graph of an app on a phone, over the adb protocol."""
-
 from pathlib import Path
 
 import pytest
