@@ -5,17 +5,17 @@ from dataclasses import dataclass, field
 import pytest
 
 from tests.stages.environments.processes import runs
-from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
+from tests.stages.rollout.rolling import rolled_out
+from tests.stages.rollout.toy import ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.trajectory import Purpose, StopReason
+from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
-from trajmill.stages.rollout.worker import run_attempts
+from trajmill.stages.rollout.base import FinishedAttempt, Limits
 
 pytestmark = pytest.mark.slow
 
@@ -96,51 +96,34 @@ class Programs:
         pass
 
 
-def round_of(factory: Programs, attempts: int = 6, limits: Limits | None = None) -> list[FinishedAttempt]:
-    done: list[FinishedAttempt] = []
-
-    async def record(rollout: FinishedAttempt) -> None:
-        done.append(rollout)
-
-    plan = [Attempt(toy_query(f"q{number}"), Purpose.TRAIN, 0, number) for number in range(attempts)]
-    limits = limits or Limits(environment=HASTE)
+async def round_of(
+    factory: Programs, attempts: int = 6, limits: Limits = Limits(environment=HASTE)
+) -> list[FinishedAttempt]:
     agent = ToyAgent(press_and_finish)
-    asyncio.run(run_attempts(plan, lambda query: agent, factory, limits, ORIGIN, record, concurrency=2))
+    queries = [toy_query(f"q{number}") for number in range(attempts)]
+    done = await rolled_out(queries, lambda query: agent, factory, limits, 2)
     assert len({rollout.episode.trajectory.trajectory_id for rollout in done}) == len(done) == attempts
     assert not [instance for instance in factory.made if runs(instance.program.pid)]
     return done
 
 
+ENVIRONMENT, SETUP = FailureClass.ENVIRONMENT, FailureClass.SETUP
 FAULTS = {
-    "browser killed mid-episode": (Fault("program"), FailureClass.ENVIRONMENT, "the program is gone"),
-    "page that never loads": (Fault("reset"), FailureClass.SETUP, "a reset did not end within 0.3 s"),
-    "dialog that blocks": (Fault("step"), FailureClass.ENVIRONMENT, "a step did not end within 0.3 s"),
-    "X server killed": (
-        Fault("step", ConnectionResetError("display :1")),
-        FailureClass.ENVIRONMENT,
-        "ConnectionResetError",
-    ),
-    "accessibility bus that hangs": (Fault("score"), FailureClass.ENVIRONMENT, "a score did not end within 0.3 s"),
-    "adb connection cut": (Fault("step", EOFError("0 bytes")), FailureClass.ENVIRONMENT, "EOFError: 0 bytes"),
-    "device offline": (
-        Fault("reset", EnvironmentFailure("device offline", FailureClass.SETUP)),
-        FailureClass.SETUP,
-        "device offline",
-    ),
-    "machine that is never ready": (Fault("start"), FailureClass.SETUP, "did not end within 0.3 s"),
-    "screenshot of zero bytes": (
-        Fault("step", EnvironmentFailure("the screenshot is empty")),
-        FailureClass.ENVIRONMENT,
-        "the screenshot is empty",
-    ),
+    "browser killed mid-episode": (Fault("program"), ENVIRONMENT, "the program is gone"),
+    "page that never loads": (Fault("reset"), SETUP, "a reset did not end within 0.3 s"),
+    "dialog that blocks": (Fault("step"), ENVIRONMENT, "a step did not end within 0.3 s"),
+    "X server killed": (Fault("step", ConnectionResetError("display :1")), ENVIRONMENT, "ConnectionResetError"),
+    "accessibility bus that hangs": (Fault("score"), ENVIRONMENT, "a score did not end within 0.3 s"),
+    "device offline": (Fault("reset", EnvironmentFailure("device offline", SETUP)), SETUP, "device offline"),
+    "machine that is never ready": (Fault("start"), SETUP, "did not end within 0.3 s"),
 }
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_costs_a_try_and_an_instance_but_no_attempt(name: str) -> None:
+async def test_a_fault_costs_a_try_and_an_instance_but_no_attempt(name: str) -> None:
     fault, failure_class, words = FAULTS[name]
     factory = Programs(fault, faulty=2)
-    done = round_of(factory)
+    done = await round_of(factory)
     assert [rollout.episode.trajectory.reward for rollout in done] == [1.0] * 6
     assert all(rollout.failure is None for rollout in done)
     overcome = [rollout.earlier_failure for rollout in done if rollout.earlier_failure]
@@ -151,10 +134,10 @@ def test_a_fault_costs_a_try_and_an_instance_but_no_attempt(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_that_stays_is_a_failure_of_its_class_and_never_a_reward(name: str) -> None:
+async def test_a_fault_that_stays_is_a_failure_of_its_class_and_never_a_reward(name: str) -> None:
     fault, failure_class, words = FAULTS[name]
     factory = Programs(fault, faulty=100)
-    done = round_of(factory, attempts=2)
+    done = await round_of(factory, attempts=2)
     for rollout in done:
         trajectory = rollout.episode.trajectory
         assert (trajectory.reward, trajectory.status, trajectory.stop_reason) == (None, "failed", StopReason.FAILED)
@@ -165,13 +148,13 @@ def test_a_fault_that_stays_is_a_failure_of_its_class_and_never_a_reward(name: s
     assert factory.started == 6 or fault.where == "start"
 
 
-def test_an_instance_whose_closing_hangs_does_not_hold_up_the_round() -> None:
+async def test_an_instance_whose_closing_hangs_does_not_hold_up_the_round() -> None:
     factory = Programs(Fault("close"), faulty=4)
     limits = Limits(environment=HASTE._replace(recycle_after=1))
-    assert [rollout.episode.trajectory.reward for rollout in round_of(factory, limits=limits)] == [1.0] * 6
+    assert [rollout.episode.trajectory.reward for rollout in await round_of(factory, limits=limits)] == [1.0] * 6
 
 
-def test_every_try_meets_an_agent_that_knows_nothing_of_the_try_before() -> None:
+async def test_every_try_meets_an_agent_that_knows_nothing_of_the_try_before() -> None:
     agents: list[ToyAgent] = []
 
     class Once(ToyAgent):
@@ -179,13 +162,7 @@ def test_every_try_meets_an_agent_that_knows_nothing_of_the_try_before() -> None
             agents.append(self)
             return await super().act(episode)
 
-    done: list[FinishedAttempt] = []
-
-    async def record(rollout: FinishedAttempt) -> None:
-        done.append(rollout)
-
     factory = Programs(Fault("program"), faulty=1)
-    plan = [Attempt(toy_query(), Purpose.TRAIN, 0, 0)]
-    asyncio.run(run_attempts(plan, lambda query: Once(press_and_finish), factory, Limits(), ORIGIN, record, 1))
+    done = await rolled_out([toy_query()], lambda query: Once(press_and_finish), factory)
     assert [id(agent) for agent in agents] == [id(agents[0]), id(agents[1]), id(agents[1])]
     assert agents[0] is not agents[1] and done[0].episode.trajectory.reward == 1.0

@@ -1,34 +1,26 @@
-import asyncio
 from collections import Counter
 
 import pytest
 
-from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyFactory, press_and_finish, toy_query
+from tests.stages.rollout.rolling import rolled_out
+from tests.stages.rollout.toy import ToyAgent, ToyFactory, press_and_finish, toy_query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout import base
 from trajmill.stages.rollout.base import (
     DEVICE_PROFILES,
     TRAINING_PROFILES,
-    Attempt,
-    FinishedAttempt,
-    Limits,
     SlotBoard,
     SlotState,
     SlotView,
     episode_seed,
     plan_rollouts,
 )
-from trajmill.stages.rollout.worker import run_attempts
 
 
-def test_every_attempt_is_recorded_once_with_few_environments() -> None:
-    factory, agent, done = ToyFactory(), ToyAgent(press_and_finish), list[FinishedAttempt]()
-
-    async def record(rollout: FinishedAttempt) -> None:
-        done.append(rollout)
-
-    plan = [Attempt(toy_query(f"q{number}"), Purpose.TRAIN, 0, number) for number in range(20)]
-    asyncio.run(run_attempts(plan, lambda query: agent, factory, Limits(), ORIGIN, record, concurrency=4))
+async def test_every_attempt_is_recorded_once_with_few_environments() -> None:
+    factory, agent = ToyFactory(), ToyAgent(press_and_finish)
+    queries = [toy_query(f"q{number}") for number in range(20)]
+    done = await rolled_out(queries, lambda query: agent, factory, concurrency=4)
     assert len({rollout.episode.trajectory.trajectory_id for rollout in done}) == len(done) == 20
     assert len(factory.made) <= 4 and all(environment.closed for environment in factory.made)
 

@@ -15,18 +15,18 @@ from tests.stages.environments.android.playing import environment_on, press, set
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_KEYBOARD, Faults, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
 from tests.stages.environments.android.stand_in.tasks import ORIGIN, task_line
+from tests.stages.rollout.rolling import rolled_out
 from trajmill.schemas.actions import OpenApp, TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.trajectory import Purpose, StopReason
+from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.android.environment import AndroidFactory
 from trajmill.stages.environments.kinds import AndroidSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.tasks import query_of
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
-from trajmill.stages.rollout.worker import run_attempts
+from trajmill.stages.rollout.base import FinishedAttempt, Limits
 
 pytestmark = pytest.mark.slow
 
@@ -172,16 +172,9 @@ except Exception as error:
 
 async def roll_out(world: World, queries: list[Query], server: AdbServer) -> list[FinishedAttempt]:
     """Walk the paths of queries on phones whose apps often show a message when they are opened."""
-    done: list[FinishedAttempt] = []
-
-    async def record(rollout: FinishedAttempt) -> None:
-        done.append(rollout)
-
     tasks = [query_of(task_line(world, query, seed), ORIGIN) for seed, query in enumerate(queries)]
-    attempts = [Attempt(query=task, purpose=Purpose.REFERENCE, attempt=0, seed=0) for task in tasks]
     limits = Limits(seconds=60, tokens=1000, environment_tries=3)
-    await run_attempts(attempts, ReferenceAgent, AndroidFactory(settings_for(server)), limits, ORIGIN, record, 2)
-    return done
+    return await rolled_out(tasks, ReferenceAgent, AndroidFactory(settings_for(server)), limits, 2)
 
 
 @pytest.mark.parametrize("phones", [0.5], indirect=True)

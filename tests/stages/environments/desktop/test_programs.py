@@ -14,16 +14,15 @@ import pytest
 from PIL import Image
 
 from tests.stages.environments.desktop.queries import ORIGIN, query_of
+from tests.stages.rollout.rolling import rolled_out
 from trajmill.schemas.actions import Action, Click, PressKeys, Terminate, TypeText, Wait
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.desktop.environment import LocalDesktops
 from trajmill.stages.environments.desktop.local.processes import descendants
 from trajmill.stages.environments.desktop.task import import_tasks, packaged_tasks
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
-from trajmill.stages.rollout.worker import run_attempts
+from trajmill.stages.rollout.base import FinishedAttempt, Limits
 
 pytestmark = pytest.mark.desktop
 QUERIES = import_tasks(packaged_tasks(), 0.0, ORIGIN)
@@ -46,14 +45,8 @@ def launching(folder: Path, *command: str) -> Query:
 
 async def roll_out(queries: Sequence[Query]) -> dict[str, FinishedAttempt]:
     """Walk the paths of all queries; by task."""
-    done: dict[str, FinishedAttempt] = {}
-
-    async def record(rollout: FinishedAttempt) -> None:
-        done[rollout.episode.query.task] = rollout
-
-    attempts = [Attempt(query, Purpose.TRAIN, 0, 0) for query in queries]
-    await run_attempts(attempts, ReferenceAgent, LocalDesktops(packaged_tasks()), Limits(), ORIGIN, record, 2)
-    return done
+    done = await rolled_out(queries, ReferenceAgent, LocalDesktops(packaged_tasks()), Limits(), 2)
+    return {each.episode.query.task: each for each in done}
 
 
 def rewards(done: dict[str, FinishedAttempt]) -> dict[str, float | str | None]:

@@ -18,18 +18,18 @@ import pytest
 from PIL import Image
 
 from tests.stages.online.toy_server import ToySpec, picture, toy_queries, toy_server
+from tests.stages.rollout.rolling import rolled_out
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform, Query, Split
-from trajmill.schemas.tables.trajectory import Purpose, StopReason
+from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.environments.kinds import OpenEnvSpec
 from trajmill.stages.environments.openenv.client import BUSY, ServerBusy, read_answer, session_address
 from trajmill.stages.environments.openenv.environment import ServerSessions, ServerTimeouts
 from trajmill.stages.environments.openenv.wire import WireScreen, to_observation, to_screen
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
-from trajmill.stages.rollout.worker import run_attempts
+from trajmill.stages.rollout.base import FinishedAttempt, Limits
 
 pytestmark = pytest.mark.slow
 
@@ -39,16 +39,10 @@ ROOM = ServerTimeouts(connect=5.0, lease=5.0)
 async def roll(
     *urls: str, attempts: int = 1, concurrency: int = 1, query: str = "press", step_seconds: float = 5.0
 ) -> list[FinishedAttempt]:
-    finished: list[FinishedAttempt] = []
-
-    async def record(made: FinishedAttempt) -> None:
-        finished.append(made)
-
     factory = ServerSessions(urls, "", ROOM, Platform.PHONE)
-    planned = [Attempt(toy_query(query), Purpose.TRAIN, number, number) for number in range(attempts)]
     limits = Limits(environment=EnvironmentLimits(step_seconds=step_seconds))
-    await run_attempts(planned, lambda _: ToyAgent(press_and_finish), factory, limits, ORIGIN, record, concurrency)
-    return finished
+    queries = [toy_query(query)] * attempts
+    return await rolled_out(queries, lambda _: ToyAgent(press_and_finish), factory, limits, concurrency)
 
 
 async def test_an_episode_is_as_in_the_environment_itself_and_only_the_run_records_it() -> None:
