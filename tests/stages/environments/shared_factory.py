@@ -6,33 +6,17 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
+from trajmill.stages.environments.base import Environment
+
 T = TypeVar("T")
-
-
-class Closable(Protocol):
-    """An environment."""
-
-    async def close(self) -> None: ...
-
-
-E = TypeVar("E", bound=Closable)
-E_co = TypeVar("E_co", bound=Closable, covariant=True)
+E = TypeVar("E", bound=Environment)
+E_co = TypeVar("E_co", bound=Environment, covariant=True)
 
 
 class Factory(Protocol[E_co]):
-    """A factory of one kind of environment."""
-
     async def __call__(self) -> E_co: ...
 
     async def close(self) -> None: ...
-
-
-async def played(work: Callable[[E], Awaitable[T]], factory: Factory[E]) -> T:
-    environment = await factory()
-    try:
-        return await work(environment)
-    finally:
-        await environment.close()
 
 
 class SharedFactory(Generic[E]):
@@ -43,7 +27,14 @@ class SharedFactory(Generic[E]):
         self._runner = asyncio.Runner()
 
     def play(self, work: Callable[[E], Awaitable[T]]) -> T:
-        return self.run(played(work, self.factory))
+        async def played() -> T:
+            environment = await self.factory()
+            try:
+                return await work(environment)
+            finally:
+                await environment.close()
+
+        return self.run(played())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)

@@ -50,6 +50,8 @@ async def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_see
     scores.append(await environment.score())
     assert (await environment.step(act.Answer(text="done"))).app == "127.0.0.1"
     assert scores == [0.0, 0.0, 1.0]
+    opened = await environment.step(press(element(seen, "link", "New tab")))
+    assert "Buy" in texts(await environment.step(press(element(opened, "button", "Close me")))), "as before the tab"
 
 
 async def test_boxes_within_an_iframe_are_where_they_are_drawn_and_what_a_dialog_covers_is_not_in_the_tree(
@@ -73,15 +75,6 @@ async def test_controls_that_others_draw_and_text_under_what_is_transparent_are_
     assert element(seen, "text", "Card").clickable and not element(seen, "text", "Bare").clickable
     assert not {"Gone", "Trap"} & set(texts(seen))
     assert "Arrived" in texts(followed)
-
-
-async def test_a_new_tab_comes_to_the_front_and_closing_it_goes_back(
-    site: str, environment: BrowserEnvironment
-) -> None:
-    seen = await environment.reset(a_query(f"{site}/"), 1)
-    opened = await environment.step(press(element(seen, "link", "New tab")))
-    closed = await environment.step(press(element(opened, "button", "Close me")))
-    assert "Buy" in texts(closed)
 
 
 async def test_alerts_are_sheets_one_after_the_other_and_hold_nothing_up(

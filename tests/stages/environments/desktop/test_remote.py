@@ -62,6 +62,11 @@ async def test_a_task_is_prepared_done_and_checked(tmp_path: Path) -> None:
         assert await environment.score() == 1.0
         machine.files.clear()
         assert await environment.score() == 0.0
+        (tmp_path / "secret").write_text("secret")
+        outside = {"type": "upload", "parameters": {"files": [{"local_path": "../secret", "path": "/a"}]}}
+        with pytest.raises(EnvironmentFailure, match="is not in"):
+            await environment.reset(query_of(tmp_path / "tasks", config=[outside]), 0)
+        assert machine.files == {}
     assert machine.launched == [["gedit", "/home/user/a"]]
     assert machine.windows == [("/setup/activate_window", "gedit")]
 
@@ -182,13 +187,3 @@ async def test_a_fault_is_the_environments_or_of_the_setup(tmp_path: Path, fault
             with pytest.raises(EnvironmentFailure, match=message) as failure:
                 await call
             assert failure.value.failure_class is kind
-
-
-async def test_a_local_file_outside_the_tasks_folder_is_not_read(tmp_path: Path) -> None:
-    (tmp_path / "secret").write_text("secret")
-    step = {"type": "upload", "parameters": {"files": [{"local_path": "../secret", "path": "/a"}]}}
-    query = query_of(tmp_path / "tasks", config=[step])
-    async with remote_desktop(tmp_path) as (environment, machine):
-        with pytest.raises(EnvironmentFailure, match="is not in"):
-            await environment.reset(query, 0)
-    assert machine.files == {}

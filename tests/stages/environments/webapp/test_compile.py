@@ -7,8 +7,6 @@ import re
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -57,17 +55,13 @@ def test_no_text_of_an_app_can_end_its_block() -> None:
 
 
 @pytest.mark.slow
-def test_the_first_file_says_which_platform_opens(tmp_path: Path) -> None:
+def test_the_first_file_says_which_platform_opens_and_a_wrong_one_is_told_by_line(tmp_path: Path) -> None:
     mine = tmp_path / "paper.yaml"
     mine.write_text(PAPER)
     assert data_of(compile_files([mine]))["platform"] == "desktop"
     assert "bites" in data_of(compile_files([mine]))["apps"]
     errand = next(path for path in builtin_files() if path.parent.name == "errands")
     assert data_of(compile_files([errand, mine]))["platform"] == "phone"
-
-
-def test_a_wrong_file_is_told_by_line(tmp_path: Path) -> None:
-    mine = tmp_path / "paper.yaml"
     mine.write_text(PAPER.replace("kind: choice", "kind: chioce"))
     with pytest.raises(BadInputError, match=r"paper\.yaml:\d+: unknown kind `chioce`"):
         compile_files([mine])
@@ -83,23 +77,18 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
         write_web_app(app, page.parent)
 
 
-@contextmanager
-def served(app: WebApp) -> Iterator[int]:
-    with web_app_server(app, 0) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield server.server_port
-        server.shutdown()
-        thread.join()
-
-
 def test_the_server_knows_the_files_of_the_app_and_no_others() -> None:
     app = compile_world(world_of(SHELF))
-    with served(app) as port:
+    with web_app_server(app, 0) as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+        thread.start()
+        address = f"http://127.0.0.1:{server.server_port}"
         for name in ("", "index.html?x=1", "style.css"):
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{name}") as answer:
+            with urllib.request.urlopen(f"{address}/{name}") as answer:
                 assert answer.read().decode() == app.files[name.partition("?")[0] or INDEX]
         with pytest.raises(urllib.error.HTTPError, match="404"):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/%2e%2e/etc/passwd")
-        with pytest.raises(BadInputError, match=f"--port {port}: "):
-            web_app_server(app, port)
+            urllib.request.urlopen(f"{address}/%2e%2e/etc/passwd")
+        with pytest.raises(BadInputError, match=f"--port {server.server_port}: "):
+            web_app_server(app, server.server_port)
+        server.shutdown()
+        thread.join()
