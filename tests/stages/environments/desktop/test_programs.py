@@ -108,7 +108,7 @@ async def test_cells_of_a_sheet_show_their_text_their_place_and_which_are_select
         async def after(*actions: Action, cell: str, state: str) -> dict[str, UIElement]:
             """The cells once one has a state; LibreOffice may lag behind its keys."""
             deadline, cells = time.monotonic() + 200, dict[str, UIElement]()
-            for action in (*actions, *itertools.repeat(Wait(seconds=0.1))):
+            for action in itertools.chain(actions, itertools.repeat(Wait(seconds=0.1))):
                 seen = await environment.step(action)
                 cells = {each.text: each for each in seen.elements or () if each.role == "cell"}
                 if not isinstance(action, TypeText | PressKeys) and state in cells[cell].states:
