@@ -3,8 +3,6 @@
 Run by the Python that vLLM is installed for, with the folders of a tiny model and of an adapter as its arguments.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 import sys

@@ -1,7 +1,5 @@
 """vLLM within a worker's own process, on this machine's CPU."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import os

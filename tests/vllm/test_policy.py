@@ -3,8 +3,6 @@
 In one round every model is one that understands nothing: failures are failures, and the loop holds.
 """
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A real vLLM server on this machine's CPU, asked as a team's servers are asked."""
 
-from __future__ import annotations
-
 import asyncio
 import math
 import random

@@ -1,7 +1,5 @@
 """Votes on the same screenshots at a real vLLM server."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from dataclasses import replace

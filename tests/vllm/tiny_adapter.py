@@ -1,7 +1,5 @@
 """LoRA adapters for the tiny model, in PEFT's layout."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

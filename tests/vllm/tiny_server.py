@@ -1,7 +1,5 @@
 """How vLLM is run on a CPU with the tiny model."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Final
 

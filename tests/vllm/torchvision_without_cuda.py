@@ -6,8 +6,6 @@ itself into the environment of its Python, where a `.pth` file imports it at eve
 torchvision. `make vllm-env` does that where torchvision needs it.
 """
 
-from __future__ import annotations
-
 import shutil
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """Processes of this machine: which there are, whose descendants they are, and waiting for their end."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable, Iterable

@@ -1,7 +1,5 @@
 """One factory of environments on one event loop, for tests that need no browser of their own."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Generic, Protocol, TypeVar

@@ -1,7 +1,5 @@
 """Goals on what is to be seen, beside an environment's own."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

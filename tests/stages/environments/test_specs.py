@@ -1,7 +1,5 @@
 """Every kind of environment is described by one spec; files of tasks, and what a mistake in one says."""
 
-from __future__ import annotations
-
 import pickle
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Rolls out queries, one attempt at each, and returns what was recorded."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable
 
 from tests.stages.rollout.toy import ORIGIN

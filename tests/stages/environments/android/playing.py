@@ -1,7 +1,5 @@
 """An environment on a phone of the stand-in."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

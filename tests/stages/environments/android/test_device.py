@@ -1,7 +1,5 @@
 """Episodes on a phone: what is seen, done, typed, prepared and checked."""
 
-from __future__ import annotations
-
 import base64
 import io
 import json

@@ -1,7 +1,5 @@
 """What a device does not do: failures have their class, nothing is left of them, and rollouts go on elsewhere."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import subprocess

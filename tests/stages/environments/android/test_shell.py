@@ -1,7 +1,5 @@
 """No text becomes a command, neither in a real shell nor in that of the stand-in."""
 
-from __future__ import annotations
-
 import subprocess
 from collections.abc import Sequence
 

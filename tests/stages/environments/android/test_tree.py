@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from trajmill.schemas.actions import Swipe
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement

@@ -1,7 +1,5 @@
 """Plays an episode in the real browser, step by step."""
 
-from __future__ import annotations
-
 import json
 from typing import Any
 

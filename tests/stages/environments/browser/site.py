@@ -1,7 +1,5 @@
 """A small real web site on loopback, with all that can get in the way of an agent."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Plays pages of a real site in the real browser."""
 
-from __future__ import annotations
-
 import io
 import json
 

@@ -1,7 +1,5 @@
 """What goes wrong in a browser ends the episode with the right class, and leaves nothing behind."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

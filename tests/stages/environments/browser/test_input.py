@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from trajmill.schemas import actions as act

@@ -1,7 +1,5 @@
 """The way to the network, without a browser."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

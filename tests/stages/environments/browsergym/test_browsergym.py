@@ -1,18 +1,18 @@
 """Plays BrowserGym's MiniWoB tasks in the real browser, each environment in a process of its own."""
 
-from __future__ import annotations
-
 import asyncio
 import io
+import os
+import signal
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
 from PIL import Image
 
 from tests.stages.environments.browser.playing import element, press
-from tests.stages.environments.processes import until_gone
+from tests.stages.environments.processes import named, until_gone
 from trajmill.schemas.actions import TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
@@ -64,6 +64,12 @@ async def test_typing_and_pressing_by_coordinates_solves_a_task_and_text_is_neve
         assert field.value == wanted and "focused" in field.states
         await environment.step(press(element(typed, "button", "Submit")))
         assert await environment.score() == 1.0
+        for process in named("chrom"):
+            with suppress(ProcessLookupError):
+                os.kill(process, signal.SIGKILL)
+        with pytest.raises(EnvironmentFailure) as failure:
+            await environment.step(TypeText(text="x"))
+        assert failure.value.failure_class is FailureClass.ENVIRONMENT
     assert first.elements is not None and first.elements[0].states == ("title",)
     picture = Image.open(io.BytesIO(first.screen.encode()))
     assert picture.size == first.screen.size and len(set(picture.convert("RGB").getdata())) > 2

@@ -1,7 +1,5 @@
 """Reading BrowserGym's trees needs no BrowserGym."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from typing import Any

@@ -4,8 +4,6 @@ Its screen is a picture of the text that has been typed; `/execute` runs the ver
 with a `pyautogui` of its own that writes down what it is told to do.
 """
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

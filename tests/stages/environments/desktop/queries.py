@@ -1,7 +1,5 @@
 """Queries for tests: from a task as its file would say it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """What breaks in a local desktop, and that nothing of it is left behind."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Real programs on a real X server: packaged tasks are walked by their reference paths and checked by their files."""
 
-from __future__ import annotations
-
 import io
 import itertools
 import os

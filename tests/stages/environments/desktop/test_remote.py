@@ -1,7 +1,5 @@
 """Machines that speak OSWorld's protocol alone, as a team has them."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from asyncio.subprocess import PIPE

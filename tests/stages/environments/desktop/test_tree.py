@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.stages.environments.desktop.osworld_server import NAMESPACE

@@ -1,7 +1,5 @@
 """Plays the wheel's own pages in the real browser; which there are, which of them work, and which a suite selects."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

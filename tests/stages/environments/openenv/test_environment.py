@@ -1,7 +1,5 @@
 """Episodes in environments that a server runs, and its queries as those of a run."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

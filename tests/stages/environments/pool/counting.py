@@ -1,7 +1,5 @@
 """Environments that fail at single calls, and factories that count what they made."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager

@@ -1,7 +1,5 @@
 """Which instances a pool lends, how many it keeps, and what becomes of them and of an episode when a call fails."""
 
-from __future__ import annotations
-
 import asyncio
 
 import pytest

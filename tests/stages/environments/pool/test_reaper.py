@@ -1,7 +1,5 @@
 """Nothing that an environment has started outlives it or its worker."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

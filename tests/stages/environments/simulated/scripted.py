@@ -1,7 +1,5 @@
 """Episodes of an agent that follows a script, in the simulated world."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass

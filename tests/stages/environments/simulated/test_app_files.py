@@ -1,7 +1,5 @@
 """App files are read with the line of each value; what they hold is said and annotated."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The built-in apps and errands: paths reach goals, which can be seen and are not met at the start; fair phrasings."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator

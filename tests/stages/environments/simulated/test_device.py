@@ -1,7 +1,5 @@
 """What happens on a simulated phone and desktop when they are operated."""
 
-from __future__ import annotations
-
 import json
 
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, ScreenOperator, garden, world_of

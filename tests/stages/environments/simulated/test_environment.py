@@ -1,7 +1,5 @@
 """The simulated world as an environment: start states and goals, and faults at their rates."""
 
-from __future__ import annotations
-
 import pickle
 
 import pytest

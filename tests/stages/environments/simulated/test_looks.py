@@ -1,7 +1,5 @@
 """How the simulated screens are laid out and drawn, and how the devices differ."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 

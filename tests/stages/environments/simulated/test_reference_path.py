@@ -1,7 +1,5 @@
 """The annotated path of a query and the walk along it; a distance to the goal falls by one with each of its steps."""
 
-from __future__ import annotations
-
 import random
 from itertools import pairwise
 

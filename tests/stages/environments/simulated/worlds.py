@@ -1,7 +1,5 @@
 """Small apps and queries to test with."""
 
-from __future__ import annotations
-
 import random
 import re
 from collections.abc import Iterator, Mapping

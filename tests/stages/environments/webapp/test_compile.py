@@ -1,7 +1,5 @@
 """What is compiled, written and served, without a browser."""
 
-from __future__ import annotations
-
 import json
 import re
 import threading

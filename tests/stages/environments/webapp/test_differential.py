@@ -1,7 +1,5 @@
 """The simulated world and its twin in Chromium behave the same: reference paths, and walks at random."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Iterator
 

@@ -1,7 +1,5 @@
 """The compiled app as an environment in the real browser."""
 
-from __future__ import annotations
-
 import io
 import pickle
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """A simulated device and its compiled twin in Chromium, operated in step and compared."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 

@@ -1,7 +1,5 @@
 """Serve simulated phones over the adb protocol: `python -m tests.stages.environments.android.stand_in --help`."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 import time

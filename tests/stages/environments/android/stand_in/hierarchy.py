@@ -1,7 +1,5 @@
 """The simulator's accessibility elements as uiautomator dumps an app's window."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from xml.etree import ElementTree
 

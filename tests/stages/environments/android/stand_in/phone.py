@@ -1,7 +1,5 @@
 """A simulated phone as a device: its state, and what touches, keys and texts do to it."""
 
-from __future__ import annotations
-
 import io
 import json
 import threading

@@ -1,7 +1,5 @@
 """The programs of a device that adb clients run, answering as a device does."""
 
-from __future__ import annotations
-
 import base64
 import re
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """An adb host server (protocol: AOSP `packages/modules/adb/OVERVIEW.TXT`, `SERVICES.TXT`, `SYNC.TXT`)."""
 
-from __future__ import annotations
-
 import socket
 import socketserver
 import struct

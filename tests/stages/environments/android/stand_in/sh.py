@@ -1,7 +1,5 @@
 """As much of a POSIX shell as a device needs: what is not quoted is a command here as it is there."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple

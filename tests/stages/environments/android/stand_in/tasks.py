@@ -1,7 +1,5 @@
 """Queries of the simulated phone as tasks for a device: start state, check and reference path included."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 
