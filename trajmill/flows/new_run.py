@@ -87,11 +87,15 @@ def config_of(warehouse: Warehouse, run_id: str) -> Config:
     return Config() if stored is None else Config.model_validate_json(stored)
 
 
+RESOURCE = "trajmill.run."
+"""How the ids of runs in Prefect begin."""
+
+
 def run_resource(warehouse: Warehouse, run_id: str) -> str:
     """Return the id of a run in Prefect, made at the first call; it tells equal runs of two warehouses apart."""
     file = _file(warehouse, run_id, _RESOURCE_FILE)
     if warehouse.store.size(file) is None:
-        warehouse.store.create(file, f"trajmill.run.{run_id}.{uuid.uuid4().hex[:8]}".encode())
+        warehouse.store.create(file, f"{RESOURCE}{run_id}.{uuid.uuid4().hex[:8]}".encode())
     return (warehouse.store.get(file) or b"").decode()
 
 

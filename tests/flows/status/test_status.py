@@ -154,12 +154,16 @@ def test_a_named_warehouse_shows_its_own_runs(tmp_path: Path, capsys: pytest.Cap
     assert [config_of(create_warehouse(tmp_path), each.run_id) for each in configs] == configs
 
 
-def test_a_server_that_is_gone_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_server_that_is_gone_is_a_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     warehouse = create_warehouse(tmp_path)
     assert "no Prefect server is known" in flow_runs(warehouse, "run-1").problem
     remember_server(warehouse, "run-1", "http://127.0.0.1:1/api", datetime.now(UTC))
     assert "the Prefect server http://127.0.0.1:1/api does not answer" in flow_runs(warehouse, "run-1").problem
+    assert run(["status", "--server"]) == 1
+    assert "no Prefect server is known" in capsys.readouterr().err
 
 
 def shown(config: Config) -> str:

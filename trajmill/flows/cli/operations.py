@@ -266,11 +266,15 @@ def status(
     config: ConfigFile = None,
     root: Root = None,
     live: bool = Option(False, "--live", help="Show what each rollout slot waits for, every second, until Ctrl-C."),
+    server: bool = Option(False, "--server", help="Show all runs of the Prefect server that PREFECT_API_URL names."),
 ) -> None:
     """Show what runs now, the last and the next flows, success, judge, money, disk, and what needs a person."""
     from trajmill.flows.new_run import runs_to_show
-    from trajmill.flows.status.page import status_lines, watch
+    from trajmill.flows.status.page import server_lines, status_lines, watch
 
+    if server:
+        print("\n".join(server_lines()))
+        return
     warehouse = warehouse_of(config, root)
     runs = runs_to_show(config, warehouse, root)
     if live:

@@ -25,7 +25,7 @@ from rich.text import Text
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.importing.import_folder import working_import
-from trajmill.flows.new_run import run_resource
+from trajmill.flows.new_run import RESOURCE, run_resource
 from trajmill.flows.nights.log import last_ends, served, trouble
 from trajmill.flows.policies.policy import acting_round, choices, policy_before
 from trajmill.flows.report.figures import JUDGE, SUCCESS, TABLES, run_views
@@ -35,6 +35,7 @@ from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.online import trouble_file
 from trajmill.pipelines.reading.slots import read_slots
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.secrets import Secrets
 from trajmill.stages.rollout.base import SlotState
 from trajmill.warehouse.layout import Warehouse
@@ -189,6 +190,8 @@ class FlowRuns(NamedTuple):
     """The API of the Prefect server; empty if none is known."""
     problem: str = ""
     """Why the server could not be read; the last runs are then those that the warehouse has stored."""
+    about: str = ""
+    """What its deployments say of the run and its warehouse."""
 
 
 def flow_runs(warehouse: Warehouse | None, run_id: str) -> FlowRuns:
@@ -196,7 +199,8 @@ def flow_runs(warehouse: Warehouse | None, run_id: str) -> FlowRuns:
     deployed = None if warehouse is None else served(warehouse, run_id)
     address = os.environ.get("PREFECT_API_URL") or (deployed.address if deployed else "")
     # No deployment has the tag `none`.
-    found = _runs_at(address, run_resource(warehouse, run_id) if warehouse and deployed else "none")
+    resource = run_resource(warehouse, run_id) if warehouse and deployed else "none"
+    found = runs_at(address, resource).get(resource, FlowRuns())
     if warehouse is None or not found.problem:
         return found
     ends = (ended for ended, *_ in last_ends(warehouse, run_id).values())
@@ -205,44 +209,89 @@ def flow_runs(warehouse: Warehouse | None, run_id: str) -> FlowRuns:
     )
 
 
-def _runs_at(address: str, resource: str) -> FlowRuns:
-    """Return the runs of a run's deployments at a server; `problem` is the reason if there are none.
+def runs_at(address: str, resource: str = "") -> dict[str, FlowRuns]:
+    """Return the flow runs at a server of one run, or of all, by the tag that its deployments have.
 
-    Prefect's client takes seconds to import, so its API is read over HTTP.
+    If the server cannot be read, `problem` of the given tag says why. Prefect's client takes seconds to import, so its
+    API is read over HTTP.
     """
     if not address:
-        return FlowRuns(problem="no Prefect server is known; `trajmill serve` starts one, PREFECT_API_URL names one")
+        problem = "no Prefect server is known; `trajmill serve` starts one, PREFECT_API_URL names one"
+        return {resource: FlowRuns(problem=problem)}
     headers, base = {"Content-Type": "application/json"}, address.rstrip("/")
     if key := os.environ.get("PREFECT_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
     elif pair := os.environ.get("PREFECT_API_AUTH_STRING"):
         headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
+    tagged = {"deployments": {"tags": {"all_": [resource]}}} if resource else {}
 
     def rows(what: str, **criteria: Any) -> list[dict[str, Any]]:
-        body = json.dumps({"deployments": {"tags": {"all_": [resource]}}, **criteria}).encode()
-        request = urllib.request.Request(f"{base}/{what}/filter", data=body, headers=headers)
+        request = urllib.request.Request(
+            f"{base}/{what}/filter", data=json.dumps(tagged | criteria).encode(), headers=headers
+        )
         with urllib.request.urlopen(request, timeout=5.0) as answer:
             found: list[dict[str, Any]] = json.load(answer)
             return found
 
-    def first_of_each(runs: Sequence[dict[str, Any]], time: str) -> tuple[FlowRunLine, ...]:
-        found: dict[str, FlowRunLine] = {}
-        for row in runs:
-            state, flow, when = row["state"] or {}, flows[row["deployment_id"]], (row[time] or "")[:19]
-            message = str(state.get("message") or "")
-            found.setdefault(flow, FlowRunLine(flow, str(state.get("name")), when.replace("T", " "), message))
-        return tuple(found.values())
+    def first_of_each(rows: Sequence[dict[str, Any]], time: str) -> dict[str, tuple[FlowRunLine, ...]]:
+        found = defaultdict[str, dict[str, FlowRunLine]](dict)
+        for row in rows:
+            if row["deployment_id"] in flows:
+                state, (tag, flow), when = row["state"] or {}, flows[row["deployment_id"]], (row[time] or "")[:19]
+                line = FlowRunLine(
+                    flow, str(state.get("name")), when.replace("T", " "), str(state.get("message") or "")
+                )
+                found[tag].setdefault(flow, line)
+        return {tag: tuple(lines.values()) for tag, lines in found.items()}
 
     try:
-        flows = {row["id"]: row["entrypoint"].rpartition(".")[2] for row in rows("deployments")}
-        begun = [row for row in rows("flow_runs", sort="START_TIME_DESC", limit=200) if row["start_time"]]
+        flows, about = dict[str, tuple[str, str]](), {}
+        for row in rows("deployments"):
+            for tag in row["tags"]:
+                if tag.startswith(RESOURCE):
+                    flows[row["id"]] = tag, row["entrypoint"].rpartition(".")[2]
+                    about[tag] = str(row["description"] or tag)
+        begun = first_of_each(
+            [row for row in rows("flow_runs", sort="START_TIME_DESC", limit=200) if row["start_time"]], "start_time"
+        )
         scheduled = {"state": {"type": {"any_": ["SCHEDULED"]}}}
         due = rows("flow_runs", flow_runs=scheduled, sort="NEXT_SCHEDULED_START_TIME_ASC")
-        return FlowRuns(first_of_each(begun, "start_time"), first_of_each(due, "expected_start_time"), address)
+        coming = first_of_each(due, "expected_start_time")
+        return {
+            tag: FlowRuns(begun.get(tag, ()), coming.get(tag, ()), address, about=about.get(tag, ""))
+            for tag in (about if not resource else [resource])
+        }
     except (OSError, ValueError, LookupError, TypeError, HTTPException) as error:
         scrub = Secrets.of(os.environ, urls=[address]).scrub
         problem = scrub(f"the Prefect server {address} does not answer ({error})")
-        return FlowRuns(address=scrub(address), problem=problem)
+        return {resource: FlowRuns(address=scrub(address), problem=problem)}
+
+
+def server_lines() -> list[str]:
+    """Describe all runs at the server that PREFECT_API_URL names. Raises BadInputError if it cannot be read."""
+    found = runs_at(os.environ.get("PREFECT_API_URL", ""))
+    if problem := "".join(runs.problem for runs in found.values()):
+        raise BadInputError(problem)
+    return [
+        line
+        for runs in sorted(found.values(), key=lambda runs: runs.about)
+        for line in _lines({"run": [runs.about.removeprefix("Run ").removesuffix(".")], **_flow_sections(runs)})
+    ] or ["no run of trajmill is deployed at this server"]
+
+
+def _flow_sections(runs: FlowRuns) -> dict[str, Sequence[str]]:
+    return {
+        "last": [f"{run.flow} {run.state} at {run.time}: {run.line}" for run in runs.last],
+        "next": [f"{run.flow} at {run.time}" for run in runs.next],
+    }
+
+
+def _lines(sections: Mapping[str, Sequence[str]]) -> list[str]:
+    return [
+        _CONTROL.sub(" ", f"{'' if place else name:<9} {text}".rstrip())
+        for name, texts in sections.items()
+        for place, text in enumerate(texts)
+    ]
 
 
 _FAILURES = """
@@ -319,18 +368,13 @@ def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list
         "run": [f"{context.run_id} in {warehouse.address}"],
         "now": [now_line(now)],
         "ahead": [ahead] if ahead else [],
-        "last": [f"{run.flow} {run.state} at {run.time}: {run.line}" for run in runs.last],
-        "next": [f"{run.flow} at {run.time}" for run in runs.next],
+        **_flow_sections(runs),
         "server": [runs.problem] if runs.problem else [],
         **results,
         "disk": [f"{used_bytes(warehouse.root) / 1e9:,.2f} GB {used}, {disk.free / 1e9:,.1f} GB free"],
         "to do": [f"needs a person: {line}" for line in needs] or ["nothing"],
     }
-    return [
-        _CONTROL.sub(" ", f"{'' if place else name:<9} {text}".rstrip())
-        for name, texts in sections.items()
-        for place, text in enumerate(texts)
-    ]
+    return _lines(sections)
 
 
 def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage) -> Iterator[str]:
