@@ -20,7 +20,7 @@ import pytest
 
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection, RunSection
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.environment_server import ServeOptions, serve_environment
+from trajmill.flows.environment_server import serve_environment
 from trajmill.flows.status.page import status_lines
 from trajmill.flows.walk import walk
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure
@@ -236,14 +236,14 @@ def test_what_cannot_be_served_gives_one_error_line(tmp_path: Path, options: dic
     queries = QueriesSection(train=3, heldout_slots=1, heldout_phrasings=0, heldout_apps=0)
     config = Config(run=RunSection(root=tmp_path), queries=queries)
     with pytest.raises(BadInputError) as error:
-        serve_environment(config, ServeOptions(**{"port": 0} | options), print)
+        serve_environment(config, print, **{"port": 0} | options)
     assert line in str(error.value)
     assert "\n" not in str(error.value)
 
 
 def test_a_taken_port_gives_one_error_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(BadInputError, match="name another port"):
-        serve_environment(Config(run=RunSection(root=tmp_path)), ServeOptions(port=other.getsockname()[1]), print)
+        serve_environment(Config(run=RunSection(root=tmp_path)), print, port=other.getsockname()[1])
 
 
 def test_servers_that_do_not_answer_give_one_error_line(tmp_path: Path) -> None:

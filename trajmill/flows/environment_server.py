@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,39 +33,38 @@ _COMMIT_SECONDS = 60.0
 _LONGEST_EPISODE_SECONDS = 24 * 3600.0
 
 
-@dataclass(frozen=True)
-class ServeOptions:
-    host: str = "127.0.0.1"
-    port: int = 8000
-    slots: int = 8
-    """Most sessions at the same time, and most environments of each platform."""
-    splits: tuple[str, ...] = (Split.TRAIN.value,)
-    family: str = ""
-    """Family of the trainer's model; empty for the family of the configuration's policy."""
-    judge: str = ""
-    """Judge whose judgement is the reward; empty for the environment's own check."""
-    token_file: Path | None = None
-
-
-def serve_environment(config: Config, options: ServeOptions, ready: Callable[[str], None]) -> None:
+def serve_environment(
+    config: Config,
+    ready: Callable[[str], None],
+    *,
+    host: str = "127.0.0.1",
+    port: int = 8000,
+    slots: int = 8,
+    splits: Sequence[str] = (),
+    family: str = "",
+    judge: str = "",
+    token_file: Path | None = None,
+) -> None:
     """Serve until Ctrl-C or SIGTERM; finished episodes are stored. `ready` gets the address when the server is ready.
 
-    Raises BadInputError (an option is wrong, the port is taken, or a package is missing), EnvironmentFailure (the
-    environment cannot be prepared), RunInUseError (another server stores episodes of the run).
+    There are at most `slots` sessions at the same time. `family` is that of the trainer's model, by default that of the
+    configuration's policy; `judge` gives the reward, by default the environment's own check. Raises BadInputError (an
+    option is wrong, the port is taken, or a package is missing), EnvironmentFailure (the environment cannot be
+    prepared), RunInUseError (another server stores episodes of the run).
     """
     if find_spec("openenv") is None:
         raise BadInputError("openenv is not installed; run `pip install 'trajmill[openenv]'`")
-    if options.token_file is None and not is_loopback(options.host):
+    if token_file is None and not is_loopback(host):
         raise BadInputError(
-            f"--host {options.host}: others can reach it; name a file with a secret by --token-file, or use 127.0.0.1"
+            f"--host {host}: others can reach it; name a file with a secret by --token-file, or use 127.0.0.1"
         )
-    token = "" if options.token_file is None else read_token(options.token_file)
-    family = family_named(options.family) if options.family else policy_family(config)
-    for name in options.splits:
+    token = "" if token_file is None else read_token(token_file)
+    vision_family = family_named(family) if family else policy_family(config)
+    for name in splits:
         if name not in set(Split):
             raise BadInputError(f"there is no split {name!r:.40}; {instead_of(name, Split)}")
-    splits = tuple(map(Split, options.splits))
-    judge = judge_named(config, options.judge) if options.judge else None
+    asked = tuple(map(Split, splits or ["train"]))
+    rewarding = judge_named(config, judge) if judge else None
     context, rollout = RoundContext.of(config, 0), config.rollout
     warehouse, environment, origin = context.warehouse, context.environment, context.origin
     longest = _LONGEST_EPISODE_SECONDS
@@ -74,7 +72,7 @@ def serve_environment(config: Config, options: ServeOptions, ready: Callable[[st
         step_seconds=rollout.step_seconds, recycle_after=rollout.recycle_after, lease_seconds=longest
     )
     limits = Limits(seconds=longest, environment_tries=rollout.environment_tries, environment=within)
-    settings = HostSettings(origin=origin, run_seed=config.run.seed, family=family, slots=options.slots, limits=limits)
+    settings = HostSettings(origin=origin, run_seed=config.run.seed, family=vision_family, slots=slots, limits=limits)
 
     async def serve() -> None:
         from trajmill.stages.online.openenv_server import environment_app
@@ -82,21 +80,21 @@ def serve_environment(config: Config, options: ServeOptions, ready: Callable[[st
         recorder = OnlineRecorder(warehouse, origin, environment.kind)
         async with AsyncExitStack() as stack:
             judged = None
-            if judge is not None:
-                judged = await stack.enter_async_context(judging(judge.spec, judge.critics, origin))
+            if rewarding is not None:
+                judged = await stack.enter_async_context(judging(rewarding.spec, rewarding.critics, origin))
             draw = _draw_elsewhere if environment.draws_screens else draw_in_thread
-            queries, numbers = ServedQueries(context.queries.values(), splits), recorder.numbers()
-            host = EpisodeHost(environment, queries, settings, recorder.record, judged, draw, numbers=numbers)
+            queries, numbers = ServedQueries(context.queries.values(), asked), recorder.numbers()
+            hosted = EpisodeHost(environment, queries, settings, recorder.record, judged, draw, numbers=numbers)
             await stack.enter_async_context(_committing(recorder))
-            stack.push_async_callback(host.close)
+            stack.push_async_callback(hosted.close)
             ready("http://{}:{}".format(*listener.getsockname()))
-            app = environment_app(host, options.slots, token, trouble=lambda: recorder.trouble)
+            app = environment_app(hosted, slots, token, trouble=lambda: recorder.trouble)
             await serve_app(app, listener)
 
     with (
-        listening(options.host, options.port) as listener,
+        listening(host, port) as listener,
         sole_worker(warehouse, f"{context.run_id}-online"),
-        models_ready(config, warehouse.run(context.run_id), judge.endpoints if judge else ()),
+        models_ready(config, warehouse.run(context.run_id), rewarding.endpoints if rewarding else ()),
     ):
         if not context.queries:
             # As in the run's first stage.

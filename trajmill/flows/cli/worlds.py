@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -76,10 +77,10 @@ def serve_env(
     Trainers step episodes of the run's queries; each becomes rows of the warehouse with purpose `online`.
     """
     settings = load(config)
-    from trajmill.flows.environment_server import ServeOptions, serve_environment
+    from trajmill.flows.environment_server import serve_environment
 
-    options = ServeOptions(host, port, slots, tuple(splits or ServeOptions.splits), family, judge, token_file)
-    serve_environment(settings, options, lambda address: print(f"{address} (Ctrl-C ends it)", flush=True))
+    serve = partial(serve_environment, settings, lambda address: print(f"{address} (Ctrl-C ends it)", flush=True))
+    serve(slots=slots, splits=splits or (), family=family, judge=judge, host=host, port=port, token_file=token_file)
 
 
 @app.command(epilog="Example: trajmill untrained --config docs/examples/pixels.toml")

@@ -36,6 +36,11 @@ Pivot = dict[str, tuple[SimpleNamespace | None, ...]]
 """By name, a row for each round; None for a round that has none."""
 
 
+def money(price: float) -> str:
+    """Cents, or as many digits as a smaller price needs."""
+    return f"{price:,.2f}" if price >= 1 or not price else f"{price:.2g}"
+
+
 class RunViews(NamedTuple):
     """The views of a warehouse, and the run whose id is the parameter of all queries."""
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 from trajmill.flows.nights.log import EndedFlow, ended_flows, needs_person
 from trajmill.flows.report.charts import segment_names, share_chart, stacked_bars
-from trajmill.flows.report.figures import SPLIT_NAMES, Figures, RunViews, read_figures, run_views
+from trajmill.flows.report.figures import SPLIT_NAMES, Figures, RunViews, money, read_figures, run_views
 from trajmill.flows.terminal.show import RoleLine, role_lines
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
@@ -60,7 +60,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
     loader = PackageLoader("trajmill.flows.report")
     pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     pages.filters["number"] = lambda value, form: "–" if value is None else format(value, form)
-    pages.filters["money"] = lambda price: f"{price:,.2f}" if price >= 1 or not price else f"{price:.2g}"
+    pages.filters["money"] = money
     # The distinctive part of names like `embedded-3e756bcd0d2167ea`.
     pages.filters["tail"] = lambda name: name.rpartition("-")[2][:8]
     return pages.get_template("report.html").render(

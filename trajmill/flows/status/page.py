@@ -28,7 +28,7 @@ from trajmill.flows.importing.import_folder import working_import
 from trajmill.flows.new_run import RESOURCE, run_resource
 from trajmill.flows.nights.log import last_ends, served, trouble
 from trajmill.flows.policies.policy import acting_round, choices, policy_before
-from trajmill.flows.report.figures import JUDGE, SUCCESS, TABLES, run_views
+from trajmill.flows.report.figures import JUDGE, SUCCESS, TABLES, money, run_views
 from trajmill.flows.round import first_unfinished, stage_counter, stages_of
 from trajmill.flows.stage import RoundContext, has_begun, report_of
 from trajmill.flows.tasks.rollout import ROLLOUT
@@ -317,7 +317,7 @@ def result_lines(warehouse: Warehouse, run_id: str) -> dict[str, list[str]]:
             success[row.name].append(row.share)
     judge = [row for row in judged if row.level == "trajectory" and row.round >= last - 1]
     reached = f"{len(rounds)} finished" + (f", policy {rounds[-1].policy_after}" if rounds else "")
-    money, recent = _money(sum(row.cost for row in rounds)), _money(rounds[-1].cost if rounds else 0.0)
+    cost, recent = money(sum(row.cost for row in rounds)), money(rounds[-1].cost if rounds else 0.0)
     return {
         "rounds": [reached, *(row.reason for row in rounds[-1:] if row.reason)],
         "success": [_trend(name, shares) for name, shares in sorted(success.items())],
@@ -326,7 +326,7 @@ def result_lines(warehouse: Warehouse, run_id: str) -> dict[str, list[str]]:
         "malformed": [
             f"{row.malformed:,} of {row.replies:,} replies of the {row.role} in the newest round" for row in malformed
         ],
-        "money": [f"{money} in all, {recent} in the last round"],
+        "money": [f"{cost} in all, {recent} in the last round"],
     }
 
 
@@ -337,11 +337,6 @@ def _trend(name: str, shares: Sequence[float | None]) -> str:
     if name == "kappa":
         return f"{name} {now:.2f}" + ("" if before is None else f" ({now - before:+.2f})")
     return f"{name} {100 * now:.0f} %" + ("" if before is None else f" ({100 * (now - before):+.0f} points)")
-
-
-def _money(price: float) -> str:
-    """Cents, or as many digits as a smaller price needs."""
-    return f"{price:,.2f}" if price >= 1 or not price else f"{price:.2g}"
 
 
 def used_bytes(root: Path) -> int:

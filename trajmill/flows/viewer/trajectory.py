@@ -34,8 +34,17 @@ _MOST_PIXELS = 64_000_000
 
 def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
     """Make the routes; they raise BadInputError for what is not there, and for missing or damaged files."""
-    routes, screens = APIRouter(), SharedScreens(warehouse)
+    routes, lock, opened = APIRouter(), threading.Lock(), list[WarehouseScreens]()
     select = f"SELECT {ATTEMPT_COLUMNS} FROM attempts WHERE"
+
+    def screens_with(names: Collection[str]) -> WarehouseScreens:
+        """Return the committed screens, which all threads share, read again if one of the names is missing."""
+        with lock:
+            if not opened:
+                opened.append(WarehouseScreens(warehouse))
+            elif any(name not in opened[0] for name in names):
+                opened[0].refresh()
+            return opened[0]
 
     @routes.get("/api/trajectories/{run_id}/{trajectory_id}")
     def trajectory(run_id: str, trajectory_id: str) -> Row:
@@ -50,7 +59,7 @@ def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
         [attempt] = rows
         records = read_trajectory(warehouse, TrajectoryPlace(trajectory_id, run_id, attempt["round"]))
         shown = {screen_id for step in records.steps for screen_id in (step.screen_before, step.screen_after)}
-        stored = screens.knowing(shown)
+        stored = screens_with(shown)
         others = f"query_id = $query AND trajectory_id <> $trajectory ORDER BY place DESC LIMIT {_MOST_OTHERS}"
         tokens = {"reply_token_ids", "reply_logprobs"}
         return records._asdict() | {
@@ -84,7 +93,7 @@ def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
 
     @routes.get("/api/screens/{screen_id}")
     def screen(screen_id: str) -> Response:
-        stored = screens.knowing({screen_id})
+        stored = screens_with({screen_id})
         if screen_id not in stored:
             raise BadInputError(f"there is no screen {screen_id!r:.40}")
         data = stored.image(screen_id)
@@ -113,24 +122,6 @@ def _offered(warehouse: Warehouse, name: str, run_id: str, ids: list[str]) -> se
     dataset = ds.dataset([str(path) for path in places[:1]], format="parquet")
     wanted = ds.field("example_id").isin(ids)
     return set(dataset.to_table(columns=["example_id"], filter=wanted)["example_id"].to_pylist())
-
-
-class SharedScreens:
-    """The committed screens, shared by the threads of a server."""
-
-    def __init__(self, warehouse: Warehouse) -> None:
-        self._warehouse = warehouse
-        self._screens: WarehouseScreens | None = None
-        self._lock = threading.Lock()
-
-    def knowing(self, screen_ids: Collection[str]) -> WarehouseScreens:
-        """Return the screens, refreshed if one of these ids is missing."""
-        with self._lock:
-            if self._screens is None:
-                self._screens = WarehouseScreens(self._warehouse)
-            elif any(screen_id not in self._screens for screen_id in screen_ids):
-                self._screens.refresh()
-            return self._screens
 
 
 def media_type_of(data: bytes) -> str:
