@@ -6,19 +6,16 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
+from tests.stages.environments.processes import eventually
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed
-from trajmill.flows.prefect_settings import (
-    long_lived_server,
-    names_a_server,
-    scrub_record,
-)
+from trajmill.flows.prefect_settings import is_free, long_lived_server, names_a_server, scrub_record
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
 
@@ -35,24 +32,16 @@ def test_a_named_server_is_used_and_stays(prefect_server: None, tmp_path: Path) 
 
 
 def test_a_home_that_cannot_be_written_gives_one_error_line(tmp_path: Path) -> None:
-    from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
-
     (tmp_path / "file").touch()
-    with (
-        temporary_settings({PREFECT_HOME: tmp_path / "file" / "home"}, restore_defaults={PREFECT_API_URL}),
-        pytest.raises(
-            TrajmillError, match=r"\A[^\n]+home, the folder of Prefect, cannot be written [^\n]+ PREFECT_HOME [^\n]+\Z"
-        ),
-        long_lived_server(tmp_path / "log", 1),
-    ):
+    line = r"\A[^\n]+home, the folder of Prefect, cannot be written [^\n]+ PREFECT_HOME [^\n]+\Z"
+    home = temporary_settings({PREFECT_HOME: tmp_path / "file" / "home"}, restore_defaults={PREFECT_API_URL})
+    with home, pytest.raises(TrajmillError, match=line), long_lived_server(tmp_path / "log", 1):
         raise AssertionError("no server can have started")
 
 
 def test_a_named_server_that_does_not_answer_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
     monkeypatch.chdir(tmp_path)
     address = "http://127.0.0.1:1/api"
     with temporary_settings({PREFECT_API_URL: address}):
@@ -81,8 +70,6 @@ def test_the_event_says_whether_enough_has_landed(
 
 
 def test_a_taken_port_is_reported(tmp_path: Path) -> None:
-    from prefect.settings import PREFECT_API_URL, temporary_settings
-
     with socket.create_server(("127.0.0.1", 0)) as other, temporary_settings(restore_defaults={PREFECT_API_URL}):
         port = other.getsockname()[1]
         with pytest.raises(TrajmillError, match=f"port {port} is taken"), long_lived_server(tmp_path / "log", port):
@@ -99,19 +86,11 @@ def test_the_server_ends_when_its_owner_is_killed(prefect_home: Path, tmp_path: 
     owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
     assert owner.stdout is not None
     port = int(owner.stdout.readline().removesuffix("/api\n").rpartition(":")[2])
-    assert _listens(port)
+    assert not is_free(port)
     owner.send_signal(signal.SIGKILL)
     owner.wait()
     owner.stdout.close()
-    until = time.monotonic() + 200
-    while _listens(port) and time.monotonic() < until:
-        time.sleep(0.2)
-    assert not _listens(port)
-
-
-def _listens(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
+    eventually(lambda: is_free(port))
 
 
 def test_a_traceback_has_no_key_of_any_run_that_this_process_began() -> None:

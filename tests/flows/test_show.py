@@ -26,20 +26,17 @@ def warehouse(tmp_path: Path) -> Warehouse:
     return warehouse
 
 
-@pytest.mark.slow
-def test_a_judgement_of_a_later_round_is_shown(warehouse: Warehouse) -> None:
-    found = find_trajectory(warehouse, trajectory(0, FIRST, "q").trajectory_id[:8])
+pytestmark = pytest.mark.slow
+
+
+def test_a_judgement_of_a_later_round_is_shown_and_what_is_never_judged(warehouse: Warehouse) -> None:
+    judged, measured = (trajectory(number, FIRST, "q").trajectory_id for number in (0, 1))
+    found = find_trajectory(warehouse, judged[:8])
     assert found.judgement is not None and found.judgement.round == 2
     assert found.query.query_id == "q" and found.guidance == ""
+    assert find_trajectory(warehouse, measured).judgement is None
 
 
-@pytest.mark.slow
-def test_what_is_never_judged_is_shown(warehouse: Warehouse) -> None:
-    name = trajectory(1, FIRST, "q").trajectory_id
-    assert find_trajectory(warehouse, name).judgement is None
-
-
-@pytest.mark.slow
 def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(warehouse: Warehouse) -> None:
     finished = run(MobileAgentV3Spec(), {"worker": obedient_worker()})
     episode = finished.episode
@@ -58,14 +55,12 @@ def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(warehouse: Ware
     assert any("[screen" in line and "### User Request ###" in line for line in lines)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("start", "says"), [("", "several trajectories"), ("nothing", "no trajectory starts with")])
 def test_a_start_that_does_not_name_one_gives_one_error_line(warehouse: Warehouse, start: str, says: str) -> None:
     with pytest.raises(BadInputError, match=says):
         find_trajectory(warehouse, start)
 
 
-@pytest.mark.slow
 def test_no_field_brings_control_characters_to_the_terminal(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "hostile")
     escape = "\x1b]0;owned\x07\x9b31m\r"

@@ -31,11 +31,10 @@ _PAGES = {
 
 class _Pages(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
-        body = _PAGES.get(self.path)
-        self.send_response(404 if body is None else 200)
+        self.send_response(200 if self.path in _PAGES else 404)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
-        self.wfile.write((body or "").encode())
+        self.wfile.write(_PAGES.get(self.path, "").encode())
 
     def log_message(self, format: str, *args: object) -> None:
         pass
@@ -72,6 +71,8 @@ def test_without_options_it_is_the_default_job_under_a_name(server: str, capsys:
     assert run(["init", "mine.toml"]) == 0
     assert "next  trajmill evolve --config mine.toml\n" in capsys.readouterr().out
     assert load_config("mine.toml").environment == load_config().environment
+    assert run(["init", "mine.toml", "--root", "other"]) == 1
+    assert "mine.toml exists" in capsys.readouterr().err and load_config("mine.toml").run.root != Path("other")
 
 
 def test_app_files_are_named(server: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,13 +128,6 @@ def test_what_fails_its_test_writes_nothing(
     shown = capsys.readouterr().err
     assert told in shown and shown.count("\n") == 1
     assert not list(Path().iterdir())
-
-
-def test_an_existing_file_stays(server: str, capsys: pytest.CaptureFixture[str]) -> None:
-    Path("trajmill.toml").write_text("# mine\n")
-    assert run(["init"]) == 1
-    assert "trajmill.toml exists" in capsys.readouterr().err
-    assert Path("trajmill.toml").read_text() == "# mine\n"
 
 
 @pytest.mark.parametrize("name", example_names())

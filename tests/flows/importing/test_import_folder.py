@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import multiprocessing
 import time
-from collections.abc import Callable
-from multiprocessing.context import SpawnProcess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -107,14 +107,10 @@ def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(tmp_pat
         config, context = generated(tmp_path, server.url)
         slow = config.model_copy(update={"judge": config.judge.model_copy(update={"concurrency": 1})})
         assert slow.run_id == config.run_id
-        reads = _started(import_and_stop, slow, tmp_path / "net")
-        _wait_for(reads, lambda: progress_of(_staging(context, "import-0000")).done > 0)
-        assert now_line(working_stage(context)).startswith("round 1, import-0000 since ")
-        _kill(reads)
-        judges = _started(import_whole, slow, tmp_path / "net")
-        _wait_for(judges, lambda: progress_of(_staging(context, "judge_import-0000")).done > 0)
-        assert " of 5, " in now_line(working_stage(context))
-        _kill(judges)
+        with _killed_in(context, "import-0000", import_and_stop, slow, tmp_path / "net"):
+            assert now_line(working_stage(context)).startswith("round 1, import-0000 since ")
+        with _killed_in(context, "judge_import-0000", import_whole, slow, tmp_path / "net"):
+            assert " of 5, " in now_line(working_stage(context))
         assert now_line(working_stage(context)) == "nobody is at work; round 1, baseline is next"
     with running_server([Fault.NONE], writes=opinion) as server:
         again = import_folder(seeing(tmp_path, server.url), layout_spec("agentnet"), tmp_path / "net")
@@ -139,23 +135,18 @@ def test_an_import_into_a_bucket_brings_its_screens(tmp_path: Path, bucket_url: 
     assert shown <= {row.screen_id for row in read_rows(context.warehouse, Screen)} != set()
 
 
-def _started(work: Callable[[Config, Path], None], config: Config, folder: Path) -> SpawnProcess:
+@contextmanager
+def _killed_in(
+    context: RoundContext, stage: str, work: Callable[[Config, Path], None], config: Config, folder: Path
+) -> Iterator[None]:
+    """Inside, a process has begun the work of a stage; it is killed at the end."""
     process = multiprocessing.get_context("spawn").Process(target=work, args=(config, folder))
     process.start()
-    return process
-
-
-def _staging(context: RoundContext, stage: str) -> Path:
-    return context.at(stage).staging(context.warehouse)
-
-
-def _wait_for(process: SpawnProcess, what: Callable[[], bool]) -> None:
-    while not what():
+    staging = context.at(stage).staging(context.warehouse)
+    while not progress_of(staging).done:
         assert process.is_alive()
         time.sleep(0.05)
-
-
-def _kill(process: SpawnProcess) -> None:
+    yield
     process.kill()
     process.join()
 

@@ -8,24 +8,55 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 
+@dataclass
 class Hub:
-    """The repositories of the hub, and what it was told."""
+    """What the hub was told."""
 
-    def __init__(self, token: str) -> None:
-        self.token = token
-        self.files: dict[str, bytes] = {}
-        """The committed files by path."""
-        self.made: list[dict[str, Any]] = []
-        """The repositories that were made."""
-        self.commits: list[str] = []
-        """Their messages."""
-        self.objects: dict[str, bytes] = {}
-        """Large files by hash."""
-        self.address = ""
+    token: str
+    address: str = ""
+    files: dict[str, bytes] = field(default_factory=dict)
+    """The committed files by path."""
+    made: list[dict[str, Any]] = field(default_factory=list)
+    """The repositories that were made."""
+    commits: list[str] = field(default_factory=list)
+    """Their messages."""
+    objects: dict[str, bytes] = field(default_factory=dict)
+    """Large files by hash."""
+
+    def answer(self, path: str, body: bytes) -> tuple[object, int]:
+        if path == "/api/repos/create":
+            self.made.append(json.loads(body))
+            return {"url": f"{self.address}/datasets/team/rows"}, 200
+        if path == "/api/validate-yaml":
+            return {"errors": [], "warnings": []}, 200
+        if "/preupload/" in path:
+            names = [each["path"] for each in json.loads(body)["files"]]
+            modes = ["lfs" if name.endswith(".parquet") else "regular" for name in names]
+            pairs = zip(names, modes, strict=True)
+            return {"files": [{"path": name, "uploadMode": mode, "shouldIgnore": False} for name, mode in pairs]}, 200
+        if path.endswith("/info/lfs/objects/batch"):
+            wanted = json.loads(body)["objects"]
+            places = [{"upload": {"href": f"{self.address}/objects/{each['oid']}"}} for each in wanted]
+            objects = [each | {"actions": place} for each, place in zip(wanted, places, strict=True)]
+            return {"transfer": "basic", "objects": objects}, 200
+        if "/commit/" in path:
+            for line in body.splitlines():
+                entry = json.loads(line)
+                value = entry["value"]
+                if entry["key"] == "header":
+                    self.commits.append(value["summary"])
+                elif entry["key"] == "lfsFile":
+                    self.files[value["path"]] = self.objects[value["oid"]]
+                else:
+                    self.files[value["path"]] = base64.b64decode(value["content"])
+            url = f"{self.address}/datasets/team/rows/commit/{'0' * 40}"
+            return {"success": True, "commitOid": "0" * 40, "commitUrl": url, "hookOutput": ""}, 200
+        return {"error": f"no such place: {path}"}, 404
 
 
 @contextmanager
@@ -33,79 +64,34 @@ def running_hub(token: str = "secret") -> Iterator[Hub]:
     """A hub that takes one token."""
     hub = Hub(token)
 
-    class Handler(_Handler):
-        served = hub
+    class Handler(BaseHTTPRequestHandler):
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    hub.address = f"http://127.0.0.1:{server.server_port}"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield hub
-    finally:
-        server.shutdown()
-        server.server_close()
+        def _answer(self, value: object, status: int = 200) -> None:
+            body = json.dumps(value).encode()
+            self.send_response(status)
+            self.send_header("Content-Type", "application/json")
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
 
+        def do_PUT(self) -> None:
+            content = self.rfile.read(int(self.headers["Content-Length"]))
+            hub.objects[hashlib.sha256(content).hexdigest()] = content
+            self._answer({})
 
-class _Handler(BaseHTTPRequestHandler):
-    served: Hub
-
-    def log_message(self, format: str, *args: Any) -> None:
-        pass
-
-    def _body(self) -> bytes:
-        return self.rfile.read(int(self.headers.get("Content-Length") or 0))
-
-    def _answer(self, value: object, status: int = 200) -> None:
-        body = json.dumps(value).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "application/json")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def do_PUT(self) -> None:
-        content = self._body()
-        self.served.objects[hashlib.sha256(content).hexdigest()] = content
-        self._answer({})
-
-    def do_POST(self) -> None:
-        hub, body = self.served, self._body()
-        if self.headers.get("Authorization") != f"Bearer {hub.token}":
-            self._answer({"error": "Invalid username or password."}, 401)
-        elif self.path == "/api/repos/create":
-            hub.made.append(json.loads(body))
-            self._answer({"url": f"{hub.address}/datasets/team/rows"})
-        elif self.path == "/api/validate-yaml":
-            self._answer({"errors": [], "warnings": []})
-        elif "/preupload/" in self.path:
-            files = json.loads(body)["files"]
-            modes = {True: "lfs", False: "regular"}
-            made = [
-                {"path": each["path"], "uploadMode": modes[each["path"].endswith(".parquet")], "shouldIgnore": False}
-                for each in files
-            ]
-            self._answer({"files": made})
-        elif self.path.endswith("/info/lfs/objects/batch"):
-            wanted = json.loads(body)["objects"]
-            actions = [
-                each | {"actions": {"upload": {"href": f"{hub.address}/objects/{each['oid']}"}}} for each in wanted
-            ]
-            self._answer({"transfer": "basic", "objects": actions})
-        elif "/commit/" in self.path:
-            self._commit([json.loads(line) for line in body.splitlines()])
-        else:
-            self._answer({"error": f"no such place: {self.path}"}, 404)
-
-    def _commit(self, entries: list[dict[str, Any]]) -> None:
-        hub = self.served
-        for entry in entries:
-            value = entry["value"]
-            if entry["key"] == "header":
-                hub.commits.append(value["summary"])
-            elif entry["key"] == "lfsFile":
-                hub.files[value["path"]] = hub.objects[value["oid"]]
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            if self.headers.get("Authorization") == f"Bearer {hub.token}":
+                self._answer(*hub.answer(self.path, body))
             else:
-                hub.files[value["path"]] = base64.b64decode(value["content"])
-        oid = "0" * 40
-        url = f"{hub.address}/datasets/team/rows/commit/{oid}"
-        self._answer({"success": True, "commitOid": oid, "commitUrl": url, "hookOutput": ""})
+                self._answer({"error": "Invalid username or password."}, 401)
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        hub.address = f"http://127.0.0.1:{server.server_port}"
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield hub
+        finally:
+            server.shutdown()

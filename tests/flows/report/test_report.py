@@ -76,12 +76,8 @@ def test_what_models_said_is_text_and_the_page_loads_no_other_file(page: Reader)
 def test_the_page_shows_each_trajectory(run_warehouse: Warehouse) -> None:
     with run_views(run_warehouse, RUN) as views:
         films = pick_filmstrips(views)
-    assert [film.title for film in films] == [
-        "The first try",
-        "The same query, the last round",
-        "Solved with guidance",
-        "Where the judge and the check disagree",
-    ]
+    titles = ["The first try", "The same query, the last round", "Solved with guidance"]
+    assert [film.title for film in films] == [*titles, "Where the judge and the check disagree"]
     image = Image.open(io.BytesIO(base64.b64decode(films[0].frames[0].image.partition(",")[2])))
     assert image.size == (216, 384)
     first, last, guided, wrong = (film.episode for film in films)
@@ -91,13 +87,9 @@ def test_the_page_shows_each_trajectory(run_warehouse: Warehouse) -> None:
     assert wrong.judgement is not None and (wrong.judgement.correct, wrong.trajectory.reward) == (True, 0.0)
 
 
-@pytest.fixture(scope="module")
-def figures(run_warehouse: Warehouse) -> Figures:
+def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse) -> None:
     with run_views(run_warehouse, RUN) as views:
-        return read_figures(views)
-
-
-def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse, figures: Figures) -> None:
+        figures = read_figures(views)
     tables = figures.tables
     assert figures.rounds == (1, 2)
     train = figures.success[0]
@@ -123,10 +115,6 @@ def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse, figures: Figu
     unguided, guided = figures.attempts
     assert [point.share for point in unguided.points] == [0.0, pytest.approx(2 / 3)]
     assert [point.share for point in guided.points] == [1.0, 1.0]
-
-
-def test_rounds_have_dates_and_disagreements_their_reasons(figures: Figures) -> None:
-    tables = figures.tables
     assert all(row.ended is not None and row.seconds > 0 for row in tables["rounds"])
     acted = [(row.round, row.acted, row.trained) for row in tables["earlier_versions"]]
     assert acted == [(1, "p-1", "policy-0"), (2, "p-1", "policy-1")]
@@ -157,7 +145,7 @@ def test_success_by_app_what_still_fails_and_the_configuration(tmp_path: Path) -
     assert "rollout.group_size" in page and "&lt;script&gt;" in page and "<script" not in page
 
 
-def test_a_run_without_rounds_gives_a_page_too(run_warehouse: Warehouse, figures: Figures) -> None:
+def test_a_run_without_rounds_gives_a_page_too(run_warehouse: Warehouse) -> None:
     assert "Nothing failed." in render_report(run_warehouse, "run-nobody-knows")
 
 
