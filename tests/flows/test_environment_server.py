@@ -41,8 +41,8 @@ name = "served"
 root = "{root}"
 
 [queries]
-train = 12
-heldout_slots = 3
+train = 8
+heldout_slots = 1
 heldout_phrasings = 0
 heldout_apps = 0
 """

@@ -67,6 +67,14 @@ def name(number: int) -> str:
     return trajectory(number, AT, "q-0").trajectory_id
 
 
+def step(index: int, action: Action, screens: tuple[str, str], words: str, **more: Any) -> Step:
+    """A step all of whose texts are `words`; `more` has its trajectory, its target and its origin."""
+    values: dict[str, Any] = dict.fromkeys(("app_before", "thought", "conclusion", "raw_response", "prompt"), words)
+    values |= {"screen_before": screens[0], "screen_after": screens[1], "app_after": "mail", "guided": False}
+    values |= {"action": action_to_json(action), "action_kind": action.kind}
+    return Step(index=index, role_outputs=json.dumps({"planner": words}), **values, **more)
+
+
 def _attempt(number: int) -> list[Row]:
     words = HOSTILE if number == 0 else f"attempt {number}"
     changes: dict[str, object] = {"answer": words, "steps": len(ACTIONS), "guidance_id": "hint"}
@@ -76,14 +84,10 @@ def _attempt(number: int) -> list[Row]:
     row = trajectory(number, AT, "q-0", **{"reward": float(number % 2)} | changes)
     rows: list[Row] = [row]
     common: dict[str, Any] = {"trajectory_id": row.trajectory_id, **_ORIGIN}
-    texts: dict[str, Any] = dict.fromkeys(("app_before", "thought", "conclusion", "raw_response", "prompt"), words)
-    texts |= {"app_after": "mail", "role_outputs": json.dumps({"planner": words}), "guided": False}
     pressed = TargetElement(role="button", text=words, bounds=Box(2, 30, 14, 42))
     for index, action in enumerate(ACTIONS):
-        screens = {"screen_before": f"screen-{index}", "screen_after": f"screen-{index + 1}"}
-        done = {"action": action_to_json(action), "action_kind": action.kind}
-        target = pressed if index == 0 else None
-        rows.append(Step(index=index, target=target, **screens, **done, **texts, **common))
+        screens = (f"screen-{index}", f"screen-{index + 1}")
+        rows.append(step(index, action, screens, words, target=None if index else pressed, **common))
     if number == 3:
         return rows
     vote: dict[str, Any] = {"resolution": "full", "vote": 0, "redundant_steps": (), "first_error_step": None}

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
+from tests.flows.viewer.conftest import step
 from tests.warehouse.samples import (
     SIZE,
     at_origin,
@@ -22,12 +23,12 @@ from tests.warehouse.samples import (
 )
 from trajmill.flows.viewer.app import viewer_app
 from trajmill.pipelines.reading.slots import shown_slots
-from trajmill.schemas.actions import Click, action_to_json
+from trajmill.schemas.actions import Click
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.screen import Screen
-from trajmill.schemas.tables.trajectory import Purpose, Step, TargetElement
+from trajmill.schemas.tables.trajectory import Purpose, TargetElement
 from trajmill.stages.rollout.base import SlotBoard, SlotState
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 
@@ -62,7 +63,11 @@ def _commit_evaluation(warehouse: Warehouse, number: int, rewards: tuple[float, 
             place, at, f"q-{place}", purpose=Purpose.EVALUATE, reward=reward, model_version=f"policy-{number}", steps=2
         )
         rows += [row] if number > 1 else [query(f"q-{place}", at, split), row]
-        rows += [_step(row.trajectory_id, index, number, at_origin(at)) for index in range(2)]
+        target = TargetElement(role="button", text="Write to Ann", bounds=Box(0, 0, 4, 4))
+        values: dict[str, Any] = {"trajectory_id": row.trajectory_id, "target": target, **at_origin(at)}
+        screens = ("ann" if number == 2 else "inbox", "inbox")
+        steps = (step(index, Click(x=1, y=1), screens, "", **values) for index in range(2))
+        rows += [each.model_copy(update={"app_before": "mail"}) for each in steps]
         verdict = judgement(row.trajectory_id, at, correct=reward == 1)
         rows.append(verdict.model_copy(update={"first_error_step": 0 if place == 2 else None}))
     commit_rows(warehouse, at, *rows)
@@ -71,27 +76,6 @@ def _commit_evaluation(warehouse: Warehouse, number: int, rewards: tuple[float, 
 def _titled(title: str) -> tuple[Any, ...]:
     [heading, *_] = observation(0).elements or ()
     return (heading._replace(text=title),)
-
-
-def _step(trajectory_id: str, index: int, number: int, origin: dict[str, Any]) -> Step:
-    return Step(
-        trajectory_id=trajectory_id,
-        index=index,
-        screen_before="ann" if number == 2 else "inbox",
-        screen_after="inbox",
-        app_before="mail",
-        app_after="mail",
-        thought="",
-        action=action_to_json(Click(x=1, y=1)),
-        action_kind="click",
-        conclusion="",
-        raw_response="",
-        target=TargetElement(role="button", text="Write to Ann", bounds=Box(0, 0, 4, 4)),
-        role_outputs="{}",
-        prompt="",
-        guided=False,
-        **origin,
-    )
 
 
 def _get(client: TestClient, path: str) -> Any:

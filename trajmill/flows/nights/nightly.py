@@ -19,7 +19,7 @@ from trajmill.flows.evolve import accepted_since_training, announce_landed, arti
 from trajmill.flows.importing.import_folder import has_imports
 from trajmill.flows.new_run import begin_or_continue
 from trajmill.flows.nights.log import NEEDS_PERSON, NIGHTLY, Ending, FlowEnd
-from trajmill.flows.nights.notices import HOOKS, config_of_flow, final_state
+from trajmill.flows.nights.notices import HOOKS, unattended
 from trajmill.flows.policies.policy import PROMOTE, PolicyInForce
 from trajmill.flows.round import collecting_stages, current_round, stages_of
 from trajmill.flows.serving.models_ready import working_on
@@ -46,7 +46,7 @@ _PROMOTIONS = 3
 @flow(name=NIGHTLY, **HOOKS)
 def nightly(config_file: str | None = None) -> State[Any]:
     """Collect the rounds of a night; the state names what landed."""
-    return final_state(collect_night(config_of_flow(config_file)))
+    return unattended(config_file, collect_night)
 
 
 @flow(name="retrain", **HOOKS)
@@ -55,13 +55,13 @@ def retrain(config_file: str | None = None) -> State[Any]:
 
     Events that arrive during a training start this flow again; then nothing is new, and nothing is done.
     """
-    return final_state(retrain_if_enough(config_of_flow(config_file)))
+    return unattended(config_file, retrain_if_enough)
 
 
 @flow(name="maintain", **HOOKS)
 def maintain(config_file: str | None = None) -> State[Any]:
     """Drop old releases, join small files, delete unused ones, and check the releases that are kept."""
-    return final_state(keep_small(config_of_flow(config_file)))
+    return unattended(config_file, keep_small)
 
 
 @contextmanager

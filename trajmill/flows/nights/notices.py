@@ -14,7 +14,7 @@ import re
 import socket
 import threading
 import urllib.request
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -50,13 +50,11 @@ _BEFORE_ERROR = re.compile(r"^Flow run encountered an exception: (\w+: )?")
 _UNFINISHED = [StateType.RUNNING, StateType.PENDING, StateType.CANCELLING]
 
 
-def config_of_flow(config_file: str | None) -> Config:
+def unattended(config_file: str | None, work: Callable[[Config], FlowEnd]) -> State[Any]:
+    """Do the work of a flow, whose logs have no keys of the configuration, and return its final state."""
     config = load_config(config_file)
     scrub_logs(config.secrets(os.environ))
-    return config
-
-
-def final_state(end: FlowEnd) -> State[Any]:
+    end = work(config)
     get_run_logger().info(end.line)
     return Completed(name=end.ending.value, message=end.line, data=end.line)
 

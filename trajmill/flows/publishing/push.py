@@ -21,7 +21,6 @@ class PushedFile(NamedTuple):
 
 class PushPlan(NamedTuple):
     repository: str
-    """As OWNER/NAME."""
     release: str
     files: tuple[PushedFile, ...]
     bytes: int
