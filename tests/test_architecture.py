@@ -99,7 +99,7 @@ _BUDGETS = (
     Budget(("schemas",), 3_700),
     Budget(("warehouse",), 3_700),
     Budget(("pipelines",), 3_580),
-    Budget(("flows",), 11_101),
+    Budget(("flows",), 10_496),
     Budget(("stages/environments",), 13_290),
     Budget(("stages/queries",), 5_000),
     Budget(("stages/critics",), 4_355),
