@@ -172,10 +172,7 @@ class RLRound(NamedTuple):
 
 
 def plan_round(warehouse: Warehouse, compared: RLRound, spec: RLSpec, seed: int) -> RLPlan:
-    """Decide which attempts of a round give RL rows, and with what advantage; reads columns without texts.
-
-    `seed` decides which failed attempts are replaced.
-    """
+    """Decide which attempts give RL rows, and with what advantage; `seed` chooses the failed ones that are replaced."""
     run_id, ids = compared.run_id, compared.trajectory_ids
     attempts = read_rl_attempts(warehouse, run_id, ids, compared.rounds, compared.round)
     wanted = replayable(attempts, compared.may_be_judged) if spec.replay else ()

@@ -142,10 +142,7 @@ class Exporting(NamedTuple):
 
 
 def _supervised_steps(exporting: Exporting) -> Iterator[StepExample | LeftOutStep]:
-    """Yield the examples in the order of the release; each trajectory is read once, with its neighbours in the store.
-
-    Raises BadInputError if the release has no supervised rows.
-    """
+    """Yield the release's examples in its order. Raises BadInputError if it has no supervised rows."""
     name = exporting.release.name
     folder = exporting.warehouse.release(name)
     if not has_rows_of(folder, SFT_FILE):
@@ -205,10 +202,7 @@ def _kind_examples(exporting: Exporting, kind: str, form: TrainerFormat) -> Iter
 
 
 def compared_trajectories(warehouse: Warehouse, release: Release) -> list[str]:
-    """Return the ids of the trajectories in the groups of the release's round.
-
-    Raises BadInputError if no group has attempts to compare.
-    """
+    """Return the ids of the round's attempts in groups. Raises BadInputError if no group has some to compare."""
     columns = ["group", "trajectory_id"]
     batches = read_batches(warehouse, "rl_steps", columns, rounds=[release.round], run_id=release.run_id)
     members = [pa.Table.from_batches([batch]).group_by(columns).aggregate([]) for batch in batches]

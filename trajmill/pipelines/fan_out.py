@@ -89,10 +89,7 @@ class StageWork(Generic[P]):
         raise NotImplementedError
 
     def do(self, shard: Shard, attempt: str = "") -> Mapping[str, int]:
-        """Do a shard unless it is done, and return the rows written, by table.
-
-        `attempt` is added to the names of its files: it keeps executions apart that may overlap.
-        """
+        """Do a shard unless it is done; return its rows by table. `attempt` keeps the files of executions apart."""
         made = None
         if self.finished_shard(shard.name) is None:
             made = self(f"{shard.name}{attempt}", shard.payload)

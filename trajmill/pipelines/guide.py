@@ -51,10 +51,7 @@ class WriteGuidance(StageWork[Sequence[str]]):
         return [[name, name in self.references] for name in trajectory_ids]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
-        """Write guidance, its model calls, and a failure for each trajectory that gives no guidance.
-
-        Raises BadInputError if a model cannot be connected.
-        """
+        """Write guidance, model calls, and a failure for each trajectory that gives none; may raise BadInputError."""
         calls: list[ModelCall] = []
         rounds_of = {name: self.rounds_of[name] for name in trajectory_ids}
         episodes = read_episodes_of_rounds(self.warehouse, self.at.run_id, rounds_of, with_verdicts=True)

@@ -37,10 +37,7 @@ class Endpoint:
         return self.spec.frame(screen)
 
     def connect(self) -> ChatModel:
-        """Return the model; weights are loaded once into this process.
-
-        Raises BadInputError if the variable of the key is not set, or the model cannot be loaded.
-        """
+        """Return the model; raises BadInputError if its key is not set, or it cannot be loaded."""
         return self.spec.open(os.environ, self.request_cache, version=self.version)
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
@@ -69,10 +66,7 @@ class OpenEndpoints(AsyncExitStack):
 
 
 def check_agent(spec: AgentSpec) -> None:
-    """Read the files that the roles of an agent need, so that a mistake in them ends a run before any request.
-
-    Raises BadInputError if a prompt or the folder of documents is wrong.
-    """
+    """Read the files of the roles of an agent before any request. Raises BadInputError if one is wrong."""
     from trajmill.stages.agents.roles import EmbeddedRole
 
     if spec.roles():
@@ -103,10 +97,7 @@ class ActingAgent:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[AgentMaker]:
-        """Yield a function that makes the agent for a query; all agents share the models, which are closed at the end.
-
-        Raises BadInputError if a model cannot be connected, or the agent lacks a file.
-        """
+        """Yield what makes the agent for a query. Raises BadInputError if a model or a file is not there."""
         if self.endpoint is None:
             yield self.spec.open(None)
             return

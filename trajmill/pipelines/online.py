@@ -89,10 +89,7 @@ class OnlineRecorder:
                 await asyncio.to_thread(self._try_commit)
 
     async def commit(self) -> None:
-        """Commit the stored attempts.
-
-        Raises Exception if a batch cannot be committed; its episodes stay on disk for the next server.
-        """
+        """Commit the stored attempts. What a batch raises is raised; its episodes stay on disk for the next server."""
         async with self._busy:
             await asyncio.to_thread(self._commit)
             self._set_trouble("")

@@ -73,10 +73,7 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
         return [known, self.wanted, self.run_seed, self.heldout_apps]
 
     def __call__(self, shard: str, starts: Sequence[StartingPoint]) -> WrittenFiles:
-        """Write the proposed queries, their model calls, and a failure for each refused proposal.
-
-        Raises BadInputError if the model cannot be connected.
-        """
+        """Write queries, model calls, and a failure for each refusal. Raises BadInputError if there is no model."""
         existing = (*queries_of(self.warehouse, self.at.run_id).values(), *self.untried)
         calls: list[ModelCall] = []
         with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
@@ -165,10 +162,7 @@ class WalkPrograms(StageWork[PathwayProgram]):
         return [program.model_dump(), self.bounds.model_dump(), identity_of(self.environment)]
 
     def __call__(self, shard: str, program: PathwayProgram) -> WrittenFiles:
-        """Walk a program; write its pathways, a failure for each branch that could not be walked, and model calls.
-
-        Raises BadInputError if the model cannot be connected, or the environment's package is missing.
-        """
+        """Walk a program. Raises BadInputError if the model or the environment's package is not there."""
         calls: list[ModelCall] = []
         with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
 

@@ -190,10 +190,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
 
 
 def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck) -> list[ReleaseRows]:
-    """Return the rows of the derived kinds up to a round, by kind; `versions` are `made_by` of the rows to take.
-
-    Raises TrajmillError if held-out data is in the rows.
-    """
+    """Return the rows of the derived kinds up to a round, by kind; `versions` are `made_by` of the rows to take."""
     by = ["query_id", "trajectory_id", "step_index", "example_id"]
     found = []
     for wanted in map(derived, sorted(versions)):

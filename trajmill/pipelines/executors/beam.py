@@ -220,10 +220,7 @@ def runner_mistake(name: str) -> str | None:
 
 
 def options_mistake(settings: BeamSettings) -> str | None:
-    """Say what is wrong with the options of a runner; None if nothing is.
-
-    Engines on other machines have options of their own, so unknown ones are refused only on this machine.
-    """
+    """Say what is wrong with options; unknown ones only on this machine: engines on others have their own."""
     for option in settings.options:
         if not option.startswith("--"):
             return f"{option!r} is no option; write it as on a command line, e.g. --job_endpoint=localhost:8099"

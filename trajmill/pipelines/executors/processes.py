@@ -96,10 +96,7 @@ class WorkerLane:
         self._is_busy = False
 
     def do(self, do: Callable[[S], object], shard: S) -> None:
-        """Call `do` in the process and wait for its end.
-
-        Raises WorkerDiedError if the process died; the next call starts another.
-        """
+        """Call `do` in the process; raises WorkerDiedError if it died, and the next call starts another."""
         ours = self._ours or self._start()
         self._is_busy = True
         try:

@@ -208,19 +208,13 @@ class TrajectoryRecords(NamedTuple):
 
 
 def places_of(warehouse: Warehouse, start: str) -> list[TrajectoryPlace]:
-    """Find the trajectories whose ids begin with `start`.
-
-    Raises BadInputError if a committed file or an entry of the table's log is missing or damaged.
-    """
+    """Find trajectories whose ids begin with `start`. Raises BadInputError if a file or the table's log is damaged."""
     rows = read_table(warehouse, "trajectories", TrajectoryPlace._fields)
     return [TrajectoryPlace(**row) for row in rows.filter(pc.starts_with(rows["trajectory_id"], start)).to_pylist()]
 
 
 def read_trajectory(warehouse: Warehouse, place: TrajectoryPlace) -> TrajectoryRecords:
-    """Read one trajectory.
-
-    Raises BadInputError if a committed file or an entry of a table's log is missing or damaged.
-    """
+    """Read one trajectory. Raises BadInputError if a committed file or a table's log is missing or damaged."""
 
     def rows(
         record: type[R], rounds: Collection[int] | None, column: str = "trajectory_id", value: str = place.trajectory_id
@@ -262,10 +256,7 @@ def read_verdicts(
     judge_id: str | None = None,
     **wanted: Unpack[WantedRows],
 ) -> pa.Table:
-    """Read rows of one judge from a table with the column `judge_id`.
-
-    Without `judge_id` they are those of the run's own judge, which alone decides what is trained on.
-    """
+    """Read rows of one judge; by default the run's own, which alone decides what is trained on."""
     return of_judge(read_table(warehouse, table, [*columns, "judge_id"], **wanted), judge_id).select(list(columns))
 
 
@@ -296,10 +287,7 @@ def read_judged(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> t
 def read_rl_attempts(
     warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str], rounds: Collection[int], judged_until: int
 ) -> list[RLAttempt]:
-    """Read what decides the groups and rewards of some attempts of `rounds`.
-
-    Judgements count up to round `judged_until`: a judge may decide rounds later what it could not at first.
-    """
+    """Read what decides groups and rewards of attempts; a judge may decide until round `judged_until`."""
     if not trajectory_ids:
         return []
     where = {"trajectory_id": trajectory_ids}
@@ -328,10 +316,7 @@ def read_rl_attempts(
 
 
 def reward_moments(warehouse: Warehouse, run_id: str, before: int, without: Collection[str]) -> list[RewardMoments]:
-    """Read the moments of the rewards of all judged unguided attempts, by round, oldest first.
-
-    Rounds before `before` count, and no trajectories of `without`.
-    """
+    """Read the moments of the rewards of judged unguided attempts, by round before `before`, oldest first."""
     _, malformed = _count_replies(warehouse, run_id=run_id, rounds=range(before))
     rewards: dict[int, list[float]] = defaultdict(list)
     for attempt in read_judged(warehouse, run_id, range(before)):

@@ -59,10 +59,7 @@ class Candidates(NamedTuple):
 
 
 def read_candidates(warehouse: Warehouse, origin: Origin, wanted: ExampleSet, check: LeakCheck) -> Candidates:
-    """Read the rows of a run up to a round, with the leaks that `check` finds in them.
-
-    Only the texts of trajectories that can be chosen are read, batch by batch.
-    """
+    """Read the rows of a run up to a round with their leaks; only the texts of those that can be chosen."""
     run_id, rounds, where = origin.run_id, range(origin.round + 1), wanted.where
     keys = read_table(warehouse, "examples", _KEYS, rounds=rounds, run_id=run_id, where=where)
     chosen = keys["trajectory_id"].unique()

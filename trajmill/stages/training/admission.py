@@ -53,10 +53,7 @@ def _refused(place: Path, why: str) -> BadInputError:
 
 
 def _shapes(folder: Path) -> Shapes:
-    """Return the shapes of all tensors, after a check that all shards of the index are whole.
-
-    They are given by names without wrappers, or by whole names where two would become one.
-    """
+    """Return the shapes of all tensors, by names without wrappers where these differ; all shards must be whole."""
     files = sorted(folder.glob("*.safetensors"))
     if not files:
         raise _refused(folder, "no weights in safetensors")

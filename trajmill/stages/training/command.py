@@ -20,13 +20,14 @@ from trajmill.schemas.names import UNKNOWN_KIND, instead_of, known_by
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.stages.export.formats.base import TrainerFormat, format_spec
 from trajmill.stages.export.formats.trainers import SETTINGS_FILE
+from trajmill.stages.training.admission import ADAPTER_CONFIG
 from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
 from trajmill.stages.training.lineage import begin, copy_settings, made_from, tail_mean, version_of, write_metrics
 from trajmill.stages.training.spec import ParentPolicy, Progress, RecipeSpec, TrainingReport
 
 PLACEHOLDERS: Final = ("release", "model", "adapter", "out", "seed")
 _PLACEHOLDER = re.compile(r"\{([a-z_]+)\}")
-_ADAPTER, _CONFIG = "adapter_config.json", "config.json"
+_CONFIG = "config.json"
 _OF_THE_TRAINER = frozenset({".pt", ".pth", ".bin"})
 """Suffixes of the states of optimisers and the like; weights in them are pickled, and never loaded."""
 _STATE = "trainer_state.json"
@@ -128,7 +129,7 @@ def _newest_model(out: Path) -> Path:
     made = {
         config.parent
         for config in out.rglob("*.json")
-        if config.name in {_ADAPTER, _CONFIG} and any(config.parent.glob("*.safetensors"))
+        if config.name in {ADAPTER_CONFIG, _CONFIG} and any(config.parent.glob("*.safetensors"))
     }
     if not made:
         raise TrainingFailedError(
@@ -138,7 +139,7 @@ def _newest_model(out: Path) -> Path:
 
     def rank(folder: Path) -> tuple[bool, bool, float]:
         written = max(file.stat().st_mtime for file in folder.glob("*.safetensors"))
-        return folder == out, (folder / _ADAPTER).is_file(), written
+        return folder == out, (folder / ADAPTER_CONFIG).is_file(), written
 
     return max(made, key=rank)
 
@@ -157,7 +158,7 @@ def _take_over(made: Path, folder: Path, parent: Path) -> None:
     for file in list(made.iterdir()):
         if file.is_file() and file.suffix not in _OF_THE_TRAINER:
             shutil.move(file, folder / file.name)
-    adapter = folder / _ADAPTER
+    adapter = folder / ADAPTER_CONFIG
     if adapter.is_file():
         # PEFT names the folder with the bounds, which is gone after the training.
         config = json.loads(adapter.read_text()) | {"base_model_name_or_path": str(parent)}
@@ -173,10 +174,7 @@ _STATED: Final = re.compile(r"(?:.*[.\-+])?((?:image_)?(?:min|max)_pixels)", re.
 
 
 def bounded_model(model: Path, budget: PixelBudget, folder: Path) -> Path:
-    """Link the files of a model into `folder`, whose image processor has the bounds of a budget.
-
-    Returns `model` itself if it has no image processor.
-    """
+    """Link a model into `folder`, with the bounds of a budget; returns `model` if it has no image processor."""
     settings = [name for name in (_PREPROCESSOR, _PROCESSOR) if _image_settings(model / name) is not None]
     if budget.factor == 1 or not settings:
         return model

@@ -63,10 +63,7 @@ def tail_mean(losses: Sequence[float]) -> float:
 
 
 def copy_settings(parent: Path, folder: Path, keep: bool = False) -> None:
-    """Copy configuration, vocabulary, chat template and image settings of a model to the folder of new weights.
-
-    `keep` does not overwrite existing files.
-    """
+    """Copy a model's other files (vocabulary, chat template) beside new weights; `keep` overwrites none."""
     for file in parent.iterdir():
         weights = file.suffix in _WEIGHTS or file.name.endswith(".index.json")
         if not file.is_file() or weights or file.name in {MADE_FROM, METRICS}:

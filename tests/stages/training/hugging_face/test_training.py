@@ -238,11 +238,12 @@ def test_what_cannot_be_trained_gives_one_error_line(parent: ParentPolicy, relea
         (stored, parent, r"6 of 6 RL rows have no log probabilities .*rl.tokens = true"),
         (odd, parent, "train.batch is 3, no multiple of rows_at_once times processes, 2"),
         (TRPO, parent._replace(family=family_named("gui-owl-1.5")), "name the model's own family"),
-        (TRPO, ParentPolicy(tmp_path / "embedded"), "holds no model in Hugging Face's layout"),
         (TRPO, ParentPolicy(broken, family=FAMILY), "transformers cannot load this model"),
     ):
         with pytest.raises(BadInputError, match=said):
             trained(recipe, policy, release, tmp_path / "new")
+    with pytest.raises(BadInputError, match="holds no model in Hugging Face's layout"):
+        TRPO.train(ParentPolicy(tmp_path / "embedded"), release, 1, tmp_path / "new")
 
 
 def preset(kind: str, **settings: float) -> TrlSftSpec:

@@ -103,13 +103,6 @@ class ReplyCollator:
         return self.model.reader is None or self.model.reader.placeholder not in reply
 
 
-def moved(batch: dict[str, Any], device: torch.device) -> dict[str, Any]:
-    """Return a batch, which may have batches within, on a device."""
-    return {
-        name: moved(value, device) if isinstance(value, dict) else value.to(device) for name, value in batch.items()
-    }
-
-
 def reply_logits(model: Any, batch: ReplyBatch) -> Tensor:
     """Return the logits that predict each token of the replies, (rows, tokens, vocabulary).
 
@@ -130,10 +123,7 @@ def _right_aligned(rows: Sequence[Sequence[float]], dtype: torch.dtype = torch.f
 
 
 def token_log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
-    """Return the log probabilities of `tokens`, (rows, tokens), at least in single precision.
-
-    `logits`, (rows, tokens, vocabulary), predict each token.
-    """
+    """Return the log probabilities of `tokens`, (rows, tokens), at least in single precision, from all logits."""
     exact = logits if logits.dtype is torch.float64 else logits.float()
     return exact.gather(-1, tokens[..., None]).squeeze(-1) - exact.logsumexp(-1)
 
@@ -217,10 +207,7 @@ def rl_files(release: Path) -> list[Path]:
 
 
 def supervised_rows(files: Sequence[Path], cache: Path, only_newest_round: bool = False) -> Dataset:
-    """Return the supervised rows with a weight above 0, of all rounds or of the newest one.
-
-    Raises BadInputError if a file is damaged or was not written by trajmill, or no row is left.
-    """
+    """Return the rows that weigh anything. Raises BadInputError if there are none, or a file is damaged."""
     rows = read_rows(files, [*_SUPERVISED, "round"] if only_newest_round else _SUPERVISED, cache)
     rounds = rows["round"] if only_newest_round else [0] * len(rows)
     newest = max(rounds, default=0)

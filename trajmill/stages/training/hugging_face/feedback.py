@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import torch
+from accelerate.utils import send_to_device
 from datasets import Dataset
 from torch import Tensor
 from transformers import Trainer
@@ -45,7 +46,6 @@ from trajmill.stages.training.hugging_face.encoding import (
     LearnedReply,
     ReplyBatch,
     ReplyCollator,
-    moved,
     prompt_messages,
     read_rows,
     reply_logits,
@@ -113,10 +113,7 @@ def sample_replies(
 
 
 class FeedbackTrainer(ClippedLoss, Trainer):  # type: ignore[misc]
-    """A trainer on the numbers of tasks: replies to them are sampled and rewarded before an update.
-
-    They are learned by GRPO's objective: the sum over replies of the mean over their tokens.
-    """
+    """A trainer on the numbers of tasks; the replies to them are sampled, rewarded and learned by GRPO's objective."""
 
     weighs_divergence = True
 
@@ -181,7 +178,7 @@ class FeedbackTrainer(ClippedLoss, Trainer):  # type: ignore[misc]
         if not self.recipe.divergence:
             return made
         network = self.accelerator.unwrap_model(self.model)
-        batch = ReplyBatch(**moved(made, self.args.device))
+        batch = ReplyBatch(**send_to_device(made, self.args.device))
         # Without its adapter, a network with a new one is the policy before the training.
         without = network.disable_adapter() if self._reference is None else nullcontext()
         with torch.no_grad(), without:
@@ -337,10 +334,7 @@ Raises TrainingFailedError if a model did not answer. That is no action of the E
 
 @contextmanager
 def frozen_models(recipe: FeedbackRecipe, parent: ParentPolicy, variables: Mapping[str, str]) -> Iterator[Execute]:
-    """Connect the models of a recipe's roles, and close them at the end.
-
-    Raises BadInputError if a role has no model, or its model cannot be connected or loaded.
-    """
+    """Connect the models of a recipe's roles. Raises BadInputError if one is missing or cannot be connected."""
     missing = [role for role in recipe.role_names if role not in parent.frozen]
     if missing:
         raise BadInputError(f"train.{missing[0]} is missing: the NAME of the [endpoints.NAME] of the frozen model")

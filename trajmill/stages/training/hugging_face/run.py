@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import torch
 from accelerate import PartialState
-from accelerate.utils import gather_object
+from accelerate.utils import gather_object, send_to_device
 from datasets import Dataset
 from torch import Tensor
 from transformers import Trainer, TrainerCallback, TrainingArguments, set_seed
@@ -20,6 +20,7 @@ from transformers.trainer import TRAINER_STATE_NAME
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.models.local.chat import short_reason
 from trajmill.stages.models.transformers_local.generation import NEEDS_PEFT, LoadedParts, load_parts, with_adapter
+from trajmill.stages.training.admission import ADAPTER_CONFIG
 from trajmill.stages.training.hugging_face.encoding import (
     REFERENCE,
     ReplyBatch,
@@ -27,7 +28,6 @@ from trajmill.stages.training.hugging_face.encoding import (
     clipped_sum,
     clipped_tokens,
     divergence_sum,
-    moved,
     reply_logits,
     rl_files,
     rl_reply,
@@ -43,7 +43,6 @@ CHECKPOINTS: Final = "checkpoints"
 """Folder of the checkpoints during a training."""
 ROWS: Final = "rows"
 """Folder for a copy of the rows during the training."""
-ADAPTER_FILE: Final = "adapter_config.json"
 _FIGURES = ("loss", "grad_norm", "learning_rate", "clipped", "divergence", "reward", "format", "spread")
 _VISION = frozenset({"visual", "vision_tower", "vision_model", "multi_modal_projector", "connector"})
 """Names of vision parts in the model families of transformers."""
@@ -78,7 +77,7 @@ def run_training(
     whole = [state.parent for state in states if _is_json(state)]
     last = max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
     # An adapter has only one set of names.
-    if last is not None and not (last / ADAPTER_FILE).is_file():
+    if last is not None and not (last / ADAPTER_CONFIG).is_file():
         # The trainer loads a checkpoint by the names of the layers in memory. Vision-language models are saved with the
         # names of their first publication, so it would find none, warn, and continue with the parent's weights.
         network = model.network
@@ -128,8 +127,6 @@ def load_trained(recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> 
     All weights are trained in single precision and stored in the precision of the parent. Under a LoRA adapter they
     keep the stored precision.
     """
-    if not recipe.trains(parent.folder):
-        raise BadInputError(f"{parent.folder} holds no model in Hugging Face's layout with weights in safetensors")
     adapted = bool(recipe.lora_rank or parent.adapter)
     model = load_parts(parent.folder, parent.family.budget, "auto" if adapted else torch.float32)
     if recipe.freeze_vision:
@@ -349,7 +346,7 @@ def reference_log_probs(network: Any, rows: Dataset, collate: ReplyCollator, at_
     with PartialState().split_between_processes(list(range(len(rows)))) as own:
         for start in range(0, len(own), at_once):
             made = collate([rows[number] for number in own[start : start + at_once]])
-            batch = ReplyBatch(**moved(made, network.device))
+            batch = ReplyBatch(**send_to_device(made, network.device))
             log_probs = token_log_probs(reply_logits(network, batch), batch.tokens).cpu()
             found.extend(row[mask.bool()].tolist() for row, mask in zip(log_probs, made["mask"], strict=True))
     gathered: list[list[float]] = gather_object(found)
