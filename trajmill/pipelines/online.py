@@ -67,10 +67,7 @@ class OnlineRecorder:
         self._set_trouble("")
 
     async def record(self, made: FinishedAttempt) -> None:
-        """Store an attempt; a full batch is committed. A commit that fails is tried again later.
-
-        Raises TrajmillError if the disk is full.
-        """
+        """Store an attempt; a full batch is committed. Raises TrajmillError if the disk is full."""
         async with self._busy:
             batch = self._batch
             batch.screens.append(*(seen for id_, seen in made.screens.items() if id_ not in self._committed))

@@ -95,14 +95,18 @@ class CommandSpec(RecipeSpec):
             "out": str(out),
             "seed": str(seed % 2**31),
         }
+
+        def filled(text: str) -> str:
+            return _PLACEHOLDER.sub(lambda found: meant.get(found[1], found[0]), text)
+
         # By these, ms-swift bounds pictures.
         bounds = {"MIN_PIXELS": str(budget.min_pixels), "MAX_PIXELS": str(budget.max_pixels)}
         run_child(
-            [_filled(part, meant) for part in self.command if parent.adapter is not None or "{adapter}" not in part],
+            [filled(part) for part in self.command if parent.adapter is not None or "{adapter}" not in part],
             folder.resolve() / LOG_FILE,
             ChildLimits(self.silent_minutes * 60, self.hours * 3600),
             release,
-            bounds | {name: _filled(value, meant) for name, value in self.variables.items()},
+            bounds | {name: filled(value) for name, value in self.variables.items()},
         )
         made = _newest_model(out)
         if self.format:
@@ -116,12 +120,6 @@ class CommandSpec(RecipeSpec):
         report = TrainingReport(0, 0, len(losses), tail_mean([each["loss"] for each in losses]), version_of(source))
         write_metrics(folder, report, losses)
         return report
-
-
-def _filled(text: str, meant: Mapping[str, str]) -> str:
-    for name in PLACEHOLDERS:
-        text = text.replace(f"{{{name}}}", meant[name])
-    return text
 
 
 def _newest_model(out: Path) -> Path:

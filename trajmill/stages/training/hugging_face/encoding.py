@@ -104,10 +104,7 @@ class ReplyCollator:
 
 
 def reply_logits(model: Any, batch: ReplyBatch) -> Tensor:
-    """Return the logits that predict each token of the replies, (rows, tokens, vocabulary).
-
-    Logits of the prompts are not computed: a vocabulary of 150,000 times thousands of tokens would be gigabytes.
-    """
+    """Return the logits that predict the replies, (rows, tokens, vocabulary); those of prompts would be gigabytes."""
     length = batch.tokens.shape[1]
     logits: Tensor = model(**batch.inputs, logits_to_keep=length + 1, use_cache=False).logits
     return logits[:, :-1]
@@ -129,10 +126,7 @@ def token_log_probs(logits: Tensor, tokens: Tensor) -> Tensor:
 
 
 def supervised_sum(log_probs: Tensor, mask: Tensor, weights: Tensor) -> Tensor:
-    """Return the sum of the tokens' cross entropy, each times the weight of its row.
-
-    `log_probs` is (rows, tokens), and so is `mask`, 1 for a token and 0 for padding; `weights` is (rows,), at least 0.
-    """
+    """Return the weighted sum of cross entropy; `log_probs`, `mask` are (rows, tokens), `weights` (rows,)."""
     return -(log_probs * mask * weights[:, None]).sum()
 
 

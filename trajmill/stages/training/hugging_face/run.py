@@ -6,6 +6,7 @@ import json
 import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,9 +74,13 @@ def run_training(
     trainer = trainer_of(
         model, {"args": args, "processing_class": model.tokenizer, "callbacks": [TrainingWatch(progress)]}
     )
-    states = (job.folder / CHECKPOINTS).glob(f"checkpoint-*/{TRAINER_STATE_NAME}")
-    whole = [state.parent for state in states if _is_json(state)]
-    last = max(whole, key=lambda folder: int(folder.name.rpartition("-")[2]), default=None)
+    whole = dict[int, Path]()
+    for state in (job.folder / CHECKPOINTS).glob(f"checkpoint-*/{TRAINER_STATE_NAME}"):
+        # The last file of a checkpoint; a killed trainer may have left it cut.
+        with suppress(ValueError):
+            json.loads(state.read_text())
+            whole[int(state.parent.name.rpartition("-")[2])] = state.parent
+    last = whole[max(whole)] if whole else None
     # An adapter has only one set of names.
     if last is not None and not (last / ADAPTER_CONFIG).is_file():
         # The trainer loads a checkpoint by the names of the layers in memory. Vision-language models are saved with the
@@ -96,15 +101,6 @@ def run_training(
         write_metrics(job.folder, report, history)
     trainer.accelerator.wait_for_everyone()
     return report
-
-
-def _is_json(file: Path) -> bool:
-    """Return whether the state of a trainer, the last file of its checkpoint, was written to its end."""
-    try:
-        json.loads(file.read_text())
-    except ValueError:
-        return False
-    return True
 
 
 def _save(trainer: Any, model: LoadedParts, job: TrainingJob) -> None:
@@ -242,10 +238,7 @@ class WholeUpdateLoss:
 
 
 class ClippedLoss(WholeUpdateLoss):
-    """A mixin for trainers: equation 3, with a divergence from the policy before the training if the recipe has one.
-
-    It logs the share of clipped tokens, and the mean divergence.
-    """
+    """A mixin for trainers: equation 3, with the recipe's divergence; it logs clipped tokens and the divergence."""
 
     recipe: ClippedRecipe
     weighs_divergence = False
