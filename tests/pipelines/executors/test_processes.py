@@ -41,7 +41,7 @@ def hold(shard: str) -> None:
 
 def printed(code: str) -> str:
     """What a process prints that ends well and without a complaint."""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=500)
     assert ended.stderr == ""
     return ended.stdout
 
@@ -69,7 +69,7 @@ def hold_until_another_fails(shard: str) -> None:
     if shard == "a":
         time.sleep(0.5)
         raise BadInputError("a: is wrong")
-    time.sleep(60)
+    time.sleep(600)
 
 
 def test_a_process_that_is_ended_at_its_work_leaves_nothing_behind() -> None:
@@ -99,7 +99,7 @@ def test_a_process_that_starts_after_another_has_failed_is_ended(monkeypatch: py
     began = time.monotonic()
     with pytest.raises(BadInputError, match="a: is wrong"):
         side_by_side(hold_until_another_fails, ["a", "b"], 2)
-    assert time.monotonic() - began < 50
+    assert time.monotonic() - began < 500
 
 
 def test_a_killed_process_is_replaced_and_its_shard_done_again(tmp_path: Path) -> None:

@@ -9,7 +9,6 @@ from tests.stages.training.attempts import Attempts, screen
 from trajmill.stages.models.embedded.candidates import FLAGS, KINDS
 from trajmill.stages.models.embedded.model import untrained_network
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork, bags, collate
-from trajmill.stages.models.embedded.situation import PolicyInput
 from trajmill.stages.models.embedded.words import code_of
 from trajmill.stages.training.embedded.augmentation import App, Detour, apps_of, detours, disguise, strange_apps
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
@@ -87,14 +86,11 @@ def test_an_entry_behind_which_stands_what_is_sought_is_no_wrong_one() -> None:
     assert tuple(made.reader.lexicon.ids_of("Holiday")) in titles
 
 
-@pytest.mark.parametrize("share", [0.0, 0.5])
-def test_only_a_share_of_the_presses_gets_detours(share: float) -> None:
+def test_only_a_share_of_the_presses_gets_detours() -> None:
     made = attempts()
-    made.turns *= 40
-    for number, turn in enumerate(made.turns):
-        made.turns[number] = turn._replace(trajectory_id=f"{turn.trajectory_id} {number // 11}")
-    all_of_them, some = (len(detours(made.steps(), SCREENS, made.reader, each, seed=0)) for each in (1.0, share))
-    assert abs(some / all_of_them - share) < 0.1
+    made.turns = [turn._replace(trajectory_id=str(number)) for number in range(20) for turn in made.turns]
+    every, half, none = (len(detours(made.steps(), SCREENS, made.reader, share, seed=0)) for share in (1.0, 0.5, 0.0))
+    assert abs(half / every - 0.5) < 0.1 and none == 0
 
 
 def test_detours_are_lessons_behind_the_others() -> None:
@@ -126,10 +122,6 @@ def used() -> Attempts:
     return made
 
 
-def icon_of(app: str, asked: PolicyInput) -> int:
-    return next(at for at, candidate in enumerate(asked.candidates) if candidate.text == app)
-
-
 def word(made: Attempts, text: str) -> int:
     return int(made.reader.lexicon.ids_of(text)[0])
 
@@ -152,19 +144,15 @@ def test_an_app_has_the_words_and_entries_that_stand_nowhere_else() -> None:
     assert apps["Stride"].words == (word(made, "Stride"),) and apps["Stride"].codes == ()
 
 
-def test_an_app_that_one_attempt_opened_by_mistake_is_not_used() -> None:
+def test_apps_that_no_attempt_uses_look_strange_in_every_update() -> None:
     made = used()
+    for share, names in ((0.0, {"Stride"}), (1.0, set(APPS))):
+        strange = strange_apps(apps_of(made.steps()), share, torch.Generator().manual_seed(0))
+        assert set(by_icon(tuple(strange))) == names
     made.add("join a plan", ("launcher", "Stride"), ("Stride", ""))
-    assert not by_icon(apps_of(made.steps()))["Stride"].is_used
+    assert not by_icon(apps_of(made.steps()))["Stride"].is_used, "it may be a mistake"
     made.add("join another plan", ("launcher", "Stride"), ("Stride", ""))
     assert by_icon(apps_of(made.steps()))["Stride"].is_used
-
-
-@pytest.mark.parametrize(("share", "names"), [(0.0, ("Stride",)), (1.0, APPS)])
-def test_apps_that_no_attempt_uses_look_strange_in_every_update(share: float, names: tuple[str, ...]) -> None:
-    apps = apps_of(used().steps())
-    strange = strange_apps(apps, share, torch.Generator().manual_seed(0))
-    assert set(by_icon(tuple(strange))) == set(names)
 
 
 def test_a_strange_app_has_random_words_and_nothing_is_recalled_of_it() -> None:
@@ -183,22 +171,24 @@ def test_a_strange_app_has_random_words_and_nothing_is_recalled_of_it() -> None:
     assert titles == {code_of("Mail")}
 
 
-def probability(network: PolicyNetwork, app: str, instruction: str) -> float:
+def chances(network: PolicyNetwork, screen_id: str, instruction: str, *conclusions: str) -> dict[str, float]:
+    """How likely the policy takes each candidate, by its text, else by its verb."""
     made = Attempts(PHONE)
-    asked = made.read("launcher", instruction, [])
+    asked = made.read(screen_id, instruction, conclusions)
     words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))
     with torch.no_grad():
         logits = network(collate([asked.situation]), network.word_vectors(words), words.weights)
-    return float(logits[0].softmax(-1)[icon_of(app, asked)])
+    names = [candidate.text or candidate.verb for candidate in asked.candidates]
+    return dict(zip(names, logits[0].softmax(-1).tolist(), strict=False))
 
 
 @pytest.mark.slow
 def test_an_app_that_no_lesson_opens_is_found_by_its_name_and_by_exclusion() -> None:
     network = untrained_network(0, SMALL)
     train_network(network, lessons(used().turns, PHONE), EmbeddedSftSpec(min_updates=80, max_updates=80), seed=0)
-    assert probability(network, "Mail", "write a letter") > 0.5
-    assert probability(network, "Stride", "use Stride to write a letter") > 0.5
-    assert probability(network, "Stride", "join a plan") > 0.05, "no lesson says that it is wrong"
+    assert chances(network, "launcher", "write a letter")["Mail"] > 0.5
+    assert chances(network, "launcher", "use Stride to write a letter")["Stride"] > 0.5
+    assert chances(network, "launcher", "join a plan")["Stride"] > 0.05, "no lesson says that it is wrong"
 
 
 @pytest.mark.slow
@@ -214,15 +204,5 @@ def test_leaving_an_app_is_not_learned_while_it_looks_unknown() -> None:
         network = untrained_network(0, SMALL)
         recipe = EmbeddedSftSpec(min_updates=40, max_updates=40, strange_apps=share)
         train_network(network, found, recipe, seed=0)
-        weights.append(home_weight(network))
+        weights.append(chances(network, "Clock", "write a letter", 'Tapped "Clock" on "Home screen".')["home"])
     assert weights[0] > weights[1] + 0.01
-
-
-def home_weight(network: PolicyNetwork) -> float:
-    made = Attempts(PHONE)
-    asked = made.read("Clock", "write a letter", ['Tapped "Clock" on "Home screen".'])
-    words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))
-    with torch.no_grad():
-        logits = network(collate([asked.situation]), network.word_vectors(words), words.weights)
-    home = next(at for at, candidate in enumerate(asked.candidates) if candidate.verb == "home")
-    return float(logits[0].softmax(-1)[home])
