@@ -98,7 +98,7 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit is lowered as its packages shrink, and never raised.
     Budget(("schemas",), 3_700),
     Budget(("warehouse",), 3_700),
-    Budget(("pipelines",), 3_580),
+    Budget(("pipelines",), 3_304),
     Budget(("flows",), 10_496),
     Budget(("stages/environments",), 13_290),
     Budget(("stages/queries",), 5_000),
@@ -106,7 +106,7 @@ _BUDGETS = (
     Budget(("stages/models",), 4405),
     Budget(("stages/export", "stages/curate", "stages/importing"), 4_390),
     Budget(("stages/derive", "stages/guidance"), 3_736),
-    Budget(("stages/training",), 3211),
+    Budget(("stages/training",), 2_973),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_500),
     Budget(("stages/graphs", "stages/annotation"), 3_790),
     Budget(("",), 68_910),
