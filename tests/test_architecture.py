@@ -98,7 +98,7 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit is lowered as its packages shrink, and never raised.
     Budget(("schemas",), 3_700),
     Budget(("warehouse",), 3_700),
-    Budget(("pipelines",), 3_304),
+    Budget(("pipelines",), 3_290),
     Budget(("flows",), 10_496),
     Budget(("stages/environments",), 13_290),
     Budget(("stages/queries",), 5_000),

@@ -13,7 +13,7 @@ import pytest
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
-from trajmill.pipelines.guide import GuideSpec, WriteGuidance
+from trajmill.pipelines.judge import GuideSpec, WriteGuidance
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure

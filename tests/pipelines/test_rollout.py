@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 from tests.pipelines.killed_rollout import AT, ATTEMPTS, CONCURRENCY, roll_out, run_rollout
+from tests.warehouse.samples import observation, stage_run
+from trajmill.pipelines.drawing import screens_in_background
 from trajmill.pipelines.rollout import attempt_counter
+from trajmill.schemas.record import Origin
 from trajmill.warehouse.commit import commit_stage
-from trajmill.warehouse.layout import open_warehouse
+from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, journal_path
 
 pytestmark = pytest.mark.slow
 
@@ -110,3 +114,12 @@ def test_finished_attempts_are_counted_as_their_journals_grow(tmp_path: Path) ->
     assert 9 - CONCURRENCY <= counter.count() == counter.count() < 9
     roll_out(root, 1)
     assert counter.count() == len(ATTEMPTS)
+
+
+def test_an_error_of_the_writing_of_screens_is_told(tmp_path: Path) -> None:
+    warehouse, at = create_warehouse(tmp_path / "warehouse"), stage_run()
+    warehouse.table("screens").write_text("no folder")
+    screens = NewScreens(warehouse, at, Origin(round=at.round, run_id=at.run_id, code_version="test"), "draw-v1")
+    ScreenJournal(journal_path(warehouse, at, "00000")).append(observation(1))
+    with pytest.raises(OSError, match="screens"), screens_in_background(screens) as write_now:
+        write_now()

@@ -20,8 +20,7 @@ from trajmill.flows.progress import progress
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tuples
 from trajmill.flows.tasks.rollout import attempt_all, exploring_agent, training_queries
 from trajmill.pipelines.fan_out import WrittenFiles, divide
-from trajmill.pipelines.guide import GuideSpec, WriteGuidance
-from trajmill.pipelines.judge import JudgeTrajectories, RejudgeIdentity
+from trajmill.pipelines.judge import GuideSpec, JudgeTrajectories, RejudgeIdentity, WriteGuidance
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.episodes import read_episodes, read_history
 from trajmill.schemas.tables.guidance import Guidance
