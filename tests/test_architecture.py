@@ -100,7 +100,7 @@ _BUDGETS = (
     Budget(("warehouse",), 3_700),
     Budget(("pipelines",), 3_290),
     Budget(("flows",), 10_496),
-    Budget(("stages/environments",), 13_290),
+    Budget(("stages/environments",), 13_200),
     Budget(("stages/queries",), 5_000),
     Budget(("stages/critics",), 4_355),
     Budget(("stages/models",), 4405),

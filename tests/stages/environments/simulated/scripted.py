@@ -72,18 +72,14 @@ class ScriptedAgent:
 
 def annotated_query(task: TaskGraph, pages: tuple[str, ...], values: dict[str, Scalar], instruction: str) -> Query:
     """A query with all its annotations."""
+    said = {slot.spec.name: shown(values[slot.spec.name]) for slot in task.slots if slot.spec.name in values}
     slots = tuple(
-        Slot(
-            name=slot.spec.name, value=shown(values[slot.spec.name]), said=shown(values[slot.spec.name]), page=slot.page
-        )
+        Slot(name=slot.spec.name, value=said[slot.spec.name], said=said[slot.spec.name], page=slot.page)
         for slot in task.slots
-        if slot.spec.name in values
+        if slot.spec.name in said
     )
-    changes = {
-        "slots": slots,
-        "instruction": instruction,
-        "page_descriptions": tuple(task.graph.nodes[page]["description"] for page in pages),
-    }
+    described = tuple(task.graph.nodes[page]["description"] for page in pages)
+    changes = {"slots": slots, "instruction": instruction, "page_descriptions": described}
     return task_query(task, pages, values).model_copy(update=changes)
 
 

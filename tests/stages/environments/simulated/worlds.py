@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 import networkx as nx
 
+from tests.records import record
 from trajmill.schemas.actions import Action, Click, Terminate
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.tables.query import Platform, Query, Source, Split
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, YamlFile, parse_yaml, read_spec
@@ -162,13 +163,10 @@ def everything() -> World:
 
 
 def query_of(
-    platform: Platform = Platform.PHONE, start_state: str = "{}", goal: str = "{}", task: str = "", **path: object
+    platform: Platform = Platform.PHONE, start_state: str = "{}", goal: str = "{}", task: str = "", **others: object
 ) -> Query:
-    empty = dict.fromkeys(("raw_instruction", "instruction", "phrasing", "run_id", "made_by", "code_version"), "")
-    none: dict[str, object] = dict.fromkeys(("apps", "pages", "page_descriptions", "slots", "path"), ())
-    fixed = {"query_id": "q", "source": Source.DAG, "split": Split.TRAIN, "difficulty": 1, "max_steps": 50, "round": 0}
     asked = {"platform": platform, "start_state": start_state, "goal": goal, "task": task, "validation": "passed"}
-    return Query.model_validate({**empty, **none, **fixed, **asked, **path})
+    return record(Query, query_id="q", difficulty=1, max_steps=50, **asked, **others)
 
 
 def task_query(task: TaskGraph, pages: tuple[str, ...], values: Mapping[str, Scalar]) -> Query:
