@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import cache
 
 from tests.stages.models.scripted import ScriptedModel
@@ -52,38 +51,22 @@ def redeem_query() -> Query:
     return next(query for query in made.queries if query.task == "from_mail.redeem")
 
 
-@dataclass
-class LostTap:
-    """An environment that loses one tap."""
+class LostTap(SimulatedEnvironment):
+    """The phone, which loses one tap: of the actions, that one has no effect."""
 
-    inner: Environment
-    lost: int
-    """Which of the actions has no effect."""
-    taken: int = 0
-
-    @property
-    def platform(self) -> Platform:
-        return self.inner.platform
-
-    @property
-    def name(self) -> str:
-        return self.inner.name
+    def __init__(self, lost: int) -> None:
+        super().__init__(errand_world(), Platform.PHONE, FaultRates(popup=0))
+        self._lost, self._taken = lost, 0
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        self.seen = await self.inner.reset(query, seed)
+        self.seen = await super().reset(query, seed)
         return self.seen
 
     async def step(self, action: Action) -> Observation:
-        self.taken += 1
-        if self.taken != self.lost:
-            self.seen = await self.inner.step(action)
+        self._taken += 1
+        if self._taken != self._lost:
+            self.seen = await super().step(action)
         return self.seen
-
-    async def score(self) -> float | None:
-        return await self.inner.score()
-
-    async def close(self) -> None:
-        await self.inner.close()
 
 
 def phone() -> Environment:

@@ -14,9 +14,9 @@ from trajmill.schemas.dialects.families import ANY, FAMILIES
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.agents.base import AgentModel, Decision, EpisodeView
+from trajmill.stages.agents.base import Agent, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import NO_ACTION, EndToEndAgent, rows_before
-from trajmill.stages.agents.spec import AGENTS, AgentSpec, WalkerSpec
+from trajmill.stages.agents.spec import AGENTS, AgentSpec, EndToEndSpec, WalkerSpec
 
 CLICK = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [500, 500]}}</tool_call>'
 
@@ -118,26 +118,20 @@ def test_rows_are_read_as_far_as_the_action_needs_them(action: Action, thought: 
         assert rows_before(action, SCREEN[:2], "Lemon") == "find Lemon <r0> Banana", "for what lies below"
 
 
-def spec_of(kind: str) -> AgentSpec:
+def opened(kind: str, temperature: float = 0.5) -> Agent:
     spec = AGENTS.spec_class(kind)()
     assert isinstance(spec, AgentSpec)
-    return spec
+    assert pickle.loads(pickle.dumps(spec)) == spec, "it is sent to workers"
+    return spec.open(AgentModel(Scripted(CLICK), ANY, temperature))(toy_query())
 
 
-@pytest.mark.parametrize("kind", AGENTS.kinds())
-def test_each_kind_is_sent_to_workers_and_names_itself(kind: str) -> None:
-    spec = spec_of(kind)
-    assert pickle.loads(pickle.dumps(spec)) == spec
-    agent = spec.open(AgentModel(Scripted(CLICK), ANY, 0.5))(toy_query())
-    assert agent.name == kind
-
-
-def test_the_explorer_always_explores_and_an_agent_that_asks_a_model_needs_one() -> None:
-    agent = spec_of("explorer").open(AgentModel(Scripted(CLICK), ANY, 0.0))(toy_query())
+def test_each_kind_names_itself_and_the_explorer_always_explores() -> None:
+    assert [opened(kind).name for kind in AGENTS.kinds()] == list(AGENTS.kinds())
+    agent = opened("explorer", temperature=0.0)
     assert isinstance(agent, EndToEndAgent)
     assert (agent.temperature, agent.role, agent.model_version) == (1.0, "explorer", "scripted-1")
     with pytest.raises(ValueError, match="asks a model"):
-        spec_of("end_to_end").open(None)
+        EndToEndSpec().open(None)
 
 
 def test_a_walker_explores_only_for_a_query_without_a_path() -> None:

@@ -14,7 +14,6 @@ from tests.stages.agents.errand import (
     manager_with,
     obedient,
     obedient_worker,
-    phone,
     rendered,
     reward,
     run,
@@ -130,7 +129,7 @@ def coda_models() -> dict[str, ChatModel]:
 
 
 def test_the_planner_of_coda_sees_that_a_tap_was_lost() -> None:
-    finished = run(CodaSpec(planner="p"), coda_models(), LostTap(phone(), 5))
+    finished = run(CodaSpec(planner="p"), coda_models(), LostTap(5))
     assert reward(finished) == 1.0
     assert [each["plan"] for each in outputs(finished)] == [*SUBGOALS[:5], *SUBGOALS[4:]]
     assert asked_at(finished, 0) == [("planner", "planner-1"), ("executor", "executor-1")]
@@ -185,7 +184,7 @@ def test_a_note_is_carried_from_one_app_to_another_and_all_calls_are_recorded() 
 @pytest.mark.parametrize("lost", [2, 8])
 def test_a_lost_tap_is_noticed_and_repeated_and_gives_no_note(lost: int) -> None:
     asked = models()
-    finished = run(MOBILE, asked, LostTap(phone(), lost))
+    finished = run(MOBILE, asked, LostTap(lost))
     assert reward(finished) == 1.0
     after = outputs(finished)[lost]
     assert (after["outcome"], after["feedback"]) == ("FAILURE", "Nothing changed.")
@@ -207,7 +206,7 @@ def test_a_lost_tap_is_noticed_and_repeated_and_gives_no_note(lost: int) -> None
 def test_without_a_role_the_task_fails(
     spec: CesSpec | CodaSpec | MobileAgentV3Spec, made: Callable[[], dict[str, ChatModel]], role: str, lost: int
 ) -> None:
-    assert reward(run(spec.model_copy(update={role: "off"}), made(), LostTap(phone(), lost))) == 0.0
+    assert reward(run(spec.model_copy(update={role: "off"}), made(), LostTap(lost))) == 0.0
 
 
 def test_a_plan_is_revised_after_a_failure_or_repeats_the_mistake() -> None:

@@ -104,11 +104,13 @@ async def test_each_model_is_shown_as_much_as_fits_its_own_context(judging: Judg
     assert "for want of room" not in told["one", "critic.multimodal"] + told["two", "critic.text"]
 
 
-async def test_without_models_the_embedded_critics_judge_and_nothing_is_called(judging: Judging) -> None:
+async def test_without_models_the_embedded_critics_judge_and_a_single_vote_is_the_most_likely(judging: Judging) -> None:
     (episode,) = (await judging.judged(JudgeSpec(), CriticModels())).episodes
     assert episode.judgement is not None and episode.judgement.correct
     assert episode.judgement.made_by == "state-step-critic-2+graph-text-2+graph-multimodal-2"
     assert judging.calls == []
+    await judging.judged(JudgeSpec(), CriticModels(text=(ONE,)))
+    assert [(request.role, request.temperature) for request in judging.models[0].asked] == [("critic.text", 0.0)]
 
 
 async def test_each_role_asks_its_models_and_every_call_is_accounted(judging: Judging) -> None:
@@ -129,11 +131,6 @@ async def test_each_role_asks_its_models_and_every_call_is_accounted(judging: Ju
     assert {(request.temperature, request.top_p) for request in asked} == {(1.0, 0.6)}
     assert {request.seed for request in asked} == {7, 8}
     assert {request.image_scale for request in asked if request.role == "critic.multimodal"} == {0.5, 1.0}
-
-
-async def test_a_single_vote_is_the_most_likely_answer(judging: Judging) -> None:
-    await judging.judged(JudgeSpec(), CriticModels(text=(ONE,)))
-    assert [(request.role, request.temperature) for request in judging.models[0].asked] == [("critic.text", 0.0)]
 
 
 async def test_asking_stops_where_it_is_decided(judging: Judging) -> None:

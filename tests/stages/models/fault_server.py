@@ -31,37 +31,22 @@ class Fault(StrEnum):
     """How a request is answered."""
 
     NONE = "none"
-    BUSY = "busy"
-    """429."""
-    UNAVAILABLE = "unavailable"
-    """503."""
-    INTERNAL = "internal"
-    """500."""
-    HANG = "hang"
-    """Not a byte, until the client or the test gives up."""
-    CUT = "cut"
-    """The connection is reset before the answer."""
-    CUT_WITHIN = "cut_within"
-    """The connection is reset within the body."""
-    TRUNCATED = "truncated"
-    """A body that ends in the middle of its JSON, although its length is as announced."""
-    WRONG_SCHEMA = "wrong_schema"
-    """JSON that is not the protocol's."""
+    BUSY = "busy"  # 429
+    UNAVAILABLE = "unavailable"  # 503
+    INTERNAL = "internal"  # 500
+    HANG = "hang"  # not a byte, until the client or the test gives up
+    CUT = "cut"  # the connection is reset before the answer
+    CUT_WITHIN = "cut_within"  # ... or within the body
+    TRUNCATED = "truncated"  # a body that ends in the middle of its JSON, although its length is as announced
+    WRONG_SCHEMA = "wrong_schema"  # JSON that is not the protocol's
     EMPTY_CHOICES = "empty_choices"
-    NO_TEXT = "no_text"
-    """A choice whose message has no content."""
-    UNEVEN_TOKENS = "uneven_tokens"
-    """A choice with other tokens than log probabilities."""
-    ABORTED = "aborted"
-    """A choice that the server gave up half-way."""
-    HUGE = "huge"
-    """A well-formed answer of ten megabytes."""
-    SLOW = "slow"
-    """A body that trickles and never ends."""
-    TOO_LONG = "too_long"
-    """400: the context is too long."""
-    UNKNOWN_MODEL = "unknown_model"
-    """404, as for a model that was unloaded."""
+    NO_TEXT = "no_text"  # a choice whose message has no content
+    UNEVEN_TOKENS = "uneven_tokens"  # a choice with other tokens than log probabilities
+    ABORTED = "aborted"  # a choice that the server gave up half-way
+    HUGE = "huge"  # a well-formed answer of ten megabytes
+    SLOW = "slow"  # a body that trickles and never ends
+    TOO_LONG = "too_long"  # 400: the context is too long
+    UNKNOWN_MODEL = "unknown_model"  # 404, as for a model that was unloaded
 
 
 class FaultReply(NamedTuple):

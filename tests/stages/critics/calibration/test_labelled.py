@@ -119,24 +119,18 @@ def test_a_screen_that_two_trajectories_share_stays_until_both_are_done(tmp_path
         ({"reward": float("nan")}, "webarena.1.json is no trajectory of this layout: ValueError: NaN is no JSON"),
         ({"screenshot_path": "trajectories/screenshots/none.png"}, "screenshot none.png cannot be read: FileNotFound"),
         ({"screenshot_path": "screenshots/../../secret.png"}, "screenshot path 'screenshots/../../secret.png' is not"),
+        ({"text": "[" * 100_000}, "webarena.1.json is no trajectory of this layout: RecursionError"),
+        ({"text": '{"steps": [{"screenshot_path": "screenshots/\\u0000"}]}'}, "webarena.1.json is no trajectory"),
         ({"screenshot_path": "elsewhere.png"}, "screenshot path 'elsewhere.png' is not under screenshots/"),
     ],
 )
 def test_what_cannot_be_read_gives_one_error_line(tmp_path: Path, changes: dict[str, object], message: str) -> None:
     path = write_trajectory(tmp_path, "webarena.1", ["go_back()"], **changes)
-    with pytest.raises(UnreadableError, match=r"^[^\n]*$") as error:
+    if "text" in changes:
+        path.write_text(str(changes["text"]))
+    with pytest.raises(UnreadableError, match=r"^[^\n]{1,330}$") as error:
         read_trajectory(path, tmp_path, LABEL, FolderScreens(), ORIGIN)
     assert message in str(error.value)
-
-
-@pytest.mark.parametrize(
-    "text", ["[" * 100_000, '{"goal": "x", "steps": [{"screenshot_path": "screenshots/\\u0000"}]}']
-)
-def test_a_hostile_file_gives_one_error_line(tmp_path: Path, text: str) -> None:
-    path = write_trajectory(tmp_path, "webarena.1", ["go_back()"])
-    path.write_text(text)
-    with pytest.raises(UnreadableError, match=r"^webarena.1.json is no trajectory[^\n]{1,250}$"):
-        read_trajectory(path, tmp_path, LABEL, FolderScreens(), ORIGIN)
 
 
 def test_boxes_beyond_all_screens_are_not_drawn() -> None:

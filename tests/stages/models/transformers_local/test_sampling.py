@@ -38,7 +38,7 @@ def row(temperature: float = 1.0, **fields: float) -> ChatRequest:
     ],
 )
 def test_tokens_come_as_often_as_they_should(sampling: ChatRequest, expected: list[float]) -> None:
-    times = 2000
+    times = 1000
     counts = drawn(sampling, times)
     for token, share in enumerate(expected):
         # Five standard deviations: the draws are those of a fixed seed, and a wrong rule is far off.
