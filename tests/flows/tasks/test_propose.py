@@ -12,7 +12,7 @@ import pytest
 
 from tests.flows.small_run import do, small_config, up_to
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
-from tests.stages.queries.tasks.honest import honest_draft
+from tests.stages.queries.samples import honest_draft
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ModelsSection, PromptsSection

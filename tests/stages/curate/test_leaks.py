@@ -5,7 +5,7 @@ import pytest
 
 from tests.records import record
 from tests.stages.derive.samples import COMMON, query, size_of, success
-from tests.stages.queries.splits import CLEAN, SLOTS, TRAIN
+from tests.stages.queries.samples import CLEAN, SLOTS, TRAIN
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.example import Example, Message, RLStep

@@ -1,12 +1,14 @@
-"""Samples that tests choose by hand."""
+"""Samples that tests choose by hand, a small query set, and the answer of an honest writer."""
 
 from __future__ import annotations
 
 import asyncio
+import json
+import re
 from collections.abc import Sequence
 
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.query import Platform, Query, Slot, Source, Split
 from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.simulated.annotations import PathMetadata, path_metadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
@@ -73,3 +75,58 @@ def made_by(
 async def passes(queries: Sequence[Query]) -> NewQueries:
     """A walk that every query passes."""
     return NewQueries(tuple(queries))
+
+
+def order_query(
+    instruction: str,
+    dish: str,
+    split: Split = Split.TRAIN,
+    phrasing: str = "bites.order/0",
+    app: str = "bites",
+    source: Source = Source.DAG,
+    start_state: str = "{}",
+) -> Query:
+    slots = (Slot(name="dish", value=dish, said=dish, page=f"{app}.menu"),) if dish else ()
+    task = f"{app}.order"
+    return Query(
+        query_id=Query.make_id(Platform.PHONE, task, slots, start_state, instruction),
+        platform=Platform.PHONE,
+        apps=(app,),
+        source=source,
+        task=task,
+        raw_instruction="",
+        instruction=instruction,
+        phrasing=phrasing,
+        pages=(f"{app}.menu",),
+        page_descriptions=("",),
+        slots=slots,
+        path=(),
+        start_state=start_state,
+        goal="{}",
+        difficulty=1,
+        max_steps=10,
+        split=split,
+        validation="passed",
+        **Origin(round=1, run_id="r", code_version="c").common("test"),
+    )
+
+
+TRAIN = order_query("Order Pad Thai.", "Pad Thai")
+SLOTS = order_query("Order Diavola.", "Diavola", Split.HELDOUT_SLOTS)
+PHRASINGS = order_query("I feel like eating Caesar Salad.", "Caesar Salad", Split.HELDOUT_PHRASINGS, "bites.order/h0")
+CLEAN = [TRAIN, SLOTS, PHRASINGS]
+
+_BEGINNINGS = {"a plain": "please", "the person": "I want this:", "as short": "now:"}
+
+
+def honest_draft(prompt: str) -> str:
+    """The task and every wording that the prompt lists, in the manner that it wants, as the JSON it asks for."""
+    task = re.findall(r"^Task: (.*)$", prompt, re.MULTILINE)[0]
+    values = prompt.partition("Required values:")[2]
+    words = re.findall(r'^- [^:]*: (?:on; )?(say|type) "([^"]*)"', values, re.MULTILINE)
+    said = [f'"{word}"' if kind == "type" else word for kind, word in words]
+    said += [f"see {app}" for app in re.findall(r"it stands in (\w+)", values)]
+    manner = re.findall(r"^Manner: (\w+ \w+)", prompt, re.MULTILINE)
+    begin = _BEGINNINGS.get(manner[0], "") if manner else ""
+    end = "?" if "ends with a question mark" in prompt else "."
+    return json.dumps({"instruction": f"{begin} {task}: {', '.join(said)}{end}"})

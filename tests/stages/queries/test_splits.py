@@ -2,8 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.stages.queries.samples import chosen, drafted
-from tests.stages.queries.splits import CLEAN, PHRASINGS, SLOTS, order_query
+from tests.stages.queries.samples import CLEAN, PHRASINGS, SLOTS, chosen, drafted, order_query
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Query, Source, Split
 from trajmill.stages.environments.simulated.world import TaskGraph

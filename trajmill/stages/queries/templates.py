@@ -36,19 +36,13 @@ class SlotName(NamedTuple):
     name: str
 
 
-class Alternatives(NamedTuple):
-    """One of several sequences; an optional part is an alternative to nothing."""
-
-    options: tuple[Template, ...]
-
-
 class Template(NamedTuple):
-    parts: tuple[str | SlotName | Alternatives, ...]
+    parts: tuple[str | SlotName | Options, ...]
 
     def names(self) -> frozenset[str]:
         named = frozenset(part.name for part in self.parts if isinstance(part, SlotName))
-        options = (each for part in self.parts if isinstance(part, Alternatives) for each in part.options)
-        return named.union(*(option.names() for option in options))
+        several = (part for part in self.parts if not isinstance(part, str | SlotName))
+        return named.union(*(option.names() for options in several for option in options))
 
     def expand(self, words: Mapping[str, str], rng: Random) -> str:
         """Draw one sentence; spaces and capitals are not corrected. Raises KeyError if a drawn name has no words."""
@@ -59,9 +53,13 @@ class Template(NamedTuple):
                     text += part
                 case SlotName(name):
                     text += words[name]
-                case Alternatives(options):
-                    text += rng.choice(options).expand(words, rng)
+                case _:
+                    text += rng.choice(part).expand(words, rng)
         return text
+
+
+Options = tuple[Template, ...]
+"""Alternatives; an optional part is an alternative to nothing."""
 
 
 class Variant(NamedTuple):
@@ -103,17 +101,16 @@ class _Parser:
         self.text, self.where, self.at = text, where, 0
 
     def sequence(self) -> Template:
-        parts: list[str | SlotName | Alternatives] = []
+        parts: list[str | SlotName | Options] = []
         while self.at < len(self.text) and self.text[self.at] not in ")]}|":
             match self.text[self.at]:
                 case "{":
                     parts.append(self.name())
                 case "(":
-                    parts.append(Alternatives(self.options(")")))
+                    parts.append(self.options(")"))
                 case "[":
                     options = self.options("]")
-                    given = options[0] if len(options) == 1 else Template((Alternatives(options),))
-                    parts.append(Alternatives((Template(()), given)))
+                    parts.append((Template(()), options[0] if len(options) == 1 else Template((options,))))
                 case _:
                     plain = _PLAIN.match(self.text, self.at)
                     assert plain is not None
@@ -131,7 +128,7 @@ class _Parser:
         self.at = end + 1
         return SlotName(name)
 
-    def options(self, closing: str) -> tuple[Template, ...]:
+    def options(self, closing: str) -> Options:
         start, options = self.at, list[Template]()
         while not options or self.text.startswith("|", self.at):
             self.at += 1

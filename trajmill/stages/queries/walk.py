@@ -68,6 +68,12 @@ async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, o
     kept if its environment fails otherwise. Raises BadInputError for a wrong file or name of a task, and
     EnvironmentFailure if something that the tasks need is not installed or does not start.
     """
+
+    async def done_at_start(tried: Environment, query: Query) -> str | None:
+        checked = with_checks(tried, query)
+        await checked.reset(query, 0)
+        return DONE_AT_START if await checked.score() == 1.0 else None
+
     made = await environment.own_queries(seed, origin)
     checked = NewQueries((), tuple(made.failures))
     for platform in Platform:
@@ -76,7 +82,7 @@ async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, o
         if with_goal := [query for query in of_platform if made.untried and query.goal != "{}"]:
             factory = environment.factory(platform)
             try:
-                failed = await _failed(factory, with_goal, _done_at_start, origin, instances)
+                failed = await _failed(factory, with_goal, done_at_start, origin, instances)
             finally:
                 await factory.close()
             refused = {of: each for of, each in failed.items() if each.failure_class is FailureClass.TASK}
@@ -134,12 +140,6 @@ async def follow(
 
 def _cannot(step: PathStep) -> str:
     return f"cannot {step.operation} {step.target or step.text}".rstrip()
-
-
-async def _done_at_start(environment: Environment, query: Query) -> str | None:
-    checked = with_checks(environment, query)
-    await checked.reset(query, 0)
-    return DONE_AT_START if await checked.score() == 1.0 else None
 
 
 async def _failed(

@@ -82,9 +82,16 @@ async def collect_new(
         for each in proposed:
             if len(kept) == end:
                 break
-            text = one_line(each.instruction)
-            reason, similar = _why_no_task(each.instruction, text) or why_not(each), known.find(text)
-            if similar and not reason:
+            text, reason = one_line(each.instruction), why_not(each)
+            if len(each.instruction) > LONGEST_TASK:
+                reason = f"it has {len(each.instruction)} characters; at most {LONGEST_TASK} are allowed"
+            elif len(text.split()) < _FEWEST_WORDS:
+                reason = "it is no sentence"
+            elif _EXCUSE.match(text):
+                reason = "it is an excuse and no task"
+            elif found := _PLACEHOLDER.search(text):
+                reason = f'"{found[0]}" is a placeholder'
+            elif not reason and (similar := known.find(text)):
                 how = "the same words as" if similar.same_words else "nearly the same words as"
                 reason = f'{how} "{similar.text[:LONGEST_QUOTE]}"'
             if reason:
@@ -93,16 +100,6 @@ async def collect_new(
                 known.add(text)
                 kept[text] = each
     return kept
-
-
-def _why_no_task(proposed: str, text: str) -> str:
-    if len(proposed) > LONGEST_TASK:
-        return f"it has {len(proposed)} characters; at most {LONGEST_TASK} are allowed"
-    if len(text.split()) < _FEWEST_WORDS:
-        return "it is no sentence"
-    if _EXCUSE.match(text):
-        return "it is an excuse and no task"
-    return f'"{found[0]}" is a placeholder' if (found := _PLACEHOLDER.search(text)) else ""
 
 
 def bullets(texts: Sequence[str], longest: int) -> str:

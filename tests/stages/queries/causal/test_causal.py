@@ -13,7 +13,7 @@ import pytest
 from tests.stages.derive.asked_models import words
 from tests.stages.models.fault_server import running_server
 from tests.stages.models.openai_api.asking import settings
-from tests.stages.queries.tasks.honest import honest_draft
+from tests.stages.queries.samples import honest_draft
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall

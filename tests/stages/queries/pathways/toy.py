@@ -13,7 +13,6 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.queries.pathways.programs import PathwayProgram
 
-SIZE = Size(1280, 720)
 PROGRAM = PathwayProgram(
     name="toy",
     title="the toy",
@@ -93,19 +92,19 @@ class Toy:
         self.log.append("close")
 
     def look(self) -> Observation:
-        elements = tuple(self.elements()) if self.late <= 0 else self.shown
-        self.late, self.shown = self.late - 1, elements
-        screen_id = content_id([tuple(e) for e in elements])
-        return Observation(ScreenHandle(screen_id, SIZE, lambda: b""), elements, "" if self.ended else "toy")
+        self.shown = tuple(self.elements()) if self.late <= 0 else self.shown
+        self.late -= 1
+        screen = ScreenHandle(content_id([tuple(e) for e in self.shown]), Size(1280, 720), lambda: b"")
+        return Observation(screen, self.shown, "" if self.ended else "toy")
 
     def elements(self) -> list[UIElement]:
         if self.ended:
             return []
         if self.open == ["Open"]:
             found = [UIElement("heading", "Open", Box(100, 100, 500, 101), ("title",))]
-            for number, tab in enumerate(TABS):
+            for left, tab in zip((100, 200), TABS, strict=True):
                 states = ("clickable", "selected") if tab == self.tab else ("clickable",)
-                found.append(UIElement("tab", tab, Box(100 + 100 * number, 120, 190 + 100 * number, 140), states))
+                found.append(UIElement("tab", tab, Box(left, 120, left + 90, 140), states))
             return found
         found = [UIElement("heading", "Toy", Box(0, 0, 900, 1), ("title",))]
         for number, menu in enumerate(name for name in MENUS if name not in SUBMENUS):

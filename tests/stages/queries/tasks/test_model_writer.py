@@ -9,8 +9,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import task_of
 from tests.stages.models.scripted import ScriptedModel
-from tests.stages.queries.samples import chosen, described
-from tests.stages.queries.tasks.honest import honest_draft
+from tests.stages.queries.samples import chosen, described, honest_draft
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
@@ -172,7 +172,16 @@ class CausalPathway(NamedTuple):
                 steps.append(PathStep(page=str(device), operation="switch", target=str(device)))
             if is_simulated(node.graph):
                 steps.append(PathStep(page=LAUNCHER, operation="open", target=node.graph.title))
-                steps += _in_simulated_app(steps_of(node.sample))
+                # The walk of simulated apps scrolls by itself, and `type` presses the field.
+                own = steps_of(node.sample)
+                for step, after in zip(own, (*own[1:], None), strict=True):
+                    is_focus = after is not None and after.operation == "replace" and after.target == step.target
+                    if step.operation != "scroll" and not is_focus:
+                        target = _NUMBER.sub("", step.target)
+                        operation = "type" if step.operation == "replace" else step.operation
+                        # A menu is a page of the graph, but no page of the app.
+                        changed = {"page": target.partition("/")[0], "operation": operation, "target": target}
+                        steps.append(step.model_copy(update=changed))
             else:
                 steps += (*node.graph.opening, *steps_of(node.sample))
             page = f"{node.graph.app}.{node.sample.end}"
@@ -235,19 +244,6 @@ class CausalPathway(NamedTuple):
 
 def is_simulated(graph: AppGraph) -> bool:
     return any(step.page == LAUNCHER for step in graph.opening)
-
-
-def _in_simulated_app(steps: Sequence[PathStep]) -> Iterator[PathStep]:
-    """Convert steps for the walk of simulated apps: it scrolls by itself, and `type` presses the field."""
-    following: Iterable[PathStep | None] = (*steps[1:], None)
-    for step, after in zip(steps, following, strict=True):
-        is_focus = after is not None and after.operation == "replace" and after.target == step.target
-        if step.operation == "scroll" or is_focus:
-            continue
-        target = _NUMBER.sub("", step.target)
-        operation = "type" if step.operation == "replace" else step.operation
-        # A menu is a page of the graph, but no page of the app.
-        yield step.model_copy(update={"page": target.partition("/")[0], "operation": operation, "target": target})
 
 
 def _wish(node: PathwayNode, rng: Random, found: tuple[str, str] | None) -> str:

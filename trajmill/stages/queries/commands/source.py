@@ -310,33 +310,29 @@ class CommandSource(NamedTuple):
 
             known = KnownTasks(place.exemplars)
             kept = await collect_new(self.wanted, _SPARE_REQUESTS, known, ask, why_not, refuse)
-        return [_goal(text, command, place, prompted.version) for text, command in kept.items()], failures
-
-
-def _goal(text: str, command: WrittenCommand, place: CommandPlace, made_by: str) -> WrittenGoal:
-    page = f"{place.app}.start"
-    pathway = place.pathways[command.pathway] if command.pathway is not None else None
-    own = (PathStep(page=page, **step.model_dump()) for step in command.steps)
-    finish = FINISH.model_copy(update={"page": page})
-    path = (*place.opening, *(pathway.steps if pathway else ()), *own, finish)
-    shows = command.shows
-    if pathway and not (shows or command.lacks):
-        shows = tuple(Showing(**each.model_dump()) for each in pathway.shows)
-    plan = QueryPlan(
-        platform=place.platform,
-        apps=(place.app,),
-        source=place.source,
-        pages=(page,),
-        page_descriptions=(f"What {place.title} shows at the start.",),
-        slots=(),
-        path=path,
-        start_state=place.start_state,
-        goal=json.dumps(goal_parts(shows, command.lacks), ensure_ascii=False),
-        fewest_steps=_FEWEST_STEPS,
-    )
-    return WrittenGoal(
-        f"{place.app}.written-{content_id(place.start_state, text.casefold())[:12]}", text, made_by, plan
-    )
+        page, goals = f"{place.app}.start", list[WrittenGoal]()
+        for text, command in kept.items():
+            pathway = place.pathways[command.pathway] if command.pathway is not None else None
+            own = (PathStep(page=page, **step.model_dump()) for step in command.steps)
+            finish = FINISH.model_copy(update={"page": page})
+            shows = command.shows
+            if pathway and not (shows or command.lacks):
+                shows = tuple(Showing(**each.model_dump()) for each in pathway.shows)
+            plan = QueryPlan(
+                platform=place.platform,
+                apps=(place.app,),
+                source=place.source,
+                pages=(page,),
+                page_descriptions=(f"What {place.title} shows at the start.",),
+                slots=(),
+                path=(*place.opening, *(pathway.steps if pathway else ()), *own, finish),
+                start_state=place.start_state,
+                goal=json.dumps(goal_parts(shows, command.lacks), ensure_ascii=False),
+                fewest_steps=_FEWEST_STEPS,
+            )
+            task = f"{place.app}.written-{content_id(place.start_state, text.casefold())[:12]}"
+            goals.append(WrittenGoal(task, text, prompted.version, plan))
+        return goals, failures
 
 
 def _reasons(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> Iterator[str]:

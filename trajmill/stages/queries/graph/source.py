@@ -66,7 +66,8 @@ class RouteGoal(NamedTuple):
         if not (acts or sample.final):
             kind, words = "visit", {"page": sample.graph.name_of(sample.end)}
             said = dict(words)
-        elif len(acts) == 1 and not sample.final and (opened := _only_opened(acts[0])):
+        elif _only_opens(sample):
+            [opened] = acts[0].settings
             kind, words, said = "open", {"item": opened.value}, {opened.name: opened.value}
         else:
             wishes = [*_done_on_the_way(sample, rng), *(wish_for(setting, rng) for setting in sample.final)]
@@ -218,9 +219,11 @@ class Wish(NamedTuple):
     said: dict[str, str] = {}
 
 
-def _only_opened(act: RouteMove) -> Setting | None:
-    leads_on = len(act.settings) == 1 and act.transition.to != act.page and not act.transition.does
-    return act.settings[0] if leads_on and act.settings[0].spec.kind is SlotKind.LIST else None
+def _only_opens(sample: RouteSample) -> bool:
+    """Whether all that is done is to open an item of a list, without a sentence about it."""
+    alone = [act for act in sample.acts if act.transition.to != act.page and not act.transition.does]
+    kinds = [setting.spec.kind for setting in sample.settings]
+    return len(alone) == len(sample.acts) == 1 and kinds == [SlotKind.LIST] and not sample.final
 
 
 def _done_on_the_way(sample: RouteSample, rng: Random) -> Iterator[Wish]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
@@ -141,14 +141,40 @@ class PathwaySource(NamedTuple):
     settings: PathwaySettings = PathwaySettings()
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return one goal for each end of pathways, by the shortest pathway that leads there.
+        """Return one goal for each end of pathways, by the shortest pathway that leads there, in one split.
 
         Leaves out ends that cannot be reached from the start state, that have no words as a name, or that are on the
         deny list.
         """
         deny_list, by_name = packaged_deny_list(), {program.name: program for program in self.programs}
         askable = [each for each in self.pathways if is_askable(each, deny_list)]
-        by_split = _divide(askable, self.settings, context.unseen.all)
+        ends: dict[tuple[str, ...], Pathway] = {}
+        for pathway in sorted(askable, key=lambda each: len(each.steps)):
+            shows = [f"{each.role}:{each.text}" for each in pathway.shows]
+            ends.setdefault((pathway.program, pathway.start_state, pathway.end_kind, pathway.end_name, *shows), pathway)
+        by_split: dict[Split, list[Pathway]] = {split: [] for split in Split}
+        groups: dict[tuple[str, str], list[Pathway]] = defaultdict(list)
+        of_program: Counter[str] = Counter()
+        for pathway in sorted(ends.values(), key=lambda each: (_ORDER_OF_KINDS.index(each.end_kind), each.pathway_id)):
+            of_program[pathway.program] += 1
+            if of_program[pathway.program] > self.settings.most:
+                continue
+            if pathway.program in context.unseen.all:
+                by_split[Split.HELDOUT_APPS].append(pathway)
+            else:
+                groups[pathway.program, pathway.end_kind].append(pathway)
+        for group in groups.values():
+            by_chance = sorted(group, key=lambda each: content_id("split", each.pathway_id))
+            divided = len(group) if len(group) >= _FEWEST_TO_HOLD_OUT else 0
+            slots, words = (
+                round(self.settings.heldout_slots * divided),
+                round(self.settings.heldout_phrasings * divided),
+            )
+            decide = slots + words + round(self.settings.validation * divided)
+            by_split[Split.HELDOUT_SLOTS] += by_chance[:slots]
+            by_split[Split.HELDOUT_PHRASINGS] += by_chance[slots : slots + words]
+            by_split[Split.VALIDATION] += by_chance[slots + words : decide]
+            by_split[Split.TRAIN] += by_chance[decide:]
 
         def stream(split: Split) -> Iterator[Candidate]:
             for pathway in by_split[split]:
@@ -172,34 +198,3 @@ def is_askable(pathway: Pathway, deny_list: DenyList) -> bool:
     # A menu entry at the top level is visible from the start, so there is nothing to ask for.
     nested = pathway.end_kind is not EndKind.MENU_ITEM or len(names) > 1
     return has_words and reachable and nested and not any(map(deny_list.denies, names))
-
-
-def _divide(
-    pathways: Sequence[Pathway], settings: PathwaySettings, unseen: Collection[str]
-) -> dict[Split, list[Pathway]]:
-    """Give each end, by its shortest pathway, to one split; at most `settings.most` ends of each program."""
-    ends: dict[tuple[str, ...], Pathway] = {}
-    for pathway in sorted(pathways, key=lambda each: len(each.steps)):
-        shows = [f"{each.role}:{each.text}" for each in pathway.shows]
-        ends.setdefault((pathway.program, pathway.start_state, pathway.end_kind, pathway.end_name, *shows), pathway)
-    by_split: dict[Split, list[Pathway]] = {split: [] for split in Split}
-    groups: dict[tuple[str, str], list[Pathway]] = defaultdict(list)
-    of_program: Counter[str] = Counter()
-    for pathway in sorted(ends.values(), key=lambda each: (_ORDER_OF_KINDS.index(each.end_kind), each.pathway_id)):
-        of_program[pathway.program] += 1
-        if of_program[pathway.program] > settings.most:
-            continue
-        if pathway.program in unseen:
-            by_split[Split.HELDOUT_APPS].append(pathway)
-        else:
-            groups[pathway.program, pathway.end_kind].append(pathway)
-    for group in groups.values():
-        by_chance = sorted(group, key=lambda each: content_id("split", each.pathway_id))
-        divided = len(group) if len(group) >= _FEWEST_TO_HOLD_OUT else 0
-        slots, words = round(settings.heldout_slots * divided), round(settings.heldout_phrasings * divided)
-        decide = slots + words + round(settings.validation * divided)
-        by_split[Split.HELDOUT_SLOTS] += by_chance[:slots]
-        by_split[Split.HELDOUT_PHRASINGS] += by_chance[slots : slots + words]
-        by_split[Split.VALIDATION] += by_chance[slots + words : decide]
-        by_split[Split.TRAIN] += by_chance[decide:]
-    return by_split

@@ -230,11 +230,9 @@ class ProposalSource(NamedTuple):
         known = KnownTasks(query.instruction for query in self.existing)
         share, left = divmod(self.wanted, max(len(self.starts), 1))
 
-        async def propose(number: int, start: StartingPoint) -> tuple[list[WrittenGoal], list[Failure]]:
-            async with free:
-                return await self._propose(start, share + (number < left), known, context)
-
-        made = await asyncio.gather(*(propose(number, start) for number, start in enumerate(self.starts)))
+        wanted = (share + (number < left) for number in range(len(self.starts)))
+        asked = zip(self.starts, wanted, strict=True)
+        made = await asyncio.gather(*(self._propose(start, count, known, context, free) for start, count in asked))
         goals: dict[tuple[str, str], WrittenGoal] = {}
         failures: list[Failure] = []
         for start, (proposed, refused) in zip(self.starts, made, strict=True):
@@ -249,7 +247,7 @@ class ProposalSource(NamedTuple):
         return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures))
 
     async def _propose(
-        self, start: StartingPoint, wanted: int, known: KnownTasks, context: SourceContext
+        self, start: StartingPoint, wanted: int, known: KnownTasks, context: SourceContext, free: asyncio.Semaphore
     ) -> tuple[list[WrittenGoal], list[Failure]]:
         prompt = self.prompts.curriculum if start.screen is None else self.prompts.screen
         prompted = PromptedModel(self.model, prompt)
@@ -284,7 +282,8 @@ class ProposalSource(NamedTuple):
             refuse("", f"training must not see the app {heldout[0]}: it is held out")
             return [], failures
         own = KnownTasks(start.examples, shared=known)
-        kept = await collect_new(wanted, SPARE_REQUESTS, own, ask, lambda task: "", refuse)
+        async with free:
+            kept = await collect_new(wanted, SPARE_REQUESTS, own, ask, lambda task: "", refuse)
         if len(kept) < wanted and not (failures and failures[-1].input_id == start.id):
             refuse("", f"only {len(kept)} of {wanted} tasks: the others were refused")
         goals: list[WrittenGoal] = []
