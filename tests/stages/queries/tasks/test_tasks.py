@@ -1,0 +1,344 @@
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from random import Random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.stages.environments.simulated.worlds import task_of
+from tests.stages.queries.samples import chosen, described
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass, StageError
+from trajmill.schemas.record import Origin, content_id
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
+from trajmill.stages.environments.simulated.annotations import PathMetadata
+from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Scalar
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.queries.base import (
+    Candidate,
+    FreshRequest,
+    GrammarWriter,
+    NewQueries,
+    SourceContext,
+    UnseenApps,
+    Written,
+    draft,
+)
+from trajmill.stages.queries.generate import fresh_queries
+from trajmill.stages.queries.leaks import HELDOUT_GOALS, leaks_in_queries, share_goals
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.source import (
+    OPTIONAL_CAP,
+    TaskSource,
+    divide_tasks,
+    draw_goals,
+    expand_with_clauses,
+    generate_queries,
+    paths,
+    sample,
+    word_task,
+)
+from trajmill.stages.queries.templates import Variant, blank, explicit_instruction, lost_slots
+from trajmill.stages.queries.walk import walk
+
+HELDOUT_APPS = ("notes", "clock")
+SETTINGS = GraphQueriesSpec(
+    train=150, heldout_slots=30, heldout_phrasings=30, heldout_apps=20, heldout_app_names=HELDOUT_APPS, validation=24
+)
+
+
+@pytest.fixture(scope="module")
+def generated(world: World, origin: Origin) -> NewQueries:
+    return asyncio.run(generate_queries(world, SETTINGS, 1, origin))
+
+
+def _only(app: AppSpec) -> World:
+    return World({app.app: app}, {})
+
+
+def test_every_split_has_its_queries_and_nothing_held_out_is_in_training(generated: NewQueries) -> None:
+    queries = generated.queries
+    assert Counter(query.split for query in queries) == {split: SETTINGS.wanted(split) for split in Split}
+    assert generated.failures == () and leaks_in_queries(queries, HELDOUT_APPS) == ()
+    goals = {split: {query.goal_key() for query in queries if query.split is split} for split in Split}
+    assert sum(map(len, goals.values())) == len(set.union(*goals.values()))
+    # The queries of the grammar do not change.
+    assert content_id([query.query_id for query in queries]) == "e7a0fd449ad15e66a03b1ddc"
+
+
+class _LastFirst(GrammarWriter):
+    """Answers as a busy server does: not in the order in which it was asked."""
+
+    def __init__(self) -> None:
+        self.at_once = self.most_at_once = 0
+
+    async def write(self, candidate: Candidate) -> Written:
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        for _ in range(candidate.seed % 7):
+            await asyncio.sleep(0)
+        self.at_once -= 1
+        return await super().write(candidate)
+
+
+@pytest.mark.slow
+async def test_how_many_drafts_are_in_flight_changes_nothing(
+    world: World, origin: Origin, generated: NewQueries
+) -> None:
+    writer = _LastFirst()
+    assert await generate_queries(world, SETTINGS, 1, origin, [writer], in_flight=64) == generated
+    assert 32 < writer.most_at_once <= 64
+
+
+def test_heldout_phrasings_are_marked_and_others_are_not(generated: NewQueries) -> None:
+    for query in generated.queries:
+        template = query.phrasing.split(" ")[0].rpartition("/")[2]
+        if query.split is Split.HELDOUT_PHRASINGS:
+            assert template.startswith("h")
+        elif query.split is not Split.HELDOUT_APPS:
+            assert "/h" not in query.phrasing
+        assert query.phrasing.startswith(query.task)
+    # Half of the validation queries are of an app that no other split has.
+    assert SETTINGS.validation_app_names == ("rides",)
+    of_app = [query.split for query in generated.queries if "rides" in query.apps]
+    assert of_app == [Split.VALIDATION] * 12
+
+
+async def test_validation_needs_no_app_of_its_own(world: World, origin: Origin) -> None:
+    spared = GraphQueriesSpec(train=12, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=6)
+    clock = _only(world.apps["clock"])
+    made = await generate_queries(clock, spared, 1, origin)
+    assert Counter(query.split for query in made.queries) == {Split.TRAIN: 12, Split.VALIDATION: 6}
+    assert leaks_in_queries(made.queries, spared.unseen_app_names) == ()
+    with pytest.raises(BadInputError, match=r"validation_app_names: there is no app 'cluck'; did you mean clock\?"):
+        await generate_queries(clock, spared.model_copy(update={"validation_app_names": ("cluck",)}), 1, origin)
+
+
+@pytest.mark.slow
+async def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, origin: Origin) -> None:
+    bites = world.apps["bites"]
+    checkout = bites.screens["checkout"]
+    idle = tuple(w.model_copy(update={"do": ()}) if w.id == "order" else w for w in checkout.widgets)
+    screens = {**bites.screens, "checkout": checkout.model_copy(update={"widgets": idle})}
+    broken = bites.model_copy(update={"screens": screens, "tasks": {"order": bites.tasks["order"]}})
+    settings = GraphQueriesSpec(train=5, heldout_app_names=(), validation=0)
+    generated = await generate_queries(_only(broken), settings, 1, origin)
+    assert generated.queries == ()
+    first = generated.failures[0]
+    assert (first.stage, first.failure_class) == ("generate", FailureClass.TASK)
+    assert first.message.startswith("bites.order: the reference path does not meet the goal check (")
+
+
+async def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> None:
+    bites = world.apps["bites"]
+    small = bites.model_copy(update={"tasks": {"cutlery": bites.tasks["cutlery"]}})
+    settings = GraphQueriesSpec(train=1000, heldout_slots=1, heldout_phrasings=0, heldout_app_names=(), validation=0)
+    generated = await generate_queries(_only(small), settings, 1, origin)
+    assert 0 < len(generated.queries) < 1000
+    messages = [failure.message for failure in generated.failures]
+    assert messages == [
+        f"only {len(generated.queries)} of 1000 queries: there are no more goals",
+        "only 0 of 1 queries: there are no more goals",
+    ]
+
+
+async def test_a_walk_says_why_a_path_is_refused(world: World, order: TaskGraph, origin: Origin) -> None:
+    candidate = Candidate(chosen(order, dish="Udon Soup", quantity=3, note="no onions"), Split.TRAIN, False, 1)
+    query = await draft(candidate, GrammarWriter(), origin)
+
+    async def walked(**changes: object) -> str | None:
+        environment = SimulatedEnvironment(world, query.platform, FaultRates(popup=0.0))
+        return await walk(environment, query.model_copy(update=changes))
+
+    assert await walked() is None
+    plus = next(number for number, step in enumerate(query.path) if step.target == "bites.dish/quantity/+")
+    missed = await walked(path=(*query.path[:plus], *query.path[plus + 1 :])) or ""
+    assert missed.startswith("the reference path does not meet the goal check (`bites.orders` is [{")
+    assert '"quantity": 2' in missed.partition(" not [")[0] and '"quantity": 3' in missed.partition(" not [")[2]
+    at = next(n for n, step in enumerate(query.path) if step.target == "bites.menu/dishes/Udon Soup")
+    gone = query.path[at].model_copy(update={"target": "bites.menu/dishes/Roast Duck"})
+    lost = await walked(path=(*query.path[:at], gone, *query.path[at + 1 :]))
+    assert lost == "the reference path is lost on bites.menu: cannot tap bites.menu/dishes/Roast Duck"
+    assert await walked(max_steps=5) == "the reference path is not done after 5 steps"
+    assert await walked(goal="{}") == "there is no goal check"
+    with pytest.raises(EnvironmentFailure):
+        await walked(start_state='{"setup": {"nowhere.at_all": {}}}')
+
+
+async def test_rounds_add_other_queries_and_nothing_of_the_held_out_sets(
+    world: World, origin: Origin, generated: NewQueries
+) -> None:
+    async def fresh(known: tuple[Query, ...], seed: int, level: int = 3, count: int = 12) -> tuple[Query, ...]:
+        context = SourceContext(SimulatedSpec(), UnseenApps(HELDOUT_APPS), 1, origin)
+        return await fresh_queries([TaskSource(world, SETTINGS)], context, FreshRequest(count, level, seed), known)
+
+    known = generated.queries
+    first = await fresh(known, seed=2)
+    assert await fresh(known, seed=2) == first
+    second = await fresh((*known, *first), seed=3)
+    every = (*known, *first, *second)
+    assert (len(first), len(second), len({query.query_id for query in every})) == (12, 12, len(every))
+    assert {(query.split, query.validation) for query in (*first, *second)} == {(Split.TRAIN, "passed")}
+    assert leaks_in_queries(every, HELDOUT_APPS) == ()
+    # None is harder than asked for, and as many as possible are as hard.
+    for level in (1, 2):
+        assert {query.difficulty for query in await fresh(known, seed=2, level=level, count=6)} == {level}
+
+
+seeds = st.integers(0, 2**32)
+
+
+@settings(max_examples=15, deadline=None)
+@given(seeds)
+def test_samples_of_every_task_hold_what_they_must(world: World, seed: int) -> None:
+    for task in world.tasks():
+        drawn = sample(task, paths(task), Random(seed))
+        assert drawn.path[0] == task.start
+        assert all(task.graph.has_edge(*edge) for edge in zip(drawn.path, drawn.path[1:], strict=False))
+        assert not list(task.graph.successors(drawn.path[-1]))
+        asked = drawn.asked
+        free = [slot for slot in task.slots if slot.is_free]
+        assert {slot.spec.name for slot in free if not slot.spec.optional} <= asked.keys()
+        optional = [slot for slot in free if slot.spec.optional and slot.spec.name in asked]
+        assert len(optional) <= OPTIONAL_CAP
+        assert all(slot.page in drawn.path for slot in optional)
+        values = [(slot, asked[slot.spec.name]) for slot in free if slot.spec.name in asked]
+        assert all(value in slot.values and value != slot.default for slot, value in values)
+
+
+def test_every_path_and_every_number_of_optional_slots_is_drawn(order: TaskGraph, world: World) -> None:
+    wish = task_of(world, "bazaar.wish")
+    drawn = [sample(order, paths(order), Random(seed)) for seed in range(100)]
+    assert {len(each.asked) - 1 for each in drawn} == {0, 1, 2, 3}
+    assert {sample(wish, paths(wish), Random(seed)).path for seed in range(20)} == set(paths(wish))
+
+
+def test_a_slot_without_values_is_an_error_of_the_task(order: TaskGraph) -> None:
+    empty = tuple(slot._replace(values=()) for slot in order.slots)
+    broken = TaskGraph(order.name, order.apps, order.platform, order.spec, order.graph, order.start, empty)
+    with pytest.raises(StageError, match=r"bites\.order: the slot dish has no value to ask for"):
+        sample(broken, paths(broken), Random(0))
+
+
+WANTED = {Split.TRAIN: 20, Split.HELDOUT_SLOTS: 5, Split.HELDOUT_PHRASINGS: 5, Split.VALIDATION: 5}
+
+
+def test_every_task_that_touches_a_heldout_app_is_put_aside(world: World) -> None:
+    sides = divide_tasks(world, ["wallet"])
+    heldout = {task.name for task in sides.heldout}
+    assert {"wallet.topup", "from_mail.redeem"} <= heldout
+    assert all(any(page.startswith("wallet.") for page in task.graph) for task in sides.heldout)
+    assert not any(page.startswith("wallet.") for task in sides.trained for page in task.graph)
+    assert len(sides.trained) + len(sides.heldout) == len(world.tasks())
+    with pytest.raises(BadInputError, match="there is no app 'mial'; did you mean mail"):
+        divide_tasks(world, ["mial"])
+
+
+def test_each_goal_goes_to_one_split_and_held_out_ones_combine_values_that_training_shows(order: TaskGraph) -> None:
+    for drawn in (1, 4, 9, 60):
+        goals = draw_goals(order, drawn, Random(2))
+        shares = share_goals(goals, WANTED)
+        assert sorted(goal.key for share in shares.values() for goal in share) == sorted(goal.key for goal in goals)
+        for split in HELDOUT_GOALS:
+            assert len(shares[split]) == min(WANTED[split], drawn // 6)
+    goals = draw_goals(order, 120, Random(3))
+    shares = share_goals(goals, WANTED)
+    shown = {value for goal in shares[Split.TRAIN][: WANTED[Split.TRAIN]] for value in goal.key}
+    for split in HELDOUT_GOALS:
+        assert all(shown.issuperset(goal.key) for goal in shares[split])
+
+
+def _metadata(order: TaskGraph, **values: Scalar) -> PathMetadata:
+    return described(order, chosen(order, **values))
+
+
+def test_training_and_heldout_phrasings_share_no_template_and_no_clause(order: TaskGraph) -> None:
+    large, spicy = _metadata(order, dish="Pad Thai", size="Large"), _metadata(order, dish="Pad Thai", spicy=True)
+    for seed in range(40):
+        for heldout in (False, True):
+            template, clause = word_task(order.spec, large, heldout, seed).phrasing.split(" ")
+            assert template.startswith("bites.order/h") is clause.startswith("size/h") is heldout
+        # An option is said by its whole clause.
+        written = word_task(order.spec, spicy, False, seed)
+        assert " " in written.said["spicy"] and written.said["spicy"] in written.text
+
+
+def test_a_template_that_names_an_optional_slot_needs_no_clause(order: TaskGraph) -> None:
+    spec = order.spec.model_copy(update={"phrasings": ("order a {size} {dish}",)})
+    written = word_task(spec, _metadata(order, dish="Pad Thai", size="Large"), False, 0)
+    assert written.phrasing == "bites.order/0"
+    with pytest.raises(StageError):
+        word_task(spec, _metadata(order, dish="Pad Thai"), False, 0)
+
+
+def test_blanking_replaces_whole_words_the_longest_first() -> None:
+    assert blank("Two Tea Cups and two teas", ["Two", "tea", "tea cups"]) == "_ _ and _ teas"
+
+
+@settings(max_examples=10, deadline=None)
+@given(seeds, st.booleans())
+def test_no_task_loses_a_slot_in_any_phrasing(world: World, seed: int, heldout: bool) -> None:
+    for task in world.tasks():
+        metadata = described(task, sample(task, paths(task), Random(seed)))
+        written = word_task(task.spec, metadata, heldout, seed)
+        assert lost_slots(written.text, written.said) == (), written.text
+        for text in (written.raw, written.text):
+            assert text[0] == text[0].upper() and text[-1] in ".?!"
+            assert "  " not in text and " ," not in text and ",," not in text
+            assert not set(text) & set("{}[]|$"), text
+
+
+def test_a_carried_value_is_never_told(world: World) -> None:
+    for task in world.tasks():
+        for slot in (slot for slot in task.slots if slot.spec.carried_from):
+            drawn = sample(task, paths(task), Random(1))
+            written = drawn.worded(False, 1)
+            value = str(drawn.asked[slot.spec.name])
+            assert value not in written.text and value not in written.raw
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"phrasings": ("order {dish}",)}, "no phrasing says exactly dish, size"),
+        ({"clauses": {}}, "no clause says size = Large"),
+    ],
+)
+def test_what_nothing_says_is_refused(order: TaskGraph, change: dict[str, object], reason: str) -> None:
+    spec = order.spec.model_copy(update=change)
+    with pytest.raises(StageError, match=reason):
+        word_task(spec, _metadata(order, dish="Pad Thai", size="Large"), False, 0)
+
+
+def test_a_raw_instruction_names_every_page_and_value(order: TaskGraph) -> None:
+    metadata = _metadata(order, dish="Pad Thai", size="Large", spicy=True, quantity=2, place="Office", note="no onions")
+    assert explicit_instruction(metadata) == (
+        "Open the Bites app, choose Noodles, choose Pad Thai, set Size to Large, turn on Extra spicy, "
+        'set Quantity to 2, tap "Go to checkout", set Deliver to to Office, type "no onions" into Note for the kitchen '
+        'and tap "Place order".'
+    )
+
+
+@pytest.mark.parametrize(
+    ("template", "clauses", "sentences"),
+    [
+        ("order {dish}{clauses}", [], {"Order Pad Thai."}),
+        ("could you order {dish}{clauses}", [], {"Could you order Pad Thai?"}),
+        (
+            "order {dish}{clauses}",
+            ["large", "spicy", "to go"],
+            {"Order Pad Thai, large, spicy and to go.", "Order Pad Thai, large, spicy, to go."},
+        ),
+        ("get {dish}{clauses} with Bites", ["large"], {"Get Pad Thai, large, with Bites."}),
+    ],
+)
+def test_clauses_are_joined_to_a_sentence(template: str, clauses: list[str], sentences: set[str]) -> None:
+    written = {
+        expand_with_clauses(Variant(template, 0, False), "bites.order", {"dish": "Pad Thai"}, clauses, Random(seed))
+        for seed in range(40)
+    }
+    assert written == sentences
