@@ -157,6 +157,8 @@ class Programs:
                     return Result(b"No activity found\n")
                 said = f"priority=0 preferredOrder=0 match=0x108000 isDefault=false\n{package}/{_ACTIVITY}\n"
                 return Result(said.encode())
+            case ["pm", "list", *_, part]:
+                return Result("".join(f"package:{name}\n" for name in sorted(packages) if part in name).encode())
             case ["pm", "clear", package]:
                 if package not in packages:
                     return Result(b"Failed\n", 1)
