@@ -1,16 +1,27 @@
 from __future__ import annotations
 
+import io
+import shutil
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from tests.flows.small_run import small_config
-from tests.warehouse.samples import at_origin
+from tests.warehouse.samples import at_origin, query, stage_run
+from trajmill.flows.cli.loop import STAGE_COMMANDS
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.new_run import NewRunError, begin_or_continue
+from trajmill.flows.progress import ConsoleWatcher, StageCounter, watched_by, watched_work
+from trajmill.flows.round import COMMANDS, STAGES, stages_of
 from trajmill.flows.stage import AwaitedError, RoundContext, StageOutcome, finished, report_of, run_once
+from trajmill.flows.tasks.rollout import without_solved
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.warehouse.layout import StageRun
+from trajmill.stages.curate.history import History, JudgedAttempt
+from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.staging import Progress, ShardProgress, plan_items
 
 
 def call(number: int, price: float, at: StageRun) -> ModelCall:
@@ -63,3 +74,102 @@ def test_a_stage_that_is_not_finished_has_no_report(tmp_path: Path) -> None:
     assert report_of(context, "judge") is None
     with pytest.raises(TrajmillError, match=r"stage judge of round 1 .* is not finished"):
         finished(context, "judge")
+
+
+def test_every_command_is_on_the_command_line_and_needs_only_stages_before_its_own() -> None:
+    names = [stage.name for stage in STAGES]
+    for place, stage in enumerate(STAGES):
+        assert set(COMMANDS[stage.command]) <= set(names[:place])
+    assert set(STAGE_COMMANDS) | {"derive", "judge"} == set(COMMANDS)
+
+
+@pytest.mark.parametrize(("key", "stage"), [("curriculum", "propose"), ("fresh", "fresh")])
+def test_queries_are_added_only_where_they_are_asked_for(key: str, stage: str) -> None:
+    asked = Config.model_validate({"queries": {key: 2}})
+    assert {stage.name for stage in stages_of(asked)} - {stage.name for stage in stages_of(Config())} == {stage}
+
+
+def test_without_a_terminal_a_stage_is_one_line() -> None:
+    words = io.StringIO()
+    with ConsoleWatcher(Console(file=words, width=100)).stage(2, "judge", 1500) as advance:
+        advance(1000)
+        advance(500)
+    assert words.getvalue().split()[:5] == ["round", "2", "judge", "1,500", "rows"]
+    assert words.getvalue().count("\n") == 1
+
+
+def test_two_stages_at_the_same_time_share_one_display() -> None:
+    words = io.StringIO()
+    watcher = ConsoleWatcher(Console(file=words, width=100, force_terminal=True))
+    with watcher.stage(1, "train", 3), watcher.stage(2, "rollout", 5) as rollout:
+        rollout(5)
+    assert "round 1  train" in words.getvalue() and "round 2  rollout" in words.getvalue()
+    with watcher.stage(1, "evaluate", 7) as again:
+        again(7)
+    assert words.getvalue().endswith("\x1b[2K") and "7/7" in words.getvalue()
+
+
+def test_a_total_that_becomes_known_is_shown_and_all_is_done_when_the_files_go(tmp_path: Path) -> None:
+    words = io.StringIO()
+    warehouse, at = create_warehouse(tmp_path), StageRun("run", 3, "judge")
+    folder = at.staging(warehouse)
+    counter = StageCounter(warehouse, at, None)
+    with (
+        watched_by(ConsoleWatcher(Console(file=words, width=100, force_terminal=True))),
+        watched_work(warehouse, at, "judge"),
+    ):
+        plan_items(folder, 12)
+        ShardProgress(folder, "00000").fill(11)
+        assert counter.progress() == Progress(11, 12)
+    # The last one is counted, and the files are removed, between two looks.
+    shutil.rmtree(folder)
+    assert "11/12" in words.getvalue()
+    assert counter.progress() == Progress(12, 12)
+
+
+def config(root: Path, **tables: dict[str, object]) -> Config:
+    return Config.model_validate({"run": {"root": root}} | tables)
+
+
+def test_a_changed_configuration_is_named_and_begins_a_run_only_if_it_may(tmp_path: Path) -> None:
+    first = config(tmp_path)
+    begin_or_continue(first)
+    begin_or_continue(first.model_copy(update={"run": first.run.model_copy(update={"rounds": 20})}))
+    changed = config(tmp_path, queries={"train": 50}, judge={"channels": ("text",)})
+    with pytest.raises(NewRunError, match=r"\A[^\n]+\Z") as refused:
+        begin_or_continue(changed)
+    assert f"begins a new run {changed.run_id} and does not go on with {first.run_id}" in str(refused.value)
+    assert "(judge.channels, queries.train changed since then): say --new-run" in str(refused.value)
+    begin_or_continue(changed, new_run=True)
+    for each in (changed, first):
+        begin_or_continue(each)
+
+
+def test_a_run_of_another_name_and_an_older_warehouse_are_no_surprise(tmp_path: Path) -> None:
+    first = config(tmp_path)
+    begin_or_continue(first)
+    begin_or_continue(Config.model_validate({"run": {"root": tmp_path, "name": "other", "seed": 3}}))
+    for file in tmp_path.rglob("identity.json"):
+        file.unlink()
+    with pytest.raises(NewRunError, match="its configuration was another"):
+        begin_or_continue(
+            Config.model_validate({"run": {"root": tmp_path / ".", "seed": 9}, "rollout": {"group_size": 3}})
+        )
+
+
+def attempt(query_id: str, correct: bool) -> JudgedAttempt:
+    return JudgedAttempt(1, query_id, f"{query_id}-{correct}", 4, False, correct)
+
+
+SOLVED = History.of((attempt("q1", False), attempt("q1", True), attempt("q1", True)))
+QUERIES = [query("q1", stage_run()), query("q2", stage_run())]
+
+
+def test_what_is_solved_is_attempted_no_more() -> None:
+    assert [each.query_id for each in without_solved(QUERIES, SOLVED, retire_after=2)] == ["q2"]
+    assert without_solved(QUERIES, SOLVED, retire_after=3) == QUERIES
+    assert without_solved(QUERIES, SOLVED, retire_after=0) == QUERIES
+
+
+def test_a_run_that_has_solved_everything_goes_on_with_all_of_it() -> None:
+    assert without_solved(QUERIES[:1], SOLVED, retire_after=1) == QUERIES[:1]

@@ -14,7 +14,7 @@ import pytest
 from tests.flows.importing.stopped_import import import_and_stop, import_whole
 from tests.flows.served_judge import opinion
 from tests.flows.small_run import do, up_to
-from tests.flows.tasks.test_judge_served import served
+from tests.flows.tasks.test_judge import served
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.configuration.config import Config

@@ -15,7 +15,7 @@ from prefect import flow
 from tests.flows.policies.network import WaitingRun
 from tests.flows.small_run import small_config
 from tests.flows.synthetic_run import RUN, policy_version, write_run
-from tests.flows.tasks.test_judge_served import served as judged_by_server
+from tests.flows.tasks.test_judge import served as judged_by_server
 from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, stage_run
 from tests.warehouse.test_releases import export, release

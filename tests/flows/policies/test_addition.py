@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from transformers import AutoTokenizer
 
 from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config, network_folder
 from tests.flows.small_run import do
-from tests.flows.tasks.test_train import first_waiting
+from tests.flows.tasks.test_train import first_waiting, tiny_config
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_policies, promote_policy, roll_back_policy
-from trajmill.flows.policies.policy import policy_before
+from trajmill.flows.configuration.sections import ModelsSection
+from trajmill.flows.policies.addition import (
+    Addition,
+    add_and_evaluate,
+    list_policies,
+    make_untrained_policy,
+    promote_policy,
+    roll_back_policy,
+)
+from trajmill.flows.policies.policy import acting, configured_policy, policy_before
 from trajmill.flows.round import current_round, run_stage, summary_of
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
@@ -24,10 +35,14 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.models.local.folder import folder_version
+from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
+from trajmill.stages.environments.kinds import SimulatedSpec
+from trajmill.stages.models.embedded.spec import EmbeddedSpec
+from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.store.address import BucketUrl
 
 pytestmark = pytest.mark.slow
 
@@ -186,3 +201,81 @@ def test_another_model_in_the_configuration_goes_on_with_the_run(waiting_run: Wa
     (adopted,) = [each.row for each in list_policies(other) if each.in_force]
     assert (adopted.model_version, adopted.reason) == (version, "the configuration names it")
     assert adopted.validation is not None and len(adopted.validation) == 4
+
+
+def bucket_config(url: str, policy: Path) -> Config:
+    """Small rounds in a bucket, whose policy is an embedded one that this run does not train."""
+    small = tiny_config(Path("unused"))
+    return small.model_copy(
+        update={
+            "run": small.run.model_copy(update={"root": BucketUrl(url)}),
+            "models": ModelsSection(policy="mine"),
+            "endpoints": {"mine": EmbeddedSpec(model=policy)},
+            "train": NOBODY_TRAINS,
+            "rollout": small.rollout.model_copy(update={"episodes_per_round": 8}),
+        }
+    )
+
+
+def test_a_policy_is_added_listed_rolled_back_promoted_and_acts(bucket_url: str, tmp_path: Path) -> None:
+    folders = [network_folder(tmp_path / name, seed) for seed, name in ((3, "first"), (5, "second"))]
+    first, second = (EmbeddedSpec(model=folder).version for folder in folders)
+    config = bucket_config(bucket_url, folders[0])
+
+    def on_another_machine() -> RoundContext:
+        shutil.rmtree(tmp_path / "caches")
+        return RoundContext.of(config)
+
+    waits = first_waiting(RoundContext.of(config))
+    assert waits is not None and "then `trajmill policy add --model NAME`" in waits.waiting
+    on_another_machine()
+    decided = add_and_evaluate(config, Addition(model=str(folders[1])))
+    assert decided.result["promoted"], decided.result["reason"]
+    on_another_machine()
+    # The folder that was added is on the machine where it was added; the configured one is on each.
+    folders[1] = folders[1].rename(tmp_path / "elsewhere")
+    listed = {each.row.model_version: each.in_force for each in list_policies(config)}
+    assert listed == {first: False, second: True}
+    with pytest.raises(BadInputError, match=f"{second} is in force already"):
+        add_and_evaluate(config, Addition(model=str(folders[1])))
+    roll_back_policy(config)
+    promote_policy(config, second)
+    context = on_another_machine()
+    assert first_waiting(context.in_round(2)) is not None
+    rows = read_rows(context.warehouse, Trajectory)
+    acted = {number: {row.model_version for row in rows if row.round == number} for number in (0, 1, 2)}
+    assert acted[0] == {first} and {first, second} <= acted[1] and second in acted[2] and first not in acted[2]
+    assert {row.model_version for row in read_rows(context.warehouse, PolicyVersion)} == {first, second}
+
+
+@pytest.mark.parametrize(("policy", "agent"), [("mine", EndToEndSpec), ("embedded", ExplorerSpec)])
+def test_only_the_untrained_policy_explores(tmp_path: Path, policy: str, agent: type) -> None:
+    weights = EmbeddedSpec(model=network_folder(tmp_path / "weights", seed=3))
+    update = {"models": ModelsSection(policy=policy), "endpoints": {"mine": weights}}
+    config = tiny_config(tmp_path / "root", 1).model_copy(update=update)
+    context = RoundContext.of(config)
+    mine = config.model_copy(update={"models": ModelsSection(policy="mine")})
+    start = configured_policy(replace(context, config=mine))
+    assert (start.version, start.kind) == (weights.version, "embedded")
+    assert start.paths(context.warehouse) == (weights.model, None)
+    acts = acting(context, start, temperature=1.0, untrained=True)
+    assert type(acts.spec) is agent
+    assert acts.endpoint is not None and acts.endpoint.spec == weights
+
+
+EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "pixels.toml"
+
+
+def test_it_is_made_once_where_the_endpoint_says(tmp_path: Path) -> None:
+    spec = TransformersSpec(model=tmp_path / "policy", family="read-aloud")
+    environment = SimulatedSpec(builtin_apps=("bites",))
+    config = Config(environment=environment, models=ModelsSection(policy="tiny"), endpoints={"tiny": spec})
+    made = make_untrained_policy(config)
+    assert made.is_new and made.folder == tmp_path / "policy" and made.version == spec.version
+    assert AutoTokenizer.from_pretrained(made.folder)("Margherita Cheeseburger")["input_ids"][0] > 100
+    assert make_untrained_policy(config, blind=True) == made._replace(is_new=False)
+
+
+def test_a_policy_that_is_no_such_model_gives_one_error_line() -> None:
+    with pytest.raises(BadInputError, match=r"^models.policy is embedded; name an endpoint [^\n]*$"):
+        make_untrained_policy(Config())

@@ -1,0 +1,260 @@
+from __future__ import annotations
+
+import io
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from PIL import Image
+
+from tests.built_once import built_once
+from tests.flows.small_run import small_config
+from trajmill.flows import deriving
+from trajmill.flows.cli.app import run
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.deriving import Attempted, derive_in_round, derive_kind, lifts_by_task
+from trajmill.flows.round import stages_of
+from trajmill.flows.stage import RoundContext
+from trajmill.flows.tasks.release import DERIVE_KIND, release_again
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.failure import Refusal
+from trajmill.schemas.tables.guidance import Guidance
+from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.stages.derive.kind_spec import GuidanceLift
+from trajmill.stages.derive.planning.trials import MANUAL, MANUAL_HELPED, TriedManual
+from trajmill.stages.export.exporter import SFT_FILE, SftExporter
+from trajmill.stages.export.release import check_release, released_rows
+from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
+from trajmill.warehouse.layout import Warehouse, open_warehouse
+from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.releases import newest_release, read_release, release_names, verify_release
+from trajmill.warehouse.screens import WarehouseScreens
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def copied(small_run: Warehouse, tmp_path: Path) -> Config:
+    """The configuration of a small run whose warehouse may be written to."""
+    shutil.copytree(small_run.root, tmp_path / "root")
+    return small_config(tmp_path / "root")
+
+
+@pytest.fixture(scope="session")
+def derived_run(small_run: Warehouse, tmp_path_factory: pytest.TempPathFactory) -> Config:
+    """A run whose newest round was released again with two derived kinds; not to be written to."""
+
+    def build(folder: Path) -> None:
+        shutil.copytree(small_run.root, folder / "root")
+        config = small_config(folder / "root")
+        for kind in ("step", "grounding", "planning"):
+            derive_kind(config, kind)
+        release_again(config)
+
+    return small_config(built_once(tmp_path_factory, "derived-run", build) / "root")
+
+
+def derived(config: Config) -> list[Example]:
+    rows = read_rows(open_warehouse(config.run.root), Example, run_id=config.run_id)
+    return [row for row in rows if row.kind != "end_to_end"]
+
+
+def test_a_kind_is_derived_once_from_each_trajectory(copied: Config) -> None:
+    made = derive_kind(copied, "step")
+    rows = derived(copied)
+    assert made.examples == len(rows) > 0
+    assert {row.round for row in rows} == {1, 2}
+    refusals = read_rows(open_warehouse(copied.run.root), Refusal, run_id=copied.run_id)
+    assert sum(row.count for row in refusals) == sum(made.refused.values()) > 0
+    again = derive_kind(copied, "step")
+    assert (again.trajectories, again.examples) == (0, 0)
+    assert derived(copied) == rows
+
+
+def test_other_settings_derive_rows_of_another_version(copied: Config) -> None:
+    derive_kind(copied, "step")
+    without_failed = copied.derive.model_copy(
+        update={"step": copied.derive.step.model_copy(update={"failed": False, "self_corrections": False})}
+    )
+    made = derive_kind(copied.model_copy(update={"derive": without_failed}), "step")
+    versions = {row.made_by for row in derived(copied)}
+    assert len(versions) == 2
+    assert made.refused["judged_incorrect"] > 0
+
+
+def test_a_batch_that_was_interrupted_before_its_commit_is_finished(
+    copied: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr("trajmill.flows.stage.commit_stage", killed)
+        with pytest.raises(KeyboardInterrupt):
+            derive_kind(copied, "step")
+    assert derived(copied) == []
+    made = derive_kind(copied, "step")
+    rows = derived(copied)
+    assert len({row.example_id for row in rows}) == len(rows) == made.examples > 0
+
+
+def test_an_unknown_kind_gives_one_error_line_with_the_nearest(copied: Config) -> None:
+    with pytest.raises(BadInputError, match="there is no derived data of kind 'stepp'; did you mean step"):
+        derive_kind(copied, "stepp")
+
+
+def test_each_screen_is_grounded_once_and_every_image_opens(derived_run: Config) -> None:
+    rows = [row for row in derived(derived_run) if row.kind == "grounding"]
+    screens = WarehouseScreens(open_warehouse(derived_run.run.root))
+    seen = {(row.round, row.source_screens): (row.trajectory_id, row.step_index) for row in rows}
+    assert all(seen[row.round, row.source_screens] == (row.trajectory_id, row.step_index) for row in rows)
+    assert len({source for _, source in seen}) == len(seen)
+    for screen_id in {row.screens[0] for row in rows if row.variant == "dense"}:
+        with Image.open(io.BytesIO(screens.image(screen_id))) as image:
+            assert image.size == screens.size(screen_id)
+
+
+def test_only_queries_that_were_attempted_in_both_ways_are_compared() -> None:
+    attempts = [
+        Attempted("a", "q0", "train", 3, 0.0),
+        Attempted("b", "q0", "train", 3, 1.0),
+        Attempted("c", "q0", "guided", 3, 1.0),
+        Attempted("d", "q1", "guided", 3, 0.0),
+        Attempted("e", "q2", "train", 3, 0.0),
+        Attempted("f", "q2", "guided", 3, 1.0),
+        Attempted("g", "q2", "guided", 3, None),
+        Attempted("h", "q3", "train", 3, 1.0),
+        Attempted("i", "q3", "evaluate", 3, 1.0),
+    ]
+    tasks = {one.trajectory_id: "rides" if one.query_id == "q3" else "bites" for one in attempts}
+    assert lifts_by_task(attempts, tasks) == {"bites": GuidanceLift(without=0.25, guided=1.0)}
+
+
+def test_each_task_of_a_round_has_one_manual_and_a_second_call_makes_none(copied: Config) -> None:
+    made = derive_kind(copied, "planning")
+    warehouse = open_warehouse(copied.run.root)
+    rows = [row for row in read_rows(warehouse, Example, run_id=copied.run_id) if row.kind == "planning"]
+    assert made.examples == len(rows) > 0
+    assert made.trajectories == made.examples + sum(made.refused.values())
+    tasks = {query.query_id: query.task for query in read_rows(warehouse, Query, run_id=copied.run_id)}
+    places = [(row.round, tasks[row.query_id]) for row in rows]
+    assert len(set(places)) == len(places)
+    known = {row.trajectory_id for row in read_rows(warehouse, Trajectory, run_id=copied.run_id)}
+    assert all(row.source_trajectories and set(row.source_trajectories) <= known for row in rows)
+    again = derive_kind(copied, "planning")
+    assert (again.trajectories, again.examples) == (0, 0)
+
+
+def test_the_policy_tries_each_manual_with_and_without_it(copied: Config) -> None:
+    planning = copied.derive.planning.model_copy(update={"trials": 2})
+    config = copied.model_copy(update={"derive": copied.derive.model_copy(update={"planning": planning})})
+    made = derive_kind(config, "planning")
+    warehouse = open_warehouse(config.run.root)
+    trials = [row for row in read_rows(warehouse, Trajectory, run_id=config.run_id) if row.purpose is Purpose.TRIAL]
+    hints = {row.guidance_id: row for row in read_rows(warehouse, Guidance) if row.source == MANUAL}
+    with_manual = [row for row in trials if row.guidance_id is not None]
+    assert with_manual and {row.guidance_id for row in with_manual} == set(hints)
+    alone = {(row.round, row.query_id, row.seed) for row in trials if row.guidance_id is None}
+    assert {(row.round, row.query_id, row.seed) for row in with_manual} == alone
+    rows = [row for row in read_rows(warehouse, Example, run_id=config.run_id) if row.kind == "planning"]
+    assert len(rows) == made.examples and {row.variant for row in rows} <= {MANUAL_HELPED, "unmeasured"}
+    assert made.trajectories == made.examples + sum(made.refused.values())
+    again = derive_kind(config, "planning")
+    assert (again.trajectories, again.examples) == (0, 0)
+
+
+@pytest.mark.parametrize("helped", [True, False])
+def test_manuals_that_all_help_or_none_of_which_helps_are_written(
+    copied: Config, monkeypatch: pytest.MonkeyPatch, helped: bool
+) -> None:
+    lift = TriedManual(1, 0.0, 1.0) if helped else TriedManual(1, 0.0, 0.0)
+    monkeypatch.setattr(deriving, "tried_manual", lambda *_: lift)
+    planning = copied.derive.planning.model_copy(update={"trials": 1})
+    config = copied.model_copy(update={"derive": copied.derive.model_copy(update={"planning": planning})})
+    made = derive_kind(config, "planning")
+    assert (made.examples > 0) == helped
+    assert ("manual_did_not_help" in made.refused) != helped
+
+
+@pytest.fixture
+def released(derived_run: Config) -> tuple[Warehouse, str]:
+    warehouse = open_warehouse(derived_run.run.root)
+    return warehouse, newest_release(warehouse)
+
+
+def test_a_release_holds_each_kind_in_files_of_its_own(released: tuple[Warehouse, str]) -> None:
+    warehouse, name = released
+    before = release_names(warehouse)[-2]
+    assert read_release(warehouse, name).previous == before
+    verify_release(warehouse, name)
+    folder = warehouse.release(name)
+    ids = ["example_id"]
+    earlier = released_rows(warehouse.release(before), SFT_FILE, ids)
+    assert released_rows(folder, SFT_FILE, ids) == earlier, "what the policy is trained on does not change"
+    stored = read_rows(warehouse, Example)
+    for kind in ("step", "grounding", "planning"):
+        rows = released_rows(
+            folder / kind, SftExporter(derived_kind=kind).file, ["example_id", "kind", "variant"]
+        ).to_pylist()
+        of_kind = {row.example_id: row for row in stored if row.kind == kind}
+        assert {row["example_id"] for row in rows} <= of_kind.keys()
+        assert all(row["variant"] == of_kind[row["example_id"]].variant for row in rows)
+    shards = {path.parent.parent for path in warehouse.shards(stored[0].run_id).glob("*/trl/grounding.parquet")}
+    for shard in shards:
+        assert check_release(shard, [SftExporter(derived_kind="grounding")], {}).problems == ()
+
+
+def test_the_card_has_a_configuration_for_each_kind_and_says_who_wrote_it(released: tuple[Warehouse, str]) -> None:
+    warehouse, name = released
+    card = (warehouse.release(name) / "README.md").read_text(encoding="utf-8")
+    head = yaml.safe_load(card.split("---")[1])
+    names = [config["config_name"] for config in head["configs"]]
+    assert names[0] == "sft" and {"step", "grounding"} < set(names)
+    assert "| grounding | functional | template |" in card
+    assert "| filled into templates |" in card
+
+
+@pytest.mark.parametrize("form", ["trl", "grpo", "llamafactory"])
+def test_a_kind_is_exported_for_a_trainer(released: tuple[Warehouse, str], form: str, tmp_path: Path) -> None:
+    warehouse, name = released
+    arguments = ["export", "--root", str(warehouse.root), "--release", name, "--family", "qwen3-vl", "--format", form]
+    for kind in ("step", "grounding", *(() if form == "grpo" else ("planning",))):
+        assert run([*arguments, "--kind", kind, "--out", str(tmp_path / kind)]) == 0
+    if form == "trl":
+        rows = pq.read_table(tmp_path / "grounding" / "data").to_pylist()
+        assert all(max(map(int, _coordinates(row))) <= 1000 for row in rows)
+
+
+def _coordinates(row: dict[str, list[dict[str, list[dict[str, str]]]]]) -> list[str]:
+    said = "".join(block["text"] or "" for block in row["completion"][0]["content"])
+    return said.split('"coordinate": [')[1].split("]")[0].split(",")
+
+
+def test_a_kind_that_the_release_lacks_is_one_line(
+    copied: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["export", "--root", str(copied.run.root), "--family", "qwen3-vl", "--format", "trl"]
+    assert run([*arguments, "--kind", "grounding", "--out", str(tmp_path / "out")]) == 1
+    assert "has no kind 'grounding'; it has: none" in capsys.readouterr().err
+
+
+def test_the_stage_is_wanted_only_by_a_recipe_that_trains_on_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert DERIVE_KIND not in {stage.name for stage in stages_of(Config())}
+    monkeypatch.setattr(EmbeddedSftSpec, "learns_kind", "rft")
+    names = [stage.name for stage in stages_of(Config())]
+    assert names.index("derive") < names.index(DERIVE_KIND) < names.index("release")
+
+
+def test_a_release_has_the_rows_of_all_rounds(copied: Config) -> None:
+    warehouse = open_warehouse(copied.run.root)
+    made = derive_in_round(RoundContext(copied, warehouse, 2), "rft")
+    rows = [row for row in read_rows(warehouse, Example) if row.kind == "rft"]
+    assert made.examples == len(rows) > 0
+    released = released_rows(
+        warehouse.release(release_again(copied)) / "rft", SftExporter(derived_kind="rft").file, ["example_id"]
+    )
+    assert set(released["example_id"].to_pylist()) <= {row.example_id for row in rows}
