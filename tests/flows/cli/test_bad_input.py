@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.small_run import run_stages, small_config
-from tests.flows.test_kill import contents
+from tests.flows.test_asynchronous import contents
 from tests.flows.tiny_run import tiny_config
 from tests.stages.environments.processes import descendants, eventually, until_gone
 from trajmill.flows.cli.app import run

@@ -10,24 +10,30 @@ from typing import Any
 
 import pytest
 
+from tests.flows.served_judge import opinion
 from tests.flows.small_run import do, small_config, up_to
+from tests.stages.environments.browser.site import serving
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.stages.queries.samples import honest_draft
-from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection
+from trajmill.flows.configuration.config import Config, EvaluateSection, JudgeSection, QueriesSection, RolloutSection
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.sections import ModelsSection, PromptsSection
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection, PromptsSection
+from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.policies.policy import BASELINE
+from trajmill.flows.round import stages_of
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.generate import PROPOSE, task_successes
+from trajmill.flows.tasks.generate import PROPOSE, TRY_PROPOSALS, task_successes
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.rollout import training_queries
 from trajmill.flows.tasks.train import measured_queries
 from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query, Source, Split
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages import queries
+from trajmill.stages.environments.kinds import BrowserSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.proposals.source import PROPOSED
@@ -48,19 +54,35 @@ WRITTEN = """\
 
 
 class Writer:
-    """Writes instructions as it is told to; proposes tasks that it has not proposed before, the first of them `bad`."""
+    """Writes, proposes and judges as it is told to.
+
+    It proposes tasks that it has not proposed before, the first of them `bad`. It finds attempts at `alpha1` incorrect
+    and all others correct; of a `speechless` task it says no verdict.
+    """
 
     def __init__(self) -> None:
-        self.proposals = 0
-        self.bad = "Call [name]"
+        self.proposals = self.asked_to_judge = 0
+        self.bad, self.speechless = "Call [name]", "alpha2 "
 
     def __call__(self, body: dict[str, Any]) -> str:
-        if "tasks" not in body["response_format"]["json_schema"]["schema"]["properties"]:
+        fields = body["response_format"]["json_schema"]["schema"]["properties"]
+        if not fields.keys().isdisjoint({"label", "correct"}):
+            return self._judged(body)
+        if "tasks" not in fields:
             return honest_draft(said(body))
         self.proposals += 1
         names = [f"{name}{self.proposals}" for name in ("alpha", "bravo", "charlie", "delta")]
         texts = [self.bad, *(f"{name} {name}s {name}ly" for name in names)]
         return json.dumps({"tasks": [{"instruction": text, "difficulty": 1} for text in texts]})
+
+    def _judged(self, body: dict[str, Any]) -> str:
+        self.asked_to_judge += 1
+        text, verdict = json.dumps(body["messages"]).casefold(), json.loads(opinion(body))
+        if self.speechless and self.speechless in text:
+            return "I cannot say"
+        if "correct" in verdict:
+            verdict["correct"] = "alpha1 " not in text
+        return json.dumps(verdict)
 
 
 def said(body: dict[str, Any]) -> str:
@@ -276,3 +298,96 @@ def test_example_tasks_are_read_with_the_configuration(tmp_path: Path) -> None:
     (tmp_path / "mine.jsonl").write_text('{"instruction": "x"}\n')
     with pytest.raises(BadInputError, match=r"mine\.jsonl:1: platform"):
         load_config(path)
+
+
+@pytest.fixture
+def tried(tmp_path: Path, server: FaultServer) -> RoundContext:
+    """The first round, with four proposals that wait to be tried."""
+    config = config_of(tmp_path, server.url)
+    updated = {
+        "queries": config.queries.model_copy(update={"try_proposals": True}),
+        "judge": JudgeSection(channels=("text",), votes=1, quorum=1, tries=1),
+        "models": ModelsSection(writer="tiny", critic=CriticRoles(step="tiny", text=("tiny",))),
+    }
+    context = RoundContext.of(config.model_copy(update=updated))
+    up_to(PROPOSE, context)
+    return context
+
+
+def in_tables(context: RoundContext) -> dict[str, str]:
+    """The validation of each proposed task in the table, by its first word."""
+    found = [row for row in read_rows(context.warehouse, Query) if row.source in PROPOSED]
+    assert len({row.query_id for row in found}) == len(found)
+    return {row.instruction.split()[0].casefold(): row.validation for row in found}
+
+
+def failures(context: RoundContext) -> list[Failure]:
+    rows = read_rows(context.warehouse, Failure, rounds=[context.round])
+    return [row for row in rows if row.stage == TRY_PROPOSALS]
+
+
+def test_only_what_was_done_once_is_trained_on_and_what_nobody_could_judge_is_tried_again(
+    tried: RoundContext, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def dies(*_: object) -> None:
+        raise TrajmillError("the machine is gone")
+
+    assert in_tables(tried) == {} and TRY_PROPOSALS in [stage.name for stage in stages_of(tried.config)]
+    with monkeypatch.context() as before, pytest.raises(TrajmillError, match="gone"):
+        before.setattr("trajmill.flows.stage.commit_stage", dies)
+        do(TRY_PROPOSALS, tried)
+    asked = writer.asked_to_judge
+    assert asked and in_tables(tried) == {}
+    do(TRY_PROPOSALS, tried)
+    assert writer.asked_to_judge == asked, "finished attempts are neither made nor judged anew"
+
+    decided = {"alpha1": INFEASIBLE, "alpha3": FEASIBLE, "alpha4": FEASIBLE}
+    assert in_tables(tried) == decided
+    assert {query.instruction.split()[0].casefold() for query in proposed(tried)} == {"alpha3", "alpha4"}
+    assert set(proposed(tried)) <= set(training_queries(tried))
+    refused, unjudged = sorted(failures(tried), key=lambda row: row.failure_class, reverse=True)
+    assert refused.failure_class is FailureClass.TASK and "the attempt was judged incorrect: " in refused.message
+    assert unjudged.failure_class is FailureClass.JUDGE
+
+    trials = read_rows(tried.warehouse, Trajectory, rounds=[1])
+    assert [row.purpose for row in trials] == [Purpose.TRIAL] * 3
+    assert {row.trajectory_id for row in trials} == {row.trajectory_id for row in read_rows(tried.warehouse, Judgement)}
+    assert {row.query_id for row in trials} <= set(tried.all_queries) and refused.input_id in tried.all_queries
+    calls = [row for row in read_rows(tried.warehouse, ModelCall) if row.role.startswith("critic")]
+    assert len({call.call_id for call in calls}) == len(calls) == asked
+    assert accepted_since_training(tried.config) == 0
+
+    writer.speechless = ""
+    second = tried.in_round(2)
+    do(PROPOSE, second)
+    do(TRY_PROPOSALS, second)
+    later = in_tables(second)
+    assert later.items() > (decided | {"alpha2": FEASIBLE}).items()
+    assert {later[task] for task in later.keys() - decided.keys()} == {FEASIBLE}
+    assert failures(second) == []
+
+
+@pytest.mark.browser
+def test_a_browser_is_where_proposals_are_tried(tmp_path: Path, writer: Writer, server: FaultServer) -> None:
+    writer.speechless = ""
+    examples, tasks = tmp_path / "examples.jsonl", tmp_path / "own.jsonl"
+    with serving() as site:
+        start = {"apps": ["form"], "start_state": {"url": f"{site}/drawn-by-others"}}
+        tasks.write_text(json.dumps({"instruction": "Open the form.", **start}))
+        examples.write_text(json.dumps({"instruction": "Have a look around", "platform": "web", **start}))
+        config = small_config(tmp_path).model_copy(
+            update={
+                "environment": BrowserSpec(tasks=tasks),
+                "queries": QueriesSection(example_tasks=examples, curriculum=2, try_proposals=True),
+                "evaluate": EvaluateSection(episodes=1, train_sample=1),
+                "judge": JudgeSection(channels=("text",), votes=1, quorum=1, tries=1),
+                "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(server.url,), attempts=1, cache=False)},
+                "models": ModelsSection(writer="tiny", critic=CriticRoles(step="tiny", text=("tiny",))),
+            }
+        )
+        context = RoundContext.of(config)
+        up_to(PROPOSE, context)
+        do(TRY_PROPOSALS, context)
+    assert in_tables(context) == {"alpha1": INFEASIBLE, "bravo1": FEASIBLE}
+    trials = [row for row in read_rows(context.warehouse, Trajectory) if row.purpose is Purpose.TRIAL]
+    assert len(trials) == 2 and {row.failure_class for row in trials} <= {None, FailureClass.LIMIT}
