@@ -67,8 +67,7 @@ class RunSection(Spec):
     rounds: Annotated[int, Field(gt=0, le=_MOST_ROUNDS), OPERATIONAL] = 8
     """Number of rounds after which `evolve` stops."""
     root: Annotated[Root, OPERATIONAL] = Path("trajmill-data")
-    """Folder of the warehouse, or the URL of a folder in a bucket, e.g. `s3://bucket/nightly` (also `gs://` and
-    `abfs://`); credentials come from the environment."""
+    """Folder of the warehouse, or a URL such as `s3://bucket/nightly`, `gs://...` or `abfs://...`."""
     asynchronous: Annotated[bool, OPERATIONAL] = False
     """Whether the next round's rollout begins while the policy trains, with the policy in force at that time."""
 
@@ -82,15 +81,13 @@ class QueriesSection(GraphQueriesSpec):
     curriculum: NonNegativeInt = 0
     """Training tasks that `models.writer` proposes in each round from the example tasks and the success so far."""
     fresh: NonNegativeInt = 0
-    """Training queries that each later round adds from the navigation graphs (also `[graphs]` and `[causal]`): new
-    values, combinations and phrasings, at a difficulty that matches the success so far."""
+    """New training queries of each later round, from navigation graphs, as difficult as the success so far allows."""
     harder_above: Fraction = 0.7
     """Success at a difficulty from which `fresh` asks for the next one."""
     retire_after: NonNegativeInt = 0
     """Unguided successes in a row after which a training query is retired; 0 disables this."""
     screenshot: NonNegativeInt = 0
-    """Training tasks that `models.writer` proposes in each round from first screens of the example tasks; it must
-    accept images."""
+    """Training tasks that `models.writer`, which must read images, proposes in each round from first screens."""
     try_proposals: bool = False
     """Whether the policy tries each proposed task first; training gets those whose attempt the run's judge accepts."""
 
@@ -107,8 +104,7 @@ class RolloutSection(Spec):
     episodes_per_round: PositiveInt = 600
     """Episodes in each round, guided ones included."""
     group_size: PositiveInt = 2
-    """Unguided attempts at each chosen query, each with its own seed: the group that RL compares. Larger groups mean
-    fewer queries, not more attempts. With 1 a release has no RL rows."""
+    """Unguided attempts at each chosen query: the group that RL compares. With 1 a release has no RL rows."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
     """Episodes that one worker runs at the same time."""
     temperature: PositiveFloat = 1.0
@@ -122,11 +118,9 @@ class RolloutSection(Spec):
     recycle_after: PositiveInt = 1000
     """Episodes after which an environment is replaced."""
     workers: Annotated[PositiveInt, OPERATIONAL] = 1
-    """Worker processes on this machine, each with `concurrency` episodes; a killed one is replaced. With another Beam
-    runner, the least number of shards."""
+    """Worker processes on this machine, each with `concurrency` episodes; elsewhere the least number of shards."""
     store_after: Annotated[PositiveInt, OPERATIONAL] = 16
-    """Finished episodes that a worker stores together in a bucket; a killed worker loses at most as many. In a folder
-    each episode is stored at once."""
+    """Finished episodes that a worker stores together in a bucket; in a folder each is stored at once."""
     store_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
     """Seconds after which it stores them at the latest."""
 
@@ -163,8 +157,7 @@ class GuidanceSection(Spec):
     share: Fraction = 0.5
     """Largest share of a round's episodes that may be guided."""
     demonstrate: bool | Literal["explorer"] = False
-    """Whether the reference agent makes the guided attempts, for a policy that cannot follow hints yet. `explorer`
-    uses the untrained embedded policy instead, which needs no reference path. Accepted steps become training data."""
+    """Whether the reference agent, or `explorer` (the untrained policy, without a path), makes the guided attempts."""
 
 
 class ReleaseSection(Spec):
@@ -182,8 +175,7 @@ class EvaluateSection(Spec):
     train_sample: NonNegativeInt = 60
     """Greedy episodes on training queries."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Significance level of the paired test on validation queries: a new policy is refused if it is significantly
-    worse. A higher level refuses more; 0.5 refuses whatever loses more queries than it wins."""
+    """Level of the paired test on validation queries that refuses a significantly worse policy; 0.5 refuses most."""
     promote_without_evidence: bool = False
     """Whether a new policy is promoted if neither policy achieves a validation query; for trials with weak models."""
 
@@ -234,9 +226,8 @@ class Config(Spec):
     def identity(self) -> dict[str, Any]:
         """Return everything that decides rows; files count by their contents, roles by their models.
 
-        The number of rounds, folders, schedules, runners, addresses and names of endpoints, other judges and operations
-        without queries do not count, so a run can be prolonged, moved, sped up and judged again. Nor does the policy,
-        which changes within a run.
+        What is operational does not count, so a run can be prolonged, moved, sped up and judged again. Nor does the
+        policy, which changes within a run.
         """
         models: dict[str, list[object]] = {}
         for keys, name in self.asked_endpoints():

@@ -85,13 +85,11 @@ class ModelsSection(Spec):
 
     def roles(self) -> Iterator[tuple[KeyPath, str]]:
         """Each role as its key path, with the name of its endpoint; an ensemble gives several pairs."""
-        yield POLICY_ROLE, self.policy
-        yield ("models", "writer"), self.writer
-        yield ("models", "describer"), self.describer
-        yield ("models", "critic", "step"), self.critic.step
-        for channel in ("text", "multimodal"):
-            for name in getattr(self.critic, channel):
-                yield ("models", "critic", channel), name
+        for role in ("policy", "writer", "describer"):
+            yield ("models", role), getattr(self, role)
+        for role in CriticRoles.model_fields:
+            names = getattr(self.critic, role)
+            yield from ((("models", "critic", role), name) for name in ([names] if isinstance(names, str) else names))
 
 
 class AtomicSection(Spec):
@@ -108,8 +106,7 @@ class AtomicSection(Spec):
     programs: tuple[AtomicApp, ...] = ()
     """Programs to make queries for; all if empty."""
     written: NonNegativeInt = 0
-    """Further training queries for each kind of document, which `models.writer` writes from a screenshot and examples;
-    it must read images. Each is walked."""
+    """Training queries for each kind of document that `models.writer`, which must read images, writes; all walked."""
     documents: tuple[DocumentKind, ...] = ("docx", "xlsx")
     """Kinds of documents that `written` queries are about: `docx`, `xlsx`, `pptx` (needs LibreOffice Impress)."""
 
@@ -131,11 +128,9 @@ class PathwaysSection(WalkReach):
     programs: tuple[str, ...] = ()
     """Names of programs of the file; all if empty."""
     queries: NonNegativeInt = 0
-    """Most queries from each program; with 0 no program is walked. Training has none from
-    programs of `queries.heldout_app_names`."""
+    """Most queries from each program, for training none of `queries.heldout_app_names`; with 0 none is walked."""
     written: NonNegativeInt = 0
-    """Further training queries for each program with something to select, which `models.writer` writes from a
-    screenshot, the pathways that need a selection, and examples; it must read images. Each is walked."""
+    """Training queries about selections in each program that `models.writer`, which must read images, writes."""
     second_opinion: Annotated[str, OPERATIONAL] = ""
     """The endpoint that decides whether an element needs a selection if the program does not show it; none if empty."""
 
@@ -183,7 +178,6 @@ class NotifySection(Spec):
     blocks: tuple[str, ...] = ()
     """Notification blocks of the Prefect server, e.g. `slack-webhook/team`."""
     heartbeat: Address = ""
-    """Address that is fetched at the end of each night, e.g. of healthchecks.io, which raises an alarm if a night
-    is missing; none if empty."""
+    """Address that is fetched at the end of each night, e.g. of healthchecks.io; none if empty."""
     judge_failures: Fraction = 0.2
     """Share of a night's finished attempts on which the judge may fail; above it, a person is notified."""
