@@ -42,7 +42,7 @@ from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.store.address import BucketUrl
+from trajmill.warehouse.store.base import BucketUrl
 
 pytestmark = pytest.mark.slow
 
