@@ -1,8 +1,4 @@
-"""Remembers that the user pressed Ctrl-C, or that the process got SIGTERM.
-
-Beam turns the KeyboardInterrupt of a pipeline into an ordinary error, which Prefect would retry. So the signal is
-remembered, and code that handles an error can check whether a signal caused it.
-"""
+"""Remembers Ctrl-C and SIGTERM: Beam turns a KeyboardInterrupt into an error, which Prefect would retry."""
 
 from __future__ import annotations
 

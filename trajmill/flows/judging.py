@@ -1,7 +1,7 @@
 """Judges stored trajectories again, without any environment, and measures how good judges are, by ingredient.
 
-`trajmill judge --again` adds verdicts: a batch is the trajectories of one round that the judge has not judged yet. One
-that could not be judged is in the next batch again, until `TRIED_AT_MOST` tries have failed.
+A batch of `trajmill judge --again` is the trajectories of one round that the judge has not judged yet. One that could
+not be judged is in the next batch again, until `TRIED_AT_MOST` tries have failed.
 """
 
 from __future__ import annotations

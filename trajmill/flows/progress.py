@@ -1,7 +1,6 @@
 """Shows the progress of long work: bars on a terminal, one line per stage elsewhere, nothing in tests.
 
-A stage reports to `progress()`; the command line sets a display with `watched_by`. `watched_work` shows the counts in a
-staging folder, which all workers write to.
+The command line sets a display with `watched_by`; `watched_work` shows the counts of workers in a staging folder.
 """
 
 from __future__ import annotations

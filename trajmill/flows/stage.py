@@ -233,16 +233,8 @@ def do_batches(
     """Do work on stored trajectories in batches, each once; a later call does only what is new.
 
     A batch has its list stored before its work starts, and its marker after its commit: a killed batch is finished by
-    the next call, with the same list. Then the remaining work is done.
-
-    Args:
-        context: the round of the rows.
-        stage: the stage of the rows; its attempts are the batches.
-        identity: identifies the work in the keys of its markers.
-        shown_as: name of the work in the progress display.
-        remaining: returns the items that remain, as JSON values, given the results of the finished batches.
-        work: does the items of a batch and writes its files; they are committed afterwards.
-        result: returns the result of a batch after its commit, for its marker.
+    the next call, with the same list. `remaining` returns the items that are left, as JSON values, given the results of
+    the finished batches; `work` writes the files of a batch; its `result` goes into its marker, under `identity`.
     """
     warehouse, results, is_new = context.warehouse, list[Mapping[str, Any]](), False
     while True:

@@ -1,7 +1,4 @@
-"""The commands of policies: list, promote, roll back, and add a version that another program has trained.
-
-A version is added to the round that waits for one, or between two rounds.
-"""
+"""The commands of policies: list, promote, roll back, and add a version that another program has trained."""
 
 from __future__ import annotations
 

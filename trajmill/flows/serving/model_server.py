@@ -1,8 +1,7 @@
 """Starts the model servers that the configuration asks for and stops them; sends them short requests.
 
 Each runs under a keeper (`server_keeper.py`) in its own process group, so that all its processes end with trajmill.
-A vLLM server takes adapters if it was started with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, which is set
-for servers that are started here with `--enable-lora`. The server reads the adapter's folder itself.
+A vLLM server takes adapters, whose folders it reads, with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1.
 """
 
 from __future__ import annotations
