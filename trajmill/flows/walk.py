@@ -14,7 +14,7 @@ from trajmill.flows.report.figures import read_pathways
 from trajmill.flows.report.page import write_report
 from trajmill.flows.round import watched
 from trajmill.flows.serving.models_ready import working_on
-from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, run_once
+from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.tasks.generate import (
     GENERATE,
     PATHWAYS,
@@ -57,11 +57,23 @@ def walk(config: Config, queries: int, source: str = "") -> WalkReport:
     if source and source not in set(Source):
         raise BadInputError(f"there is no source {source!r}; {instead_of(source, Source)}")
     context = _trial(config, f"walk-{source}{queries}")
+
+    def walk_queries(at: StageRun) -> StageOutcome:
+        """Try each of the first queries once, annotated paths first, then by id."""
+        usable = [query for query in context.queries.values() if source in ("", query.source)]
+        if not usable:
+            raise TrajmillError(f"no query is of source {source}; the configuration asks for none, or all were dropped")
+        chosen = sorted(usable, key=lambda query: (not query.path, query.query_id))[:queries]
+        attempts = plan_once(chosen, Purpose.REFERENCE, config.run.seed, context.round)
+        explores = any(not query.path for query in chosen)
+        policy = endpoint_of(context, untrained_policy(context, at)) if explores else None
+        return attempt_all(context, at, attempts, ActingAgent(WalkerSpec(), policy))
+
     with working_on(context):
         with watched(context, GENERATE):
             generate(context)
         with watched(context, WALK):
-            walk_queries(context, queries, Source(source) if source else None)
+            run_once(context, WALK, walk_queries)
         report = write_report(context.warehouse, context.run_id)
     tried = read_rows(context.warehouse, Trajectory, run_id=context.run_id)
     passed = sum(trajectory.reward == 1.0 for trajectory in tried)
@@ -83,22 +95,6 @@ def _outcome(trajectory: Trajectory, query: Query) -> str:
     if trajectory.reward is None:
         return "no programmatic check" if query.goal == "{}" else f"not checked ({trajectory.stop_reason})"
     return f"reward {trajectory.reward:g}"
-
-
-def walk_queries(context: RoundContext, queries: int, source: Source | None = None) -> StageReport:
-    """Try each of the first queries once, annotated paths first, then by id. Raises TrajmillError if there are none."""
-
-    def work(at: StageRun) -> StageOutcome:
-        usable = [query for query in context.queries.values() if source in (None, query.source)]
-        if not usable:
-            raise TrajmillError(f"no query is of source {source}; the configuration asks for none, or all were dropped")
-        chosen = sorted(usable, key=lambda query: (not query.path, query.query_id))[:queries]
-        attempts = plan_once(chosen, Purpose.REFERENCE, context.config.run.seed, context.round)
-        explores = any(not query.path for query in chosen)
-        policy = endpoint_of(context, untrained_policy(context, at)) if explores else None
-        return attempt_all(context, at, attempts, ActingAgent(WalkerSpec(), policy))
-
-    return run_once(context, WALK, work)
 
 
 class PathwaysReport(NamedTuple):
