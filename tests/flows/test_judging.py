@@ -137,16 +137,6 @@ def test_the_runs_own_judge_gives_the_same_verdicts_as_in_the_round(root: Path) 
     assert [row.calls for row in made.rows] == [0.0] * len(made.rows)
 
 
-def test_what_could_not_be_judged_is_no_verdict(root: Path, server: FaultServer) -> None:
-    server.script.extend([FaultReply(Fault.INTERNAL)] * 6)
-    (made,) = calibrate(config_with_judges(root, server.url, channels=("text",)), ["big"])
-    known = len(rewarded(root))
-    failures = [row for row in read_rows(open_warehouse(root), Failure) if row.stage == "judge_again:big"]
-    whole = made.rows[-1]
-    assert 0 < whole.unjudged == len(failures) and sum(counts(whole)) == known - whole.unjudged
-    assert f"{whole.unjudged} could not be judged" in shown(made)
-
-
 def test_a_judge_that_judges_nothing_gives_one_error_line(root: Path, server: FaultServer) -> None:
     server.key = "secret"
     config = config_with_judges(root, server.url)

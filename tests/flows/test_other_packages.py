@@ -102,7 +102,6 @@ lamps = bright_lamps:LampsSpec
 [trajmill.families]
 bright-vl = bright_family:BRIGHT
 dim-vl = bright_family:BRIGHT
-gone-vl = bright_family:GONE
 """
 CONFIG = """
 [run]
@@ -168,7 +167,6 @@ print(family.past_screens, action.x, action.y, "bright-vl" in FAMILIES)
     [
         ("brigth-vl", "no model family is named 'brigth-vl'; did you mean bright-vl?"),
         ("dim-vl", "trajmill.families: dim-vl = bright_family:BRIGHT is not a Family named 'dim-vl'"),
-        ("gone-vl", "trajmill.families: gone-vl = bright_family:GONE cannot be loaded: module"),
     ],
 )
 def test_a_family_that_cannot_be_used_is_refused(

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 import re
-import runpy
 import tomllib
 from contextlib import nullcontext
 from pathlib import Path
@@ -12,7 +11,7 @@ import pytest
 from trajmill.flows.configuration.config import Config, JudgeSection, model_of
 from trajmill.flows.configuration.file import load_config, tasks_unknown_to_judge
 from trajmill.flows.configuration.judges import own_judge
-from trajmill.flows.configuration.tables import config_as_toml, key_paths
+from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.pipelines.executors.beam import runner_mistake
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.schemas.errors import BadInputError
@@ -254,22 +253,6 @@ def test_a_wrong_endpoint_is_named_with_its_line(tmp_path: Path, change: tuple[s
     with pytest.raises(BadInputError) as caught:
         load_config(written(tmp_path, ENDPOINTS.replace(*change)))
     assert message in str(caught.value)
-
-
-def test_the_documentation_lists_every_key_once() -> None:
-    tables = runpy.run_path(str(DOCUMENT.parent / "reference.py"))["configuration_tables"]()
-    sections = dict(re.findall(r"^## `(\[[^`]+\])`\n\n(.+?)(?=\n## |\Z)", tables, re.M | re.S))
-    for *table, key in key_paths(Config):
-        section = sections[f"[{'.'.join(table)}]"]
-        if referred := re.search(r"Its keys are those of `(.+?)`", section):
-            section = sections[referred[1]]
-        assert f"\n| `{key}` | " in section or (key == "kind" and "\n| kind | meaning |" in f"\n{section}"), (
-            table,
-            key,
-        )
-    for section in sections.values():
-        rows = [row for row in section.splitlines() if row.startswith("| `")]
-        assert len(set(rows)) == len(rows)
 
 
 @pytest.mark.parametrize("file", sorted((DOCUMENT.parent / "examples").glob("*.toml")), ids=lambda file: file.stem)
