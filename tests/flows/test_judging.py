@@ -224,7 +224,8 @@ def unrewarded(tmp_path: Path) -> RoundContext:
     context = RoundContext.of(config)
     at = context.at("rollout")
     row = trajectory(1, at, "q", reward=None)
-    commit_rows(context.warehouse, at, row, judgement(row.trajectory_id, at, True))
+    judged = judgement(row.trajectory_id, at, True).model_copy(update={"rule": "consensus(text,multimodal)"})
+    commit_rows(context.warehouse, at, row, judged)
     run_once(context, CALIBRATE, lambda at: StageOutcome(1, 1, result={"judge": []}))
     return context
 
