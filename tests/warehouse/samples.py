@@ -41,7 +41,8 @@ def observation(shade: int) -> Observation:
 
 
 def step_verdicts(count: int, at: StageRun, start: int = 0) -> list[StepVerdict]:
-    made = {"summary": "opened the menu", "label": StepLabel.GOOD, **at_origin(at)}
+    said = {"analysis": "because it opened the menu", "summary": "opened the menu", "label": StepLabel.GOOD}
+    made = said | at_origin(at) | {"made_by": "critic-v1"}
     return [
         record(StepVerdict, trajectory_id=content_id(at.run_id, at.round, number), index=number, **made)
         for number in range(start, start + count)
@@ -54,13 +55,16 @@ def trajectory(number: int, at: StageRun, query_id: str, **changes: object) -> T
         "query_id": query_id,
         "agent": "end_to_end",
         "model_version": "policy-1",
+        "environment": "simulated",
         "seed": number,
         "status": "finished",
         "reward": 1.0,
         "steps": 4,
         "input_tokens": 10,
         "output_tokens": 5,
+        **{"wall_ms": 1.5, "environment_ms": 0.5},
         **at_origin(at),
+        "made_by": "rollout",
     }
     return record(Trajectory, **values | changes)
 
@@ -71,6 +75,11 @@ def query(name: str, at: StageRun, split: Split = Split.TRAIN) -> Query:
         query_id=name,
         apps=("mail",),
         task="mail.send",
+        raw_instruction="send a mail",
+        phrasing="p1",
+        pages=("mail.inbox",),
+        page_descriptions=("all mails",),
+        max_steps=10,
         instruction=f"Send the mail {name}",
         slots=(Slot(name="to", value="Ann", said="Ann", page="mail.inbox"),),
         path=(PathStep(page="mail.inbox", operation="tap", target="mail.inbox/new"),),
@@ -84,7 +93,8 @@ def query(name: str, at: StageRun, split: Split = Split.TRAIN) -> Query:
 
 
 def judgement(trajectory_id: str, at: StageRun, correct: bool, made_by: str = "judge-v1") -> Judgement:
-    return record(Judgement, trajectory_id=trajectory_id, correct=correct, **at_origin(at) | {"made_by": made_by})
+    named = {"trajectory_id": trajectory_id, **at_origin(at), "made_by": made_by}
+    return record(Judgement, correct=correct, rule="consensus(text,multimodal)", agreed=True, **named)
 
 
 def round_summary(at: StageRun) -> RoundSummary:

@@ -37,10 +37,12 @@ def query(name: str = "q", platform: Platform = Platform.PHONE, split: Split = S
         platform=platform,
         apps=("bites",),
         task="bites.order",
+        raw_instruction="order",
+        phrasing="0",
+        difficulty=1,
         instruction=f"Order {name}",
         start_state="{}",
         goal="{}",
-        difficulty=1,
         max_steps=20,
         split=split,
         validation="passed",
@@ -80,7 +82,7 @@ def step(
 def verdicts(trajectory_id: str, correct: bool, labels: Sequence[StepLabel]) -> dict[str, Any]:
     named = {"trajectory_id": trajectory_id, **COMMON}
     steps = tuple(record(StepVerdict, index=i, label=label, **named) for i, label in enumerate(labels))
-    return {"step_verdicts": steps, "judgement": record(Judgement, correct=correct, **named)}
+    return {"step_verdicts": steps, "judgement": record(Judgement, correct=correct, rule="test", agreed=True, **named)}
 
 
 def episode(

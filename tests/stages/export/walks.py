@@ -53,5 +53,7 @@ def _as_learned(episode: Episode) -> Episode:
         step.model_copy(update={"prompt": compose(episode.query.instruction, None, said[:number])})
         for number, step in enumerate(episode.steps)
     ]
-    judgement = record(Judgement, trajectory_id=episode.trajectory.trajectory_id, correct=True, **COMMON)
+    judgement = record(
+        Judgement, trajectory_id=episode.trajectory.trajectory_id, correct=True, rule="test", agreed=True, **COMMON
+    )
     return episode.model_copy(update={"steps": tuple(steps), "judgement": judgement})
