@@ -181,9 +181,11 @@ def export_spoiled(
     tables: Mapping[str, Iterable[pa.RecordBatch]],
     screens: ReleaseScreenReader,
     written: RowsWritten,
-    shown: Iterable[str],
+    shown: Iterable[str] = (),
 ) -> list[ExportedFile]:
     files = export_release(directory, exporters, tables, screens, written, shown)
+    if "examples" not in tables:
+        return files
     table = pq.read_table(directory / SFT_FILE)
     wrong = pa.array(["heldout_apps"] * table.num_rows, table.schema.field("split").type)
     pq.write_table(
@@ -202,7 +204,7 @@ def test_a_release_that_fails_its_check_is_not_released(
     shutil.rmtree(context.warehouse.release(release_name(context)))
 
     with monkeypatch.context() as spoiling:
-        spoiling.setattr("trajmill.pipelines.release_shards.export_release", export_spoiled)
+        spoiling.setattr("trajmill.pipelines.release.export_release", export_spoiled)
         with pytest.raises(TrajmillError, match=r"\A[^\n]+ it is of split heldout_apps; nothing was released\Z"):
             release(context)
     assert release_name(context) not in release_names(context.warehouse)

@@ -31,7 +31,7 @@ FAR = 4_000_000_000.0
 
 @pytest.fixture
 def warehouse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
-    monkeypatch.setattr("trajmill.pipelines.release_shards.WarehouseScreens", lambda warehouse: StoredScreens())
+    monkeypatch.setattr("trajmill.pipelines.release.WarehouseScreens", lambda warehouse: StoredScreens())
     return create_warehouse(tmp_path / "root")
 
 
