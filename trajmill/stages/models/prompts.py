@@ -1,4 +1,4 @@
-"""Prompts: files with the sections `# system` and `# user` and `$field` placeholders, and requests made of them."""
+"""Prompts: files with the sections `# system` and `# user` and `$field` placeholders; requests; answers as records."""
 
 from __future__ import annotations
 

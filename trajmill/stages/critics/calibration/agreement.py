@@ -1,4 +1,4 @@
-"""How often a judge agrees with the programmatic check, per level, and whether it is precise enough to train on."""
+"""How often a judge and its ingredients (CODA 4.2, Table 2) agree with the programmatic check, from the same votes."""
 
 from __future__ import annotations
 

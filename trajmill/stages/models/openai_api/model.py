@@ -1,4 +1,4 @@
-"""The client of one or more servers; each call makes a bounded number of attempts."""
+"""The client of one or more servers, and the choice of the server of each request; attempts are bounded."""
 
 from __future__ import annotations
 

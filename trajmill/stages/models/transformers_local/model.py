@@ -2,7 +2,7 @@
 
 It needs no server, but is slow: requests that wait at the same time are one batch, and the next batch begins when the
 longest answer of this batch is finished. There is no guided decoding: `answer_schema` has no effect. For a structured
-answer, use `trajmill.stages.models.structured.ask`, which checks the answer and asks again.
+answer, use `trajmill.stages.models.prompts.ask`, which checks the answer and asks again.
 """
 
 from __future__ import annotations
