@@ -52,15 +52,9 @@ async def by_captions(model: ChatModel, episode: Episode, screens: StoredScreens
     return await text_channel(model, model).judge(episode, untold, notes_on(episode))
 
 
-async def by_screenshots(model: ChatModel, episode: Episode, screens: StoredScreens) -> Any:
-    return await ModelChannel(model, PROMPTS.multimodal, image_scale=0.5).judge(episode, screens, notes_on(episode))
-
-
 CRITICS: dict[str, Asked] = {
     "step": lambda model, episode, screens: ModelStepCritic(model, PROMPTS.step).judge(episode, screens),
-    "text": lambda model, episode, screens: text_channel(model).judge(episode, screens, notes_on(episode)),
     "captions": by_captions,
-    "screenshots": by_screenshots,
 }
 
 
