@@ -32,7 +32,7 @@ FAULTS = [
     (Faults(offline=True), "device offline"),
     (Faults(cut_after=0), "the connection was cut after 0 bytes"),
     (Faults(cut_after=100), "the connection was cut after|did not answer|no PNG"),
-    (Faults(hangs=True), "did not answer within 1 s"),
+    (Faults(hangs=True), "did not answer within 3 s"),
     (Faults(blank_screenshot=True), "the screenshot is empty"),
 ]
 
@@ -41,7 +41,7 @@ FAULTS = [
 async def test_a_fault_fails_an_episode_or_a_reset_and_the_device_is_given_back(
     phone: Phone, server: AdbServer, faults: Faults, words: str
 ) -> None:
-    async with environment_on(phone, server, call_seconds=1.0 if faults.hangs else 2.0) as environment:
+    async with environment_on(phone, server, call_seconds=3.0 if faults.hangs else 5.0) as environment:
         await environment.reset(task(), 0)
         phone.faults = faults
         for call, kind in (
@@ -99,7 +99,7 @@ async def test_two_environments_never_share_a_device(phones: list[Phone], server
 async def test_a_device_that_breaks_between_two_episodes_fails_neither(
     phones: list[Phone], server: AdbServer, faults: Faults
 ) -> None:
-    pool = EnvironmentPool(AndroidFactory(settings_for(server, call_seconds=0.5, lease_seconds=20.0)), 1)
+    pool = EnvironmentPool(AndroidFactory(settings_for(server, call_seconds=3.0, lease_seconds=60.0)), 1)
     async with pool.lease() as environment:
         await environment.reset(task(), 0)
     assert [bool(phone.ran) for phone in phones] == [True, False]
@@ -114,7 +114,7 @@ async def test_a_device_that_does_not_answer_or_is_not_there_is_not_lent(
     phones: list[Phone], server: AdbServer
 ) -> None:
     phones[0].faults = Faults(hangs=True)
-    settings = settings_for(server, call_seconds=0.5, lease_seconds=20.0)
+    settings = settings_for(server, call_seconds=3.0, lease_seconds=60.0)
     environment = await AndroidFactory(settings)()
     assert environment.device.serial == phones[1].serial
     hasty = settings.model_copy(update={"serials": (phones[0].serial,), "lease_seconds": 0.0})
