@@ -101,7 +101,7 @@ _BUDGETS = (
     Budget(("pipelines",), 3_290),
     Budget(("flows",), 10_456),
     Budget(("stages/environments",), 13_200),
-    Budget(("stages/queries",), 4_980),
+    Budget(("stages/queries",), 4_970),
     Budget(("stages/critics",), 4_164),
     Budget(("stages/models",), 4_337),
     Budget(("stages/export", "stages/curate", "stages/importing"), 4_390),

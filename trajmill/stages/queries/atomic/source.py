@@ -139,10 +139,6 @@ def _execute(*command: str) -> Mapping[str, Any]:
     return {"type": "execute", "parameters": {"command": list(command)}}
 
 
-def _folder(name: str) -> Mapping[str, Any]:
-    return _execute("mkdir", "-p", f"{HOME}/{name}")
-
-
 def _file(path: str, content: str) -> Mapping[str, Any]:
     # The content is passed as an argument: the shell never runs it.
     return _execute("sh", "-c", 'printf %s "$2" > "$1"', "sh", path, content)
@@ -179,14 +175,15 @@ def double_click(objects: Objects, rng: Random) -> AtomicTask:
     folders = rng.sample(objects.folders, 3)
     path = (_step("double_tap", f"pcmanfm/icon:{folders[0]}"),)
     goal = {KEY: [{"role": "heading", "text": folders[0], "state": "title"}]}
-    made = [*map(_folder, folders), launch("pcmanfm", HOME)]
+    made = [*(_execute("mkdir", "-p", f"{HOME}/{each}") for each in folders), launch("pcmanfm", HOME)]
     return AtomicTask("pcmanfm", {"folder": folders[0]}, made, path, goal)
 
 
 def drag_move(objects: Objects, rng: Random) -> AtomicTask:
     """Move a file into one of two folders."""
     (name, other), folders = rng.sample(objects.files, 2), rng.sample(objects.folders, 2)
-    made = [_folder(each) for each in folders] + [_file(f"{HOME}/{each}", each) for each in (name, other)]
+    made = [_execute("mkdir", "-p", f"{HOME}/{each}") for each in folders]
+    made += [_file(f"{HOME}/{each}", each) for each in (name, other)]
     path = (_step("drag", f"pcmanfm/icon:{name}", f"pcmanfm/icon:{folders[0]}"),)
     goal = _output_is(["ls", f"{HOME}/{folders[0]}"], name)
     return AtomicTask("pcmanfm", {"file": name, "folder": folders[0]}, [*made, launch("pcmanfm", HOME)], path, goal)

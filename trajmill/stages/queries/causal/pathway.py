@@ -13,6 +13,7 @@ from trajmill.stages.environments.screen_goal import PATHWAY
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER
 from trajmill.stages.graphs.base import AppGraph, GraphAnswer, SlotKind
+from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.recognise import fill
 from trajmill.stages.queries.base import GoalFacts, PlannedSlot, QueryPlan, Written
 from trajmill.stages.queries.graph.routes import Route, RouteSample, Setting, routes, routes_to
@@ -282,7 +283,7 @@ def atomic_tasks(graphs: Sequence[AppGraph]) -> tuple[list[AtomicTask], list[Ato
     for graph in graphs:
         for page, spec in graph.pages.items():
             for answer in spec.answers.values():
-                ways = [way for way in routes_to(graph, page) if slots(way) <= _MOST_SLOTS]
+                ways = [way for way in routes_to(walkable(graph), graph, page) if slots(way) <= _MOST_SLOTS]
                 ways = [way for way in ways if any(answer.of in way.slots_of(move) for move in way.moves)]
                 if ways:
                     reading.append(AtomicTask(min(ways, key=length), answer.of, answer))

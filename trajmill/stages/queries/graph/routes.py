@@ -157,16 +157,12 @@ def routes(graph: AppGraph) -> tuple[Route, ...]:
     instruction asks for. The screen at its end must show its values; otherwise no check could tell right from wrong.
     """
     allowed = walkable(graph)
-    found = (route for page in graph.pages for way in _ways(allowed, graph, page) for route in _from(allowed, way))
+    found = (route for page in graph.pages for way in routes_to(allowed, graph, page) for route in _from(allowed, way))
     return tuple(filter(_can_be_asked, found))
 
 
-def routes_to(graph: AppGraph, page: str) -> tuple[Route, ...]:
-    """Return the shortest ways from the start to a page, without anything that is done there."""
-    return tuple(_ways(walkable(graph), graph, page))
-
-
-def _ways(allowed: nx.MultiDiGraph[str], graph: AppGraph, page: str) -> Iterator[Route]:
+def routes_to(allowed: nx.MultiDiGraph[str], graph: AppGraph, page: str) -> Iterator[Route]:
+    """Yield the shortest ways from the start to a page, without anything that is done there."""
     if page == graph.start:
         yield Route(graph, ())
         return

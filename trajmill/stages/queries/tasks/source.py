@@ -16,7 +16,7 @@ from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Source, Split
 from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
-from trajmill.stages.environments.simulated.annotations import PathMetadata, SlotValue, known_slots, path_metadata
+from trajmill.stages.environments.simulated.annotations import PathMetadata, known_slots, path_metadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar, TaskSpec
 from trajmill.stages.environments.simulated.app_files.references import place_of
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
@@ -251,7 +251,18 @@ def word_task(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) 
     rng, task = Random(seed), metadata.task
     spoken = [slot for slot in metadata.constraints if slot.words]
     said = {slot.name: rng.choice(slot.words) for slot in spoken}
-    template = _draw_template(spec, task, spoken, heldout, rng)
+    required, optional = (
+        {slot.name for slot in spoken if slot.optional is is_optional} for is_optional in (False, True)
+    )
+    templates: list[Variant] = []
+    for variant in variants(spec.heldout_phrasings if heldout else spec.phrasings, heldout):
+        names = variant.names(task)
+        if required <= names <= required | optional | {CLAUSES} and (CLAUSES in names or optional <= names):
+            templates.append(variant)
+    if not templates:
+        what = ", ".join(sorted(required | optional)) or "nothing"
+        raise StageError(f"{task}: no {'held-out ' * heldout}phrasing says exactly {what}", FailureClass.TASK)
+    template = rng.choice(templates)
     clauses: list[tuple[str, Variant, str]] = []
     for slot in (each for each in spoken if each.name not in template.names(task)):
         offered = variants(spec.heldout_clauses.get(slot.name, ()), True) if heldout else []
@@ -269,20 +280,6 @@ def word_task(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) 
     ids = [f"{task}/{template.id}", *sorted(f"{name}/{variant.id}" for name, variant, _ in clauses)]
     text = expand_with_clauses(template, task, said, [words for *_, words in clauses], Random(rng.getrandbits(32)))
     return Written(explicit_instruction(metadata), text, " ".join(ids), said, "grammar-1")
-
-
-def _draw_template(spec: TaskSpec, task: str, spoken: Sequence[SlotValue], heldout: bool, rng: Random) -> Variant:
-    required = {slot.name for slot in spoken if not slot.optional}
-    optional = {slot.name for slot in spoken if slot.optional}
-    fitting = []
-    for variant in variants(spec.heldout_phrasings if heldout else spec.phrasings, heldout):
-        names = variant.names(task)
-        if required <= names <= required | optional | {CLAUSES} and (CLAUSES in names or optional <= names):
-            fitting.append(variant)
-    if not fitting:
-        what = ", ".join(sorted(required | optional)) or "nothing"
-        raise StageError(f"{task}: no {'held-out ' * heldout}phrasing says exactly {what}", FailureClass.TASK)
-    return rng.choice(fitting)
 
 
 def expand_with_clauses(
