@@ -1,7 +1,8 @@
-"""Another package adds a part, e.g. an environment or a family: one object and one entry point, and no change here."""
+"""Another package adds an environment, a family or a recipe: one object and one entry point, and no change here."""
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
@@ -96,12 +98,43 @@ from trajmill.schemas.dialects.families import FAMILIES
 
 BRIGHT = FAMILIES["qwen2.5-vl"]._replace(name="bright-vl", space=CoordinateSpace.PER_MILLE, past_screens=2)
 """
+RECIPE = '''
+from typing import Literal
+
+import torch
+from pydantic import PositiveFloat
+
+from trajmill.stages.models.embedded.model import is_embedded_policy, load_network, save_network
+from trajmill.stages.training.spec import TrainingReport
+from trajmill.stages.training.spec import RecipeSpec
+
+
+class NudgeSpec(RecipeSpec):
+    """Moves each weight by a random amount."""
+
+    kind: Literal["nudge"] = "nudge"
+    size: PositiveFloat = 1e-3
+
+    def trains(self, folder):
+        return is_embedded_policy(folder)
+
+    def train(self, parent, release, seed, folder, progress=None):
+        network = load_network(parent.folder)
+        torch.manual_seed(seed)
+        with torch.no_grad():
+            for weights in network.parameters():
+                weights += self.size * torch.randn_like(weights)
+        return TrainingReport(1, 0, 1, 0.0, save_network(network, folder))
+'''
 ENTRY_POINTS = """
 [trajmill.environments]
 lamps = bright_lamps:LampsSpec
 [trajmill.families]
 bright-vl = bright_family:BRIGHT
 dim-vl = bright_family:BRIGHT
+gone-vl = bright_family:GONE
+[trajmill.recipes]
+nudge = bright_recipe:NudgeSpec
 """
 CONFIG = """
 [run]
@@ -122,6 +155,7 @@ def installed(tmp_path: Path) -> dict[str, str]:
     (packages / "bright_lamps.py").write_text(LAMPS)
     (information / "METADATA").write_text("Metadata-Version: 2.1\nName: bright-lamps\nVersion: 1.0\n")
     (packages / "bright_family.py").write_text(FAMILY)
+    (packages / "bright_recipe.py").write_text(RECIPE)
     (information / "entry_points.txt").write_text(ENTRY_POINTS)
     return os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), *sys.path])}
 
@@ -167,6 +201,7 @@ print(family.past_screens, action.x, action.y, "bright-vl" in FAMILIES)
     [
         ("brigth-vl", "no model family is named 'brigth-vl'; did you mean bright-vl?"),
         ("dim-vl", "trajmill.families: dim-vl = bright_family:BRIGHT is not a Family named 'dim-vl'"),
+        ("gone-vl", "trajmill.families: gone-vl = bright_family:GONE cannot be loaded: module"),
     ],
 )
 def test_a_family_that_cannot_be_used_is_refused(
@@ -176,3 +211,37 @@ def test_a_family_that_cannot_be_used_is_refused(
     assert done.returncode == 1
     assert reason in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1
+
+
+def test_a_round_trains_with_a_recipe_of_another_package(tmp_path: Path, installed: dict[str, str]) -> None:
+    (tmp_path / "trajmill.toml").write_text("""
+[run]
+root = "warehouse"
+rounds = 1
+[queries]
+train = 8
+heldout_slots = 2
+heldout_phrasings = 2
+heldout_apps = 0
+validation = 2
+[rollout]
+episodes_per_round = 16
+[evaluate]
+episodes = 2
+train_sample = 2
+promote_without_evidence = true
+[train]
+kind = "nudge"
+size = 0.002
+""")
+    code = """
+from pathlib import Path
+from tests.flows.small_run import run_stages
+from trajmill.flows.configuration.file import load_config
+run_stages(load_config(Path("trajmill.toml")))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=installed, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    untrained, trained = read_rows(open_warehouse(tmp_path / "warehouse"), PolicyVersion)
+    assert trained.parent == untrained.model_version
+    assert json.loads(trained.recipe)["kind"] == "nudge"
