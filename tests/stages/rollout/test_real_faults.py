@@ -1,0 +1,84 @@
+"""Real programs killed in the middle of an episode: the attempt is made again, the round ends, nothing is left."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.stages.environments.processes import descendants, until_gone
+from tests.stages.rollout.rolling import rolled_out
+from trajmill.schemas.actions import Terminate, TypeText
+from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.tables.query import Query
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.environments.base import EnvironmentFactory
+
+
+class Saboteur:
+    """Types, and says that it is done; in its first episode it ends the environment's program before that."""
+
+    name, model_version = "saboteur", "none"
+
+    def __init__(self, program: str, blows: list[int]) -> None:
+        self._program = program
+        self._blows = blows
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        if episode.history:
+            return Decision("", Terminate(status="success"), "", "", "")
+        if self._blows:
+            self._blows.pop()
+            kill_own(self._program)
+        return Decision("", TypeText(text="x"), "", "", "")
+
+
+def kill_own(program: str) -> None:
+    killed = []
+    for process in descendants(os.getpid()):
+        with suppress(OSError):
+            if program in Path(f"/proc/{process}/comm").read_text():
+                os.kill(process, signal.SIGKILL)
+                killed.append(process)
+    assert killed
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left() -> Iterator[None]:
+    before = descendants(os.getpid())
+    yield
+    until_gone(list(descendants(os.getpid()) - before))
+
+
+async def assert_overcome(query: Query, factory: EnvironmentFactory, program: str) -> None:
+    blows = [1]
+    done = await rolled_out([query] * 2, lambda query: Saboteur(program, blows), factory)
+    assert len(done) == 2 and not [rollout.failure for rollout in done if rollout.failure]
+    hit, spared = done
+    assert hit.earlier_failure is not None and spared.earlier_failure is None
+    assert (hit.earlier_failure.failure_class, hit.earlier_failure.attempts) == (FailureClass.ENVIRONMENT, 1)
+    assert all(rollout.episode.trajectory.answer == "success" for rollout in done)
+
+
+@pytest.mark.browser
+async def test_a_browser_that_is_killed_costs_one_try() -> None:
+    from tests.stages.environments.browser.playing import a_query
+    from tests.stages.environments.browser.site import serving
+    from trajmill.stages.environments.browser.environment import BrowserFactory
+
+    with serving() as site:
+        await assert_overcome(a_query(f"{site}/"), BrowserFactory(), "chrom")
+
+
+@pytest.mark.desktop
+@pytest.mark.parametrize("program", ["Xvfb", "mousepad"])
+async def test_a_display_or_program_that_is_killed_costs_one_try(tmp_path: Path, program: str) -> None:
+    from tests.stages.environments.desktop.queries import query_of
+    from trajmill.stages.environments.desktop.environment import LocalDesktops
+
+    query = query_of(tmp_path, config=[{"type": "launch", "parameters": {"command": ["mousepad"]}}])
+    await assert_overcome(query, LocalDesktops(tmp_path), program)
