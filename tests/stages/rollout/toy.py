@@ -20,7 +20,14 @@ BUTTON = UIElement("button", "Go", Box(0, 0, 10, 10), ("clickable",))
 def toy_query(name: str = "press", max_steps: int = 4) -> Query:
     path = (PathStep(page="toy.home", operation="tap", target="go"),)
     words = {"task": "toy.press", "raw_instruction": "Press Go", "instruction": "Press Go", "phrasing": "0"}
-    given = {"apps": ("toy",), "pages": ("toy.home",), "start_state": "{}", "goal": "{}", "difficulty": 1}
+    given = {
+        "apps": ("toy",),
+        "pages": ("toy.home",),
+        "page_descriptions": ("",),
+        "start_state": "{}",
+        "goal": "{}",
+        "difficulty": 1,
+    }
     common = ORIGIN.common(made_by="test")
     return record(Query, query_id=name, path=path, max_steps=max_steps, validation="passed", **words, **given, **common)
 

@@ -25,7 +25,6 @@ from trajmill.flows.cli.options import ConfigFile, load
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
-from trajmill.warehouse.store.base import LeaseLostError
 
 STOPPED = "stopped; nothing that was finished is lost, the same command continues"
 INTERRUPTED = 130
@@ -128,6 +127,8 @@ def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
         except KeyboardInterrupt:
             return _interrupted(interrupt)
         except Exception as error:
+            from trajmill.warehouse.store.base import LeaseLostError  # imports pydantic
+
             if interrupt.number is not None and not isinstance(error, LeaseLostError):
                 return _interrupted(interrupt)
             text = "".join(format_exception(error)) if "--traceback" in arguments else f"{_message_of(error)}\n"

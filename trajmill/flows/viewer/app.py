@@ -69,7 +69,6 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
 
     @app.exception_handler(HTTPStatus.NOT_FOUND)
     def nowhere(request: Request, error: Exception) -> Response:
-        """Answer an unknown address by a page that says so, and one of the API by a line."""
         if request.url.path.startswith(("/api/", "/static/")):
             return JSONResponse({"detail": f"there is no {request.url.path}"}, HTTPStatus.NOT_FOUND)
         page = place()
