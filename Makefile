@@ -35,7 +35,7 @@ INSTALL := install() { { $(PIP) uv && $(UV) "$$@"; } || $(PIP) "$$@"; }; install
 	touch $@
 
 run: .venv/installed ## install and run the main job on the embedded default
-	$(BIN)/trajmill evolve --workers 2
+	$(BIN)/trajmill evolve
 
 demo: .venv/installed ## a first look: three rounds in under a minute, then the viewer until Ctrl-C
 	$(BIN)/trajmill evolve --config docs/examples/demo.toml

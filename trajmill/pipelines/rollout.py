@@ -104,7 +104,7 @@ class AttemptRunner(StageWork[P]):
     durability: Durability = field(default_factory=Durability)
     draws_here: bool = False
     """Whether the process that acts also draws. Where workers keep all cores busy, this saves 14 % of the CPU time of
-    a rollout with new screens: 6 % of the default job."""
+    a rollout with new screens."""
 
     def run(self, shard: str, work: Sequence[Attempt] | Queues, judge: AttemptJudge | None = None) -> Journaled:
         """Run the attempts that are in no journal of the stage into that of the shard.
