@@ -172,6 +172,17 @@ def keeper(program: str, start_new_session: bool = True) -> subprocess.Popen[str
     )
 
 
+@pytest.mark.parametrize(
+    ("program", "code"), [("raise SystemExit(3)", 3), ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137)]
+)
+def test_the_exit_code_of_the_keeper_is_that_of_the_program_and_its_children_leave(program: str, code: int) -> None:
+    child = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
+    process = keeper(child + program)
+    assert process.wait() == code
+    assert is_gone(process.pid)
+    process.communicate()
+
+
 def test_the_keeper_ends_what_does_not_listen_and_only_its_own_process_group() -> None:
     ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
     deaf = keeper(f"{ignoring}; time.sleep(600)")
