@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Final, NamedTuple, TypeVar, Unpack
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -25,10 +26,12 @@ from trajmill.schemas.tables.verdict import Judgement, JudgeRow, StepVerdict, Tr
 from trajmill.stages.curate.history import History, JudgedAttempt
 from trajmill.stages.derive.rewards import RewardMoments, moments, reward_of
 from trajmill.stages.derive.rl_plan import RLAttempt
-from trajmill.warehouse.delta_log import newest_log_entry
+from trajmill.warehouse.delta_log import committed_names, newest_log_entry
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import WantedRows, read_batches, read_rows, read_table, table_of
 from trajmill.warehouse.shards import file_schema
+from trajmill.warehouse.store.connection import unreadable
+from trajmill.warehouse.views import OFFLINE
 
 R = TypeVar("R", bound=Row)
 _NOT_ATTEMPTED = frozenset({RECORDED, INFEASIBLE})
@@ -209,8 +212,17 @@ class TrajectoryRecords(NamedTuple):
 
 def places_of(warehouse: Warehouse, start: str) -> list[TrajectoryPlace]:
     """Find trajectories whose ids begin with `start`. Raises BadInputError if a file or the table's log is damaged."""
-    rows = read_table(warehouse, "trajectories", TrajectoryPlace._fields)
-    return [TrajectoryPlace(**row) for row in rows.filter(pc.starts_with(rows["trajectory_id"], start)).to_pylist()]
+    # Ids are hashes, so every file may have one. DuckDB searches 400 small files in 0.14 s of CPU, pyarrow in 0.3 s.
+    with duckdb.connect(config=OFFLINE) as connection:
+        warehouse.store.register(connection)
+        files = [warehouse.store.uri(name) for name in committed_names(warehouse, "trajectories")]
+        found = "SELECT trajectory_id, run_id, round FROM read_parquet(?, hive_partitioning = false)"
+        try:
+            query = f"{found} WHERE starts_with(trajectory_id, ?)"
+            rows = connection.execute(query, [files, start]).fetchall() if files else []
+        except duckdb.Error as error:
+            raise unreadable(warehouse.store.uri("tables/trajectories"), error) from error
+    return [TrajectoryPlace(*row) for row in rows]
 
 
 def read_trajectory(warehouse: Warehouse, place: TrajectoryPlace) -> TrajectoryRecords:

@@ -7,10 +7,10 @@ import json
 import os
 import shutil
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trajmill.stages.rollout.base import SlotBoard, SlotState, SlotView
 from trajmill.warehouse.layout import Warehouse
@@ -74,15 +74,18 @@ async def shown_slots(board: SlotBoard, beside: Path, with_screens: bool = False
 def read_slots(warehouse: Warehouse, run_id: str) -> LiveSlots:
     """Read the slots of a run's workers; a worker that does not write any more is left out."""
     workers, slots, spent = 0, list[SlotView](), dict.fromkeys(SlotState, 0.0)
-    for found in _boards(warehouse, run_id):
+    for file in sorted(warehouse.staging(run_id).glob(f"*/*{_SUFFIX}")):
         try:
+            if time.time() - file.stat().st_mtime > _SECONDS_ALIVE or file.stat().st_size > _MOST_BYTES:
+                continue
+            found = json.loads(file.read_bytes())
             views = [
                 SlotView(SlotState(state), int(step), float(seconds), *map(str, texts))
                 for state, step, seconds, *texts in found["slots"]
             ]
             times = {SlotState(state): float(seconds) for state, seconds in found["spent"].items()}
-        except (ValueError, LookupError, TypeError, AttributeError):
-            continue  # It was cut short by a full disk.
+        except (OSError, ValueError, LookupError, TypeError, AttributeError):
+            continue  # It ended while it was read, or was cut short by a full disk.
         slots += views
         for state, seconds in times.items():
             spent[state] += seconds
@@ -97,12 +100,3 @@ def slot_screen(warehouse: Warehouse, run_id: str, screen_id: str) -> bytes | No
             with suppress(OSError):
                 return path.read_bytes()
     return None
-
-
-def _boards(warehouse: Warehouse, run_id: str) -> Iterator[Any]:
-    for file in sorted(warehouse.staging(run_id).glob(f"*/*{_SUFFIX}")):
-        # It may end while it is read.
-        with suppress(OSError, ValueError):
-            stat = file.stat()
-            if time.time() - stat.st_mtime <= _SECONDS_ALIVE and stat.st_size <= _MOST_BYTES:
-                yield json.loads(file.read_bytes())
