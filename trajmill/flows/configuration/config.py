@@ -67,7 +67,8 @@ class RunSection(Spec):
     rounds: Annotated[int, Field(gt=0, le=_MOST_ROUNDS), OPERATIONAL] = 8
     """Number of rounds after which `evolve` stops."""
     root: Annotated[Root, OPERATIONAL] = Path("trajmill-data")
-    """Folder of the warehouse, or a URL such as `s3://bucket/nightly`, `gs://...` or `abfs://...`."""
+    """Folder of the warehouse, or a URL such as `s3://bucket/nightly`, `gs://...` or `abfs://...`, whose credentials
+    come from the environment."""
     asynchronous: Annotated[bool, OPERATIONAL] = False
     """Whether the next round's rollout begins while the policy trains, with the policy in force at that time."""
 
@@ -104,7 +105,8 @@ class RolloutSection(Spec):
     episodes_per_round: PositiveInt = 600
     """Episodes in each round, guided ones included."""
     group_size: PositiveInt = 2
-    """Unguided attempts at each chosen query: the group that RL compares. With 1 a release has no RL rows."""
+    """Unguided attempts at each chosen query: the group that RL compares. With 1 a release has no RL rows; larger
+    groups mean fewer queries, not more attempts."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
     """Episodes that one worker runs at the same time."""
     temperature: PositiveFloat = 1.0
@@ -120,7 +122,8 @@ class RolloutSection(Spec):
     workers: Annotated[PositiveInt, OPERATIONAL] = 1
     """Worker processes on this machine, each with `concurrency` episodes; elsewhere the least number of shards."""
     store_after: Annotated[PositiveInt, OPERATIONAL] = 16
-    """Finished episodes that a worker stores together in a bucket; in a folder each is stored at once."""
+    """Finished episodes that a worker stores together in a bucket, and at most loses when it is killed; in a folder
+    each is stored at once."""
     store_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
     """Seconds after which it stores them at the latest."""
 
@@ -157,7 +160,8 @@ class GuidanceSection(Spec):
     share: Fraction = 0.5
     """Largest share of a round's episodes that may be guided."""
     demonstrate: bool | Literal["explorer"] = False
-    """Whether the reference agent, or `explorer` (the untrained policy, without a path), makes the guided attempts."""
+    """Whether the reference agent makes the guided attempts, for a policy that cannot follow hints yet; `explorer`: the
+    untrained embedded policy, which needs no reference path. Accepted steps become training data."""
 
 
 class ReleaseSection(Spec):
@@ -175,7 +179,8 @@ class EvaluateSection(Spec):
     train_sample: NonNegativeInt = 60
     """Greedy episodes on training queries."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Level of the paired test on validation queries that refuses a significantly worse policy; 0.5 refuses most."""
+    """Significance level of the paired test on validation queries: a new policy is refused if it is significantly
+    worse. A higher level refuses more; 0.5 refuses whatever loses more queries than it wins."""
     promote_without_evidence: bool = False
     """Whether a new policy is promoted if neither policy achieves a validation query; for trials with weak models."""
 

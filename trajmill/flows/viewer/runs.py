@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
-
 from fastapi import APIRouter
 from fastapi.responses import Response
 
@@ -56,6 +54,17 @@ SELECT a.query_id, a.split, a.task, a.apps, a.instruction, a.trajectory_id AS a,
 FROM measured AS a JOIN measured AS b USING (query_id)
 WHERE a.model_version = $a AND b.model_version = $b
 ORDER BY a.split, a.task, a.query_id
+"""
+# Queries by split, app and task, and how many are on which side; a query of several apps counts for each of them.
+_GROUPS = f"""
+SELECT kind, name, count(*) AS queries, count_if(first) AS first, count_if(second) AS second,
+    count_if(side = 'gained') AS gained, count_if(side = 'lost') AS lost
+FROM (
+    SELECT first, second, side, unnest(list_concat([('split', split), ('task', task)], [('app', app) FOR app IN apps]))
+        AS of_one, of_one[1] AS kind, of_one[2] AS name
+    FROM ({_SIDES})
+)
+WHERE name IS NOT NULL GROUP BY kind, name ORDER BY list_position(['split', 'app', 'task'], kind), name
 """
 
 
@@ -117,26 +126,10 @@ def run_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
         known = catalogue.ask(_POLICIES, run=run)
         names = [row["policy"] for row in known]
         a, b = a or (names[1] if len(names) > 1 else ""), b or (names[0] if names else "")
-        sides = catalogue.ask(_SIDES, run=run, a=a, b=b)
-        return {"policies": known, "a": a, "b": b, "queries": sides, "groups": _groups(sides)}
+        sides, groups = (catalogue.ask(query, run=run, a=a, b=b) for query in (_SIDES, _GROUPS))
+        return {"policies": known, "a": a, "b": b, "queries": sides, "groups": groups}
 
     return routes
-
-
-def _groups(sides: list[Row]) -> list[Row]:
-    """Count the queries of each split, app and task, and on which side of a comparison they are."""
-    groups: dict[tuple[str, str], list[Row]] = defaultdict(list)
-    for row in sides:
-        for kind, names in (("split", [row["split"]]), ("app", row["apps"]), ("task", [row["task"]])):
-            for name in names:
-                groups[kind, name].append(row)
-    kinds = ("split", "app", "task")
-    return [
-        {"kind": kind, "name": name, "queries": len(rows)}
-        | {side: sum(row[side] for row in rows) for side in ("first", "second")}
-        | {side: sum(row["side"] == side for row in rows) for side in ("gained", "lost")}
-        for (kind, name), rows in sorted(groups.items(), key=lambda group: (kinds.index(group[0][0]), group[0][1]))
-    ]
 
 
 def _of(rows: list[Row], run_id: str, number: int | None = None) -> list[Row]:
