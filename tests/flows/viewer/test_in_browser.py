@@ -10,8 +10,13 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, sync_playwright
 
+from tests.flows.synthetic_run import RUN as SYNTHETIC
+from tests.flows.synthetic_run import write_run
 from tests.flows.viewer.conftest import COUNT, HOSTILE, RUN, name, serving
-from trajmill.warehouse.layout import Warehouse
+from tests.warehouse.samples import commit_rows, query, stage_run, trajectory
+from trajmill.flows.report.page import render_report
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.warehouse.layout import Warehouse, create_warehouse
 
 pytestmark = pytest.mark.browser
 PATIENCE = 200_000.0
@@ -181,4 +186,24 @@ def test_every_page_meets_the_rules_of_accessibility(context: BrowserContext, sc
     ):
         found = Axe().run(opened(page, path), options={"runOnly": ["wcag2a", "wcag2aa"]})
         assert [(path, each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]] == []
+    page.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_the_report_meets_them_too(
+    context: BrowserContext, scheme: Literal["light", "dark"], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    warehouse = create_warehouse(tmp_path_factory.mktemp("reported") / "warehouse")
+    write_run(warehouse)
+    at = stage_run("evaluate", 2, SYNTHETIC)
+    measured = [trajectory(100 + number, at, "q-1", purpose=Purpose.EVALUATE) for number in range(3)]
+    commit_rows(warehouse, at, query("q-1", at), *measured)
+    html = render_report(warehouse, SYNTHETIC)
+    assert "--share: 1.00" in html
+    page = context.new_page()
+    page.emulate_media(color_scheme=scheme)
+    page.set_content(html)
+    page.evaluate("for (const fold of document.querySelectorAll('details')) fold.open = true")
+    found = Axe().run(page, options={"runOnly": ["wcag2a", "wcag2aa"]})
+    assert [(each["id"], each["nodes"][0]["html"]) for each in found.response["violations"]] == []
     page.close()
