@@ -139,7 +139,9 @@ async def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(or
 async def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> None:
     (program,) = read_programs(packaged_programs(), ("pcmanfm",))
     narrow = BOUNDS.model_copy(update={"breadth": 2, "depth": 1})
-    needs = {n: p.needs_selection for n, p in by_names((await collect(desktops(), program, origin, narrow))[0]).items()}
+    collected, _ = await collect(desktops(), program, origin, narrow)
+    assert [failure.message for failure in collected.failures] == []
+    needs = {name: pathway.needs_selection for name, pathway in by_names(collected).items()}
     assert needs["Edit > Rename..."] is True and needs["Edit > Cut"] is True
     assert needs["File"] is False
 

@@ -273,14 +273,17 @@ async def needs_by_tree(
     failed: list[tuple[Pathway, str, FailureClass]] = []
     try:
         for ends in by_parent.values():
-            try:
-                state = await navigator.go_to(ends[0].steps[:-1])
-            except EnvironmentFailure as error:
-                failed.append((ends[0], str(error), error.failure_class))
-                await navigator.give_up()
-                continue
-            usable = {key.target for key, element in state.elements.items() if element.clickable}
-            needs |= {each.pathway_id: each.steps[-1].target in usable for each in ends}
+            state = None
+            for last in (False, True):
+                try:
+                    state = await navigator.go_to(ends[0].steps[:-1])
+                    break
+                except EnvironmentFailure as error:
+                    await navigator.give_up()
+                    if last:
+                        failed.append((ends[0], str(error), error.failure_class))
+            usable = {key.target for key, element in state.elements.items() if element.clickable} if state else set()
+            needs |= {each.pathway_id: each.steps[-1].target in usable for each in ends if state}
     except OutOfBoundsError:
         message = "the walk with a selection ended early: its steps or seconds were used up"
         failed.append((next(iter(by_parent.values()))[0], message, FailureClass.LIMIT))
