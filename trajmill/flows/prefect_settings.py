@@ -10,9 +10,7 @@ from __future__ import annotations
 
 import logging
 import os
-import signal
 import socket
-import subprocess
 import sys
 import tempfile
 import time
@@ -23,6 +21,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
+from trajmill.flows.serving.server_keeper import KeptServer, is_free
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
 
@@ -158,14 +157,6 @@ def named_server() -> str:
     return address
 
 
-def is_free(port: int) -> bool:
-    try:
-        socket.create_server(("127.0.0.1", port)).close()
-    except OSError:
-        return False
-    return True
-
-
 def _address(port: int) -> str:
     return f"http://127.0.0.1:{port}/api"
 
@@ -184,30 +175,20 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
             f"{home}, the folder of Prefect, cannot be written ({error.strerror}); "
             "set PREFECT_HOME to a folder that you can write to"
         ) from error
-    address = _address(port)
-    log.parent.mkdir(parents=True, exist_ok=True)
-    with log.open("ab") as log_file:
-        server = subprocess.Popen(
-            [
-                *(sys.executable, "-P", "-m", "trajmill.flows.serving.server_keeper", str(_SECONDS_TO_END)),
-                *(sys.executable, "-P", "-m", "uvicorn", "--factory", "prefect.server.api.server:create_app"),
-                *("--app-dir", sys.prefix),  # not the working folder, where a module of the user may have any name
-                *("--host", "127.0.0.1", "--port", str(port), "--lifespan", "on", "--log-level", "error"),
-                *("--timeout-graceful-shutdown", "2"),
-            ],
-            stdin=subprocess.PIPE,
-            stdout=log_file,
-            stderr=log_file,
-            env=os.environ | settings,
-            start_new_session=True,
-        )
+    address, uvicorn = _address(port), (sys.executable, "-P", "-m", "uvicorn")
+    program = [
+        *(*uvicorn, "--factory", "prefect.server.api.server:create_app"),
+        *("--app-dir", sys.prefix),  # not the working folder, where a module of the user may have any name
+        *("--host", "127.0.0.1", "--port", str(port), "--lifespan", "on", "--log-level", "error"),
+        *("--timeout-graceful-shutdown", "2"),
+    ]
+    server, until = KeptServer(program, log, _SECONDS_TO_END, settings), time.monotonic() + _SECONDS_TO_START
     try:
-        until = time.monotonic() + _SECONDS_TO_START
         while True:
             with suppress(OSError):
                 urllib.request.urlopen(f"{address}/health", timeout=5).close()
                 break
-            if time.monotonic() >= until or server.poll() is not None:
+            if time.monotonic() >= until or server.keeper.poll() is not None:
                 raise TrajmillError(
                     f"the Prefect server did not start; see {log}, or set PREFECT_API_URL to a server of yours"
                 )
@@ -218,10 +199,4 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
     finally:
         os.environ.pop("PREFECT_API_URL", None)
         refresh_global_settings_context()
-        assert server.stdin is not None
-        server.stdin.close()
-        try:
-            server.wait(timeout=10)
-        except subprocess.TimeoutExpired:
-            os.killpg(server.pid, signal.SIGKILL)
-            server.wait()
+        server.end()

@@ -12,47 +12,11 @@ from threading import Thread
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.interrupt import asked_to_stop
-from trajmill.flows.policies.policy import (
-    BASELINE,
-    PROMOTE,
-    PolicyInForce,
-    policy_before,
-    policy_in_force,
-    release_unused,
-)
+from trajmill.flows.policies import policy as policies
 from trajmill.flows.progress import StageCounter, watched_work
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, finished, has_begun, report_of, stage
-from trajmill.flows.tasks.generate import GENERATE, fresh, generate, propose, try_proposals
-from trajmill.flows.tasks.judge import (
-    CALIBRATE,
-    GUIDED,
-    JUDGE,
-    calibrate_judge,
-    guide,
-    judge,
-    judge_guided,
-    judge_quality,
-    reference,
-    reference_paths_used,
-    rollout_guided,
-)
-from trajmill.flows.tasks.release import DERIVE, DERIVE_RL, RELEASE, derive, derive_for_training, derive_rl, release
-from trajmill.flows.tasks.rollout import ROLLOUT, rollout
-from trajmill.flows.tasks.train import (
-    EVALUATE,
-    TRAIN,
-    Evaluation,
-    Training,
-    adopt_configured,
-    baseline,
-    compared,
-    evaluate,
-    measured_queries,
-    names_another_policy,
-    train,
-    version_row,
-)
+from trajmill.flows.tasks import generate, judge, release, rollout, train
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Row
@@ -63,23 +27,24 @@ from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import write_tables
 
 
-@stage(PROMOTE, "evaluate")
+@stage(policies.PROMOTE, "evaluate")
 def promote(context: RoundContext, at: StageRun) -> StageOutcome:
     """Promote the new policy unless it is significantly worse on the validation queries; write the round's figures."""
-    before, in_force = policy_before(context), policy_in_force(context)
-    trained = Training.of(finished(context, TRAIN))
-    evaluated = Evaluation.of(finished(context, EVALUATE))
+    before, in_force = policies.policy_before(context), policies.policy_in_force(context)
+    trained = train.Training.of(finished(context, train.TRAIN))
+    evaluated = train.Evaluation.of(finished(context, train.EVALUATE))
     reason = trained.reason or evaluated.refused
-    promotion = Promotion(False, reason) if reason else compared(context, before, evaluated.validation)
+    promotion = Promotion(False, reason) if reason else train.compared(context, evaluated.validation)
     new, after = trained.new_policy, in_force
     rows: dict[str, Sequence[Row]] = {}
     if new is not None:
         updates = in_force.updates + trained.updates
         if promotion.promoted:
-            after = PolicyInForce(policy_row=new, updates=updates, success=evaluated.success)
-        release_unused(context, before if promotion.promoted else new)
+            after = policies.PolicyInForce(policy_row=new, updates=updates, success=evaluated.success)
+        policies.release_unused(context, before if promotion.promoted else new)
         origins = trained.model_dump(include={"parent", "release", "recipe", "metrics"})
-        rows["models"] = [version_row(context, new, evaluated, promotion, PROMOTE, updates=updates, **origins)]
+        row = train.version_row(context, new, evaluated, promotion, at.stage, updates=updates, **origins)
+        rows["models"] = [row]
     reports = (report_of(context, each.name) for each in STAGES)
     summary = RoundSummary(
         policy_before=before.version,
@@ -87,49 +52,35 @@ def promote(context: RoundContext, at: StageRun) -> StageOutcome:
         stages=tuple(report.count for report in reports if report is not None),
         success_before=in_force.success,
         success_after=after.success,
-        judge=judge_quality(context),
+        judge=judge.judge_quality(context),
         trained=trained.trained,
-        reference_paths_used=reference_paths_used(context),
-        release=finished(context, RELEASE).result["release"],
+        reference_paths_used=judge.reference_paths_used(context),
+        release=finished(context, release.RELEASE).result["release"],
         reason=promotion.reason,
-        **context.origin.common(made_by=PROMOTE),
+        **context.origin.common(made_by=policies.PROMOTE),
     )
     files = write_tables(context.warehouse, at, {"rounds": [summary], **rows})
     return StageOutcome(1, int(promotion.promoted), files, after.model_copy(update=promotion._asdict()).as_json())
 
 
 STAGES: tuple[Stage, ...] = (
-    generate,
-    baseline,
-    propose,
-    try_proposals,
-    fresh,
-    rollout,
-    judge,
-    reference,
-    guide,
-    rollout_guided,
-    judge_guided,
-    calibrate_judge,
-    derive,
-    derive_rl,
-    derive_for_training,
-    release,
-    train,
-    evaluate,
-    promote,
+    *(generate.generate, train.baseline),
+    *(generate.propose, generate.try_proposals, generate.fresh, rollout.rollout),
+    *(judge.judge, judge.reference, judge.guide, judge.rollout_guided, judge.judge_guided, judge.calibrate_judge),
+    *(release.derive, release.derive_rl, release.derive_for_training, release.release),
+    *(train.train, train.evaluate, promote),
 )
 
 
 COMMANDS: Mapping[str, tuple[str, ...]] = {
     "generate": (),
-    "rollout": (GENERATE, BASELINE),
-    "judge": (ROLLOUT,),
-    "guide": (JUDGE,),
-    "derive": (JUDGE,),
-    "release": (DERIVE, DERIVE_RL),
-    "train": (RELEASE,),
-    "evaluate": (TRAIN,),
+    "rollout": (generate.GENERATE, policies.BASELINE),
+    "judge": (rollout.ROLLOUT,),
+    "guide": (judge.JUDGE,),
+    "derive": (judge.JUDGE,),
+    "release": (release.DERIVE, release.DERIVE_RL),
+    "train": (release.RELEASE,),
+    "evaluate": (train.TRAIN,),
 }
 """By command, the stages of other commands that must be finished before it, in their order."""
 LEARNING = frozenset({"derive", "release", "train"})
@@ -143,7 +94,7 @@ def stages_of(config: Config) -> tuple[Stage, ...]:
 def collecting_stages(config: Config) -> tuple[Stage, ...]:
     """The stages that make trajectories and judge them: those before the training data."""
     stages = stages_of(config)
-    return stages[: [each.name for each in stages].index(CALIBRATE)]
+    return stages[: [each.name for each in stages].index(judge.CALIBRATE)]
 
 
 @contextmanager
@@ -198,10 +149,10 @@ def do_stages(
 def rolled_out_ahead(context: RoundContext) -> RoundContext | None:
     """The next round if its rollout has begun, or may begin while this round's policy trains and stays in force."""
     following = context.in_round(context.round + 1)
-    if has_begun(following, ROLLOUT):
+    if has_begun(following, rollout.ROLLOUT):
         return following
     run = context.config.run
-    wanted = run.asynchronous and context.round < run.rounds and not names_another_policy(context)
+    wanted = run.asynchronous and context.round < run.rounds and not train.names_another_policy(context)
     return following if wanted else None
 
 
@@ -217,7 +168,7 @@ def do_stage(stage: Stage, context: RoundContext) -> StageReport:
 
 
 def watched(context: RoundContext, name: str) -> AbstractContextManager[None]:
-    unit = "updates" if name == TRAIN else "rows"
+    unit = "updates" if name == train.TRAIN else "rows"
     return watched_work(context.warehouse, context.at(name), name, _planned_attempts(context, name), unit)
 
 
@@ -227,9 +178,9 @@ def stage_counter(context: RoundContext, name: str) -> StageCounter:
 
 def _planned_attempts(context: RoundContext, name: str) -> int | None:
     """Attempts that a stage makes, at most, so that its progress has a total at once; None for other stages."""
-    if name in (ROLLOUT, GUIDED):
-        return context.config.unguided_episodes if name == ROLLOUT else context.config.guided_episodes
-    return len(measured_queries(context)) if name in (BASELINE, EVALUATE) else None
+    if name in (rollout.ROLLOUT, judge.GUIDED):
+        return context.config.unguided_episodes if name == rollout.ROLLOUT else context.config.guided_episodes
+    return len(train.measured_queries(context)) if name in (policies.BASELINE, train.EVALUATE) else None
 
 
 def run_stage(name: str, config: Config) -> StageReport:
@@ -251,7 +202,7 @@ def run_command(name: str, context: RoundContext) -> StageReport:
                 f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "
                 f"run `trajmill {needed.command}` first"
             )
-    adopt_configured(context)
+    train.adopt_configured(context)
     for each in stages_of(context.config):
         if each.command == name:
             report = do_stage(each, context)
@@ -266,7 +217,7 @@ def current_round(config: Config) -> RoundContext:
 
 def first_unfinished(context: RoundContext) -> RoundContext:
     """The first round that is not finished, of a round and those after it."""
-    while report_of(context, PROMOTE) is not None:
+    while report_of(context, policies.PROMOTE) is not None:
         context = context.in_round(context.round + 1)
     return context
 

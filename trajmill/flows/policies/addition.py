@@ -10,16 +10,7 @@ from typing import Any, NamedTuple, cast
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.policies.policy import (
-    BASELINE,
-    Policy,
-    choose,
-    endpoint_of,
-    policy_before,
-    policy_in_force,
-    policy_versions,
-    release_unused,
-)
+from trajmill.flows.policies import policy as policies
 from trajmill.flows.round import current_round, run_command
 from trajmill.flows.serving.model_server import ADAPTER_FILE
 from trajmill.flows.serving.models_ready import working_on
@@ -27,7 +18,7 @@ from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finish
 from trajmill.flows.tasks.judge import GUIDED, judge_precision
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.flows.tasks.train import TRAIN, Evaluation, Training, chosen, compared, measure_and_decide
+from trajmill.flows.tasks.train import TRAIN, Training, chosen, measure_and_decide
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.tables.policy_version import PolicyVersion
@@ -38,7 +29,6 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version, model_folder
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.admission import NOT_ADMITTED, admit
-from trajmill.stages.training.promotion import Promotion
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.releases import read_release
@@ -68,8 +58,8 @@ class ListedPolicy(NamedTuple):
 def list_policies(config: Config) -> list[ListedPolicy]:
     """List all versions of the run, oldest first, with the newest decisions. Raises BadInputError if there are none."""
     context = _measured_run(config)
-    in_force = policy_before(context).version
-    return [ListedPolicy(row, version == in_force) for version, row in policy_versions(context).items()]
+    in_force = policies.policy_before(context).version
+    return [ListedPolicy(row, version == in_force) for version, row in policies.policy_versions(context).items()]
 
 
 def promote_policy(config: Config, version: str) -> StageReport:
@@ -82,7 +72,7 @@ def promote_policy(config: Config, version: str) -> StageReport:
         known = _known(context, version)
         if known.reason.startswith(NOT_ADMITTED):
             raise BadInputError(f"{version} is {known.reason}")
-        return _choose(context, known, f"promoted by hand in place of {policy_before(context).version}")
+        return _choose(context, known, f"promoted by hand in place of {policies.policy_before(context).version}")
 
 
 def roll_back_policy(config: Config) -> StageReport:
@@ -92,7 +82,7 @@ def roll_back_policy(config: Config) -> StageReport:
     """
     context = _measured_run(config)
     with working_on(context):
-        old = _known(context, policy_before(context).version)
+        old = _known(context, policies.policy_before(context).version)
         if old.parent is None:
             raise BadInputError(f"{old.model_version} has no parent to roll back to; `trajmill policy list` shows all")
         refused = old.model_copy(update={"promoted": False, "reason": f"rolled back to {old.parent} by hand"})
@@ -101,7 +91,7 @@ def roll_back_policy(config: Config) -> StageReport:
 
 
 def _known(context: RoundContext, version: str) -> PolicyVersion:
-    versions = policy_versions(context)
+    versions = policies.policy_versions(context)
     if version not in versions:
         raise BadInputError(f"run {context.run_id} has no policy {version!r}; {instead_of(version, list(versions))}")
     return versions[version]
@@ -110,7 +100,7 @@ def _known(context: RoundContext, version: str) -> PolicyVersion:
 def _choose(
     context: RoundContext, version: PolicyVersion, reason: str, replaced: Sequence[PolicyVersion] = ()
 ) -> StageReport:
-    if version.model_version == policy_before(context).version:
+    if version.model_version == policies.policy_before(context).version:
         raise BadInputError(f"{version.model_version} is in force already")
     for rolled_out, stage in ((context, ROLLOUT), (context, GUIDED), (context.in_round(context.round + 1), ROLLOUT)):
         if has_begun(rolled_out, stage) and report_of(rolled_out, stage) is None:
@@ -118,12 +108,12 @@ def _choose(
                 f"round {rolled_out.round} of run {context.run_id} is rolling out its policy; let `trajmill evolve` "
                 "finish that first"
             )
-    return choose(context, lambda at: chosen(context, at, version, reason, replaced))
+    return policies.choose(context, lambda at: chosen(context, at, version, reason, replaced))
 
 
 def _measured_run(config: Config) -> RoundContext:
     context = RoundContext(config, open_warehouse(config.run.root), 1)
-    if report_of(context.in_round(0), BASELINE) is None:
+    if report_of(context.in_round(0), policies.BASELINE) is None:
         raise BadInputError(f"run {context.run_id} has no policy yet; `trajmill evolve` begins with one")
     return current_round(config)
 
@@ -151,7 +141,7 @@ def add_and_evaluate(config: Config, added: Addition) -> StageReport:
         if report_of(context, RELEASE) is None or report_of(context, TRAIN) is not None:
             return _add_between_rounds(context, added)
         release = added.release or str(finished(context, RELEASE).result["release"])
-        policy, in_force = _candidate(context, added, release), policy_before(context)
+        policy, in_force = _candidate(context, added, release), policies.policy_before(context)
         is_new = policy.version != in_force.version
         trained = Training(
             trained=is_new,
@@ -169,7 +159,7 @@ def add_and_evaluate(config: Config, added: Addition) -> StageReport:
 
 def _add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
     """Measure a version before its round begins, and put it in force unless it is significantly worse."""
-    before, in_force = policy_before(context), policy_in_force(context)
+    before, in_force = policies.policy_before(context), policies.policy_in_force(context)
     if has_begun(context, ROLLOUT):
         raise BadInputError(
             f"round {context.round} of run {context.run_id} is under way with {before.version}; `trajmill evolve` goes "
@@ -180,24 +170,19 @@ def _add_between_rounds(context: RoundContext, added: Addition) -> StageReport:
         raise BadInputError(f"{policy.version} is in force already")
 
     def work(at: StageRun) -> StageOutcome:
-        def decide(measured: Evaluation) -> Promotion:
-            return compared(context, before, measured.validation)
-
         lineage: dict[str, Any] = {"parent": before.version, "release": added.release, "updates": in_force.updates}
-        outcome = measure_and_decide(context, at, policy, decide, **lineage)
-        if outcome.result["promoted"]:
-            release_unused(context, before)
-            return outcome
-        release_unused(context, policy)
-        kept = in_force.model_copy(update={"promoted": False, "reason": outcome.result["reason"]})
-        return replace(outcome, result=kept.as_json())
+        outcome = measure_and_decide(context, at, policy, **lineage)
+        promoted, reason = outcome.result["promoted"], outcome.result["reason"]
+        policies.release_unused(context, before if promoted else policy)
+        kept = in_force.model_copy(update={"promoted": False, "reason": reason})
+        return outcome if promoted else replace(outcome, result=kept.as_json())
 
-    return choose(context, work)
+    return policies.choose(context, work)
 
 
-def _candidate(context: RoundContext, added: Addition, release: str | None) -> Policy:
+def _candidate(context: RoundContext, added: Addition, release: str | None) -> policies.Policy:
     """The version to add. If its server refuses it, this fails before anything is recorded."""
-    spec, in_force = context.config.endpoints[context.config.models.policy], policy_before(context)
+    spec, in_force = context.config.endpoints[context.config.models.policy], policies.policy_before(context)
     folder, adapter, acts = None, None, in_force.paths(context.warehouse).folder
     if added.adapter is not None:
         admit(added.adapter, acts)
@@ -211,11 +196,11 @@ def _candidate(context: RoundContext, added: Addition, release: str | None) -> P
         admit(folder, None if version == in_force.version else acts)
         if not context.warehouse.store.is_local:
             folder = _stored(context.warehouse, folder, version)
-    policy = Policy.stored_in(context.warehouse, version, spec.kind, folder, adapter)
+    policy = policies.Policy.stored_in(context.warehouse, version, spec.kind, folder, adapter)
     if release is not None:
         read_release(context.warehouse, release)
-    endpoint_of(context, policy)
-    known = policy_versions(context).get(policy.version)
+    policies.endpoint_of(context, policy)
+    known = policies.policy_versions(context).get(policy.version)
     if known is not None and policy.version != in_force.version:
         raise BadInputError(
             f"{policy.version} has been measured in round {known.round} already ({known.reason}); "

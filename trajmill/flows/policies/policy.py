@@ -151,6 +151,11 @@ def configured_policy(context: RoundContext) -> Policy:
     return Policy.stored_in(context.warehouse, spec.version, spec.kind, spec.weights_folder, spec.adapter_folder)
 
 
+def starting_policy(context: RoundContext, at: StageRun) -> Policy:
+    """Return the policy that the configuration names, before any training."""
+    return untrained_policy(context, at) if context.config.models.policy == EMBEDDED else configured_policy(context)
+
+
 def untrained_policy(context: RoundContext, at: StageRun) -> Policy:
     """Return the embedded policy before any training; its folder is made if it does not exist."""
     # Imports torch, which a server of environments does not need.

@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 import os
 import re
-import signal
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from trajmill.flows.prefect_settings import is_free
+from trajmill.flows.serving.server_keeper import KeptServer, is_free
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.secrets import Secrets
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
@@ -31,7 +28,6 @@ ADAPTER_FILE = "adapter_config.json"
 _MOST_BYTES = 1_000_000
 _POLL_SECONDS = 0.2
 _LOAD_SECONDS = 300.0
-_SECONDS_TO_BE_GONE = 5.0
 _SECONDS_TO_END = 15.0
 _HOST = "127.0.0.1"
 _LOOK_BACK_BYTES = 262_144
@@ -73,20 +69,18 @@ def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[dict[str, int
             raise BadInputError(
                 f"endpoints.{server.endpoint}.serve.port is {port}, which endpoints.{other} has already"
             )
-    missing, started = [server for server in servers if not _is_running(server)], list[_Started]()
+    missing, started = [server for server in servers if not _is_running(server)], dict[str, KeptServer]()
     try:
         for server in missing:
-            started.append(_Started(server, logs))
-        for each in started:
-            each.await_ready()
-        yield {each.server.endpoint: each.keeper.pid for each in started}
+            started[server.endpoint] = _start(server, logs)
+        for server in missing:
+            _await_ready(server, started[server.endpoint])
+        yield {endpoint: kept.keeper.pid for endpoint, kept in started.items()}
     finally:
-        for each in started:
-            assert each.keeper.stdin is not None
-            each.keeper.stdin.close()
-        until = time.monotonic() + _SECONDS_TO_END + 5.0
-        for each in started:
-            each.end(until)
+        for kept in started.values():
+            kept.ask_to_end()
+        for kept in started.values():
+            kept.end()
 
 
 def _is_running(server: ModelServer) -> bool:
@@ -109,76 +103,51 @@ def _is_running(server: ModelServer) -> bool:
     return True
 
 
-class _Started:
-    def __init__(self, server: ModelServer, logs: Path) -> None:
-        section = server.section
-        if not os.access(section.python, os.X_OK):
-            raise BadInputError(
-                f"endpoints.{server.endpoint}.serve.python: there is no program {section.python}; it is the Python "
-                "of the environment that vLLM is installed in"
-            )
-        # The module that `vllm serve` runs; some builds of vLLM lack the command, but none lacks the module.
-        program = [str(section.python), "-m", "vllm.entrypoints.openai.api_server"]
-        place = ["--host", _HOST, "--port", str(section.port)]
-        model = ["--model", section.model or server.model, "--served-model-name", server.model]
-        # PYTHONSAFEPATH acts like the option -P; Pythons before 3.11, which vLLM may use, ignore it.
-        own = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1", "PYTHONSAFEPATH": "1"}
-        if server.api_key:
-            own["VLLM_API_KEY"] = server.api_key
-        if "--enable-lora" in section.arguments:
-            own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
-        logs.mkdir(parents=True, exist_ok=True)
-        self.server, self.log = server, logs / f"{server.endpoint}.log"
-        with self.log.open("ab") as log_file:
-            self.log_start = log_file.tell()
-            keeper = [sys.executable, "-P", "-m", "trajmill.flows.serving.server_keeper", str(_SECONDS_TO_END)]
-            self.keeper = subprocess.Popen(
-                [*keeper, *program, *place, *model, *section.arguments],
-                stdin=subprocess.PIPE,
-                stdout=log_file,
-                stderr=log_file,
-                env=os.environ | own | section.environment,
-                start_new_session=True,
-            )
+def _start(server: ModelServer, logs: Path) -> KeptServer:
+    section = server.section
+    if not os.access(section.python, os.X_OK):
+        raise BadInputError(
+            f"endpoints.{server.endpoint}.serve.python: there is no program {section.python}; it is the Python "
+            "of the environment that vLLM is installed in"
+        )
+    # The module that `vllm serve` runs; some builds of vLLM lack the command, but none lacks the module.
+    program = [str(section.python), "-m", "vllm.entrypoints.openai.api_server"]
+    place = ["--host", _HOST, "--port", str(section.port)]
+    model = ["--model", section.model or server.model, "--served-model-name", server.model]
+    # PYTHONSAFEPATH acts like the option -P; Pythons before 3.11, which vLLM may use, ignore it.
+    own = {"VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "NO_COLOR": "1", "PYTHONSAFEPATH": "1"}
+    if server.api_key:
+        own["VLLM_API_KEY"] = server.api_key
+    if "--enable-lora" in section.arguments:
+        own["VLLM_ALLOW_RUNTIME_LORA_UPDATING"] = "1"
+    program += [*place, *model, *section.arguments]
+    return KeptServer(program, logs / f"{server.endpoint}.log", _SECONDS_TO_END, own | section.environment)
 
-    def await_ready(self) -> None:
-        """Wait as long as the server lives and its log grows: loading time has no bound on a busy machine."""
 
-        def quoted() -> str:
-            return f"{error_in_log(self.log, self.log_start)}; all of it is in {self.log}"
+def _await_ready(server: ModelServer, kept: KeptServer) -> None:
+    """Wait as long as the server lives and its log grows: loading time has no bound on a busy machine."""
 
-        server, size, since = self.server, 0, time.monotonic()
-        name = f"the model server of endpoints.{server.endpoint}"
-        while (code := self.keeper.poll()) is None and ask_server(server.health).status != 200:
-            if (written := self.log.stat().st_size) != size:
-                size, since = written, time.monotonic()
-            elif time.monotonic() - since >= server.section.ready_seconds:
-                seconds = f"silent for {server.section.ready_seconds:g} s (serve.ready_seconds)"
-                raise TrajmillError(f"{name} hung while starting: {seconds}: {quoted()}")
-            time.sleep(_POLL_SECONDS)
-        if code is not None:
-            raise TrajmillError(f"{name} ended with code {code} while starting: {quoted()}")
-        models = served_models(server.address, server.api_key)
-        if isinstance(models, ServerAnswer):
-            raise TrajmillError(f"{name} started and does not tell its models ({models.status_text})")
-        if server.model not in models:
-            raise BadInputError(
-                f"{name} serves {', '.join(sorted(models))}, not {server.model}; "
-                "leave --served-model-name out of serve.arguments"
-            )
+    def quoted() -> str:
+        return f"{error_in_log(kept.log, kept.log_start)}; all of it is in {kept.log}"
 
-    def end(self, until: float) -> None:
-        """Wait for the keeper until a time, then kill what is left of its group and wait until that is gone."""
-        with suppress(subprocess.TimeoutExpired):
-            self.keeper.wait(timeout=max(0.0, until - time.monotonic()))
-        until = time.monotonic() + _SECONDS_TO_BE_GONE
-        with suppress(ProcessLookupError):
-            os.killpg(self.keeper.pid, signal.SIGKILL)
-            self.keeper.wait()
-            while time.monotonic() < until:
-                os.killpg(self.keeper.pid, signal.SIGKILL)
-                time.sleep(_POLL_SECONDS)
-        self.keeper.wait()
+    size, since, name = 0, time.monotonic(), f"the model server of endpoints.{server.endpoint}"
+    while (code := kept.keeper.poll()) is None and ask_server(server.health).status != 200:
+        if (written := kept.log.stat().st_size) != size:
+            size, since = written, time.monotonic()
+        elif time.monotonic() - since >= server.section.ready_seconds:
+            seconds = f"silent for {server.section.ready_seconds:g} s (serve.ready_seconds)"
+            raise TrajmillError(f"{name} hung while starting: {seconds}: {quoted()}")
+        time.sleep(_POLL_SECONDS)
+    if code is not None:
+        raise TrajmillError(f"{name} ended with code {code} while starting: {quoted()}")
+    models = served_models(server.address, server.api_key)
+    if isinstance(models, ServerAnswer):
+        raise TrajmillError(f"{name} started and does not tell its models ({models.status_text})")
+    if server.model not in models:
+        raise BadInputError(
+            f"{name} serves {', '.join(sorted(models))}, not {server.model}; "
+            "leave --served-model-name out of serve.arguments"
+        )
 
 
 def error_in_log(log: Path, start: int = 0) -> str:

@@ -12,9 +12,60 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+_POLL_SECONDS = 0.2
+_SECONDS_TO_BE_GONE = 5.0
+
+
+class KeptServer:
+    """A server that ends with this process; its output is appended to a log."""
+
+    def __init__(self, program: Sequence[str], log: Path, seconds: float, environment: Mapping[str, str]) -> None:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("ab") as log_file:
+            self.log, self.log_start, self._seconds = log, log_file.tell(), seconds
+            self.keeper = subprocess.Popen(
+                [sys.executable, "-P", "-m", __name__, str(seconds), *program],
+                stdin=subprocess.PIPE,
+                stdout=log_file,
+                stderr=log_file,
+                env=os.environ | environment,
+                start_new_session=True,
+            )
+
+    def ask_to_end(self) -> None:
+        assert self.keeper.stdin is not None
+        self.keeper.stdin.close()
+
+    def end(self) -> None:
+        """Wait until the server has ended, then kill what is left of its processes, and wait until that is gone."""
+        self.ask_to_end()
+        with suppress(subprocess.TimeoutExpired):
+            self.keeper.wait(timeout=self._seconds + 5.0)
+        until = time.monotonic() + _SECONDS_TO_BE_GONE
+        with suppress(ProcessLookupError):
+            os.killpg(self.keeper.pid, signal.SIGKILL)
+            self.keeper.wait()
+            while time.monotonic() < until:
+                os.killpg(self.keeper.pid, signal.SIGKILL)
+                time.sleep(_POLL_SECONDS)
+        self.keeper.wait()
+
+
+def is_free(port: int) -> bool:
+    try:
+        socket.create_server(("127.0.0.1", port)).close()
+    except OSError:
+        return False
+    return True
 
 
 def main() -> None:

@@ -10,14 +10,7 @@ from typing import Any, get_args
 from trajmill.flows.configuration.config import Config, model_of
 from trajmill.flows.configuration.judges import own_judge, prompts_of
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.policies.policy import (
-    Policy,
-    acting,
-    acting_round,
-    configured_policy,
-    policy_before,
-    untrained_policy,
-)
+from trajmill.flows.policies import policy as policies
 from trajmill.flows.stage import RoundContext, StageOutcome, StageResult, finished, report_of, stage
 from trajmill.flows.tasks.rollout import attempts_of
 from trajmill.pipelines.fan_out import divide, fan_out
@@ -70,7 +63,7 @@ PATHWAYS = PATHWAY_STAGE
 
 
 class Generated(StageResult):
-    first_policy: Policy
+    first_policy: policies.Policy
 
 
 @stage(GENERATE, "generate", fixed_round=1)
@@ -84,8 +77,7 @@ def generate(context: RoundContext, at: StageRun) -> StageOutcome:
             why = f": {count} failures, the first of {first.input_id}: {' '.join(first.message.split())}"
         raise TrajmillError(f"no query to learn on could be made{why}")
     files = write_tables(context.warehouse, at, made._asdict())
-    policy = untrained_policy(context, at) if context.config.models.policy == EMBEDDED else configured_policy(context)
-    result = Generated(first_policy=policy).as_json()
+    result = Generated(first_policy=policies.starting_policy(context, at)).as_json()
     return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files, result)
 
 
@@ -276,8 +268,8 @@ def try_proposals(context: RoundContext, at: StageRun) -> StageOutcome:
     """Try each proposed task once; it becomes training data if the judge accepts; undecided ones are tried again."""
     proposals = (*_still_undecided(context), *_undecided_in(context, PROPOSE))
     attempts = plan_once(proposals, Purpose.TRIAL, context.config.run.seed, context.round)
-    acts, judge = acting_round(context), own_judge(context.config)
-    agent = acting(context, policy_before(acts), temperature=0.0, untrained=acts.round == 1)
+    acts, judge = policies.acting_round(context), own_judge(context.config)
+    agent = policies.acting(context, policies.policy_before(acts), temperature=0.0, untrained=acts.round == 1)
     job = TryProposals(**vars(attempts_of(context, at, agent)), judge=AttemptJudge(judge.spec, judge.critics))
     payloads = divide(attempts, context.config.rollout.workers)
     made = fan_out(job, payloads, context.config.beam, screens_by=context.environment.kind)

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from trajmill.flows.configuration.config import policy_family
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.policies.policy import (
-    BASELINE,
-    Policy,
-    PolicyInForce,
-    acting,
-    check_weights,
-    choose,
-    configured_policy,
-    policy_before,
-    policy_versions,
-    score_prompt,
-    untrained_policy,
-)
+from trajmill.flows.policies import policy as policies
+from trajmill.flows.policies.policy import Policy, PolicyInForce
 from trajmill.flows.serving.model_server import ADAPTER_FILE
 from trajmill.flows.stage import (
     AwaitedError,
@@ -106,13 +95,13 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
     )
     if reason:
         return _untrained(rows, reason, precision)
-    parent = policy_before(context)
+    parent = policies.policy_before(context)
     folder, adapter = parent.paths(context.warehouse)
     if folder is None or not recipe.trains(folder):
         raise AwaitedError(awaited_policy(context, parent))
     # Damage ends the run: unlike after a training that fails, the round must not go on without a new version.
     verify_release(context.warehouse, release_to_train_on(context))
-    check_weights(context.warehouse, parent)
+    policies.check_weights(context.warehouse, parent)
     # An interrupted training continues from the files in this folder.
     weights = at.staging(context.warehouse) / "weights"
     try:
@@ -188,14 +177,11 @@ def _train(context: RoundContext, at: StageRun, parent: ParentPolicy, weights: P
         shutil.rmtree(training_set, ignore_errors=True)
         request = ExportRequest(name, recipe.takes, parent.family, training_set, recipe.learns_kind)
         export_release_to(context.warehouse, request)
-    progress, counted = ShardProgress(staging, "updates"), 0
+    progress = ShardProgress(staging, "updates")
 
     def count(done: int, updates: int) -> None:
-        nonlocal counted
-        if not counted:
-            plan_items(staging, updates)
-        progress.add(done - counted)
-        counted = done
+        plan_items(staging, updates)
+        progress.fill(done)
 
     return recipe.train(
         parent=parent,
@@ -218,13 +204,13 @@ class Evaluation(StageResult):
     """Why the new policy could not be measured; empty if it was, or if there is none."""
 
 
-@stage(BASELINE, "generate", fixed_round=0)
+@stage(policies.BASELINE, "generate", fixed_round=0)
 def baseline(context: RoundContext, at: StageRun) -> StageOutcome:
     """Measure the policy that the run starts with, as round 0."""
     first = Generated.of(finished(context.in_round(1), GENERATE)).first_policy
     how = "untrained" if context.config.models.policy == EMBEDDED else "configured"
     decided = Promotion(True, f"{how}: the start of the loop")
-    return measure_and_decide(context, at, first, lambda _: decided, made_by=how, untrained=True)
+    return measure_and_decide(context, at, first, decided, made_by=how)
 
 
 @stage(EVALUATE, "evaluate")
@@ -248,9 +234,9 @@ def measure(
     Raises RefusedPolicyError: it is refused, or scores no prompt.
     """
     attempts = plan_once(measured_queries(context), Purpose.EVALUATE, context.config.run.seed, context.round)
-    agent = acting(context, policy, temperature=0.0, untrained=untrained)
+    agent = policies.acting(context, policy, temperature=0.0, untrained=untrained)
     if agent.endpoint is not None:
-        score_prompt(agent.endpoint)
+        policies.score_prompt(agent.endpoint)
     outcome, queries = attempt_all(context, at, attempts, agent), context.queries
     files = outcome.files.get("trajectories", ())
     tables = read_shards(context.warehouse, "trajectories", files, ["query_id", "reward"])
@@ -269,14 +255,17 @@ def measure_and_decide(
     context: RoundContext,
     at: StageRun,
     policy: Policy,
-    decide: Callable[[Evaluation], Promotion],
+    decided: Promotion | None = None,
     made_by: str = "",
-    untrained: bool = False,
     **columns: Any,
 ) -> StageOutcome:
-    """Measure a version outside a round's training, decide about it, and write its row. Raises RefusedPolicyError."""
-    outcome, measured = measure(context, at, policy, untrained)
-    decided = decide(measured)
+    """Measure a version outside a round's training, by default decide about it, and write its row.
+
+    Raises RefusedPolicyError.
+    """
+    outcome, measured = measure(context, at, policy, untrained=True)
+    if decided is None:
+        decided = compared(context, measured.validation)
     row = version_row(context, policy, measured, decided, made_by or at.stage, **columns)
     files = {**outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
     in_force = PolicyInForce(policy_row=policy, updates=row.updates, success=measured.success, **decided._asdict())
@@ -312,12 +301,13 @@ def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
     ]
 
 
-def compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome]) -> Promotion:
+def compared(context: RoundContext, new: Sequence[QueryOutcome]) -> Promotion:
     """Whether a version with these outcomes on the validation queries replaces the policy in force."""
+    before = policies.policy_before(context).version
     rivals = {
         version: Rival(version, {each.query_id: each.success for each in row.validation or ()})
-        for version, row in policy_versions(context).items()
-        if row.promoted or version == before.version
+        for version, row in policies.policy_versions(context).items()
+        if row.promoted or version == before
     }
     queries, unseen = _of_split(context, Split.VALIDATION), set(context.config.queries.unseen_app_names)
     groups = [
@@ -325,7 +315,7 @@ def compared(context: RoundContext, before: Policy, new: Sequence[QueryOutcome])
         QueryGroup("apps never seen", [each.query_id for each in queries if unseen & set(each.apps)]),
     ]
     settings, outcomes = context.config.evaluate, {each.query_id: each.success for each in new}
-    old, others = rivals[before.version], list(rivals.values())
+    old, others = rivals[before], list(rivals.values())
     return compare(outcomes, old, others, groups, settings.level, settings.promote_without_evidence)
 
 
@@ -337,28 +327,26 @@ def adopt_configured(context: RoundContext) -> None:
     """
     if not names_another_policy(context) or has_begun(context, ROLLOUT):
         return
-    configured = None if context.config.models.policy == EMBEDDED else configured_policy(context)
 
     def work(at: StageRun) -> StageOutcome:
-        policy = configured or untrained_policy(context, at)
-        known = policy_versions(context).get(policy.version)
+        policy = policies.starting_policy(context, at)
+        known = policies.policy_versions(context).get(policy.version)
         if known is not None:
             return chosen(context, at, known, "the configuration names it again")
-        decided = Promotion(True, "the configuration names it")
-        return measure_and_decide(context, at, policy, lambda _: decided, untrained=configured is None)
+        return measure_and_decide(context, at, policy, Promotion(True, "the configuration names it"))
 
-    choose(context, work)
+    policies.choose(context, work)
 
 
 def names_another_policy(context: RoundContext) -> bool:
     """Whether the configuration names a model, or a kind of one, that the run lacks; False without a baseline."""
-    if report_of(context.in_round(0), BASELINE) is None:
+    if report_of(context.in_round(0), policies.BASELINE) is None:
         return False
-    in_force, config = policy_before(context), context.config
+    in_force, config = policies.policy_before(context), context.config
     if config.models.policy == EMBEDDED:
         return in_force.kind != EMBEDDED
-    configured = configured_policy(context)
-    return configured.version not in policy_versions(context) or configured.kind != in_force.kind
+    configured = policies.configured_policy(context)
+    return configured.version not in policies.policy_versions(context) or configured.kind != in_force.kind
 
 
 def chosen(
