@@ -16,6 +16,7 @@ from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed
 from trajmill.flows.prefect_settings import long_lived_server, names_a_server, scrub_record
+from trajmill.flows.serving.server_keeper import is_free
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
 
