@@ -41,7 +41,6 @@ from trajmill.stages.critics.judge import still_to_judge
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.shards import write_tables
 
 _MEASURING = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
 """Purposes of trajectories that measure a judge; walks along an annotated path are left out."""
@@ -278,6 +277,5 @@ def _record(context: RoundContext, judge: NamedJudge, evaluated: Evaluated, labe
 
     rows = tuple(map(row, tally(judge.rule, evaluated.evidence)))
     at = StageRun(context.run_id, context.round, f"calibration-{number:06d}")
-    written = write_tables(context.warehouse, at, {**evaluated.further_rows, "calibrations": rows})
-    commit_stage(context.warehouse, at, written)
+    commit_stage(context.warehouse, at, context.write(at, {**evaluated.further_rows, "calibrations": rows}))
     return Calibrated(judge.name, labels, rows, evaluated)

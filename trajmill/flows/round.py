@@ -23,8 +23,6 @@ from trajmill.schemas.record import Row
 from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.stages.training.promotion import Promotion
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.shards import write_tables
 
 
 @stage(policies.PROMOTE, "evaluate")
@@ -59,7 +57,7 @@ def promote(context: RoundContext, at: StageRun) -> StageOutcome:
         reason=promotion.reason,
         **context.origin.common(made_by=policies.PROMOTE),
     )
-    files = write_tables(context.warehouse, at, {"rounds": [summary], **rows})
+    files = context.write(at, {"rounds": [summary], **rows})
     return StageOutcome(1, int(promotion.promoted), files, after.model_copy(update=promotion._asdict()).as_json())
 
 
@@ -224,7 +222,7 @@ def first_unfinished(context: RoundContext) -> RoundContext:
 
 def summary_of(context: RoundContext) -> RoundSummary:
     """The figures of a finished round. Raises TrajmillError if the round is not finished."""
-    rows = read_rows(context.warehouse, RoundSummary, rounds=[context.round], run_id=context.run_id)
+    rows = context.rows(RoundSummary, [context.round])
     if not rows:
         raise TrajmillError(f"round {context.round} of run {context.run_id} is not finished; run `trajmill evolve`")
     return rows[0]

@@ -8,10 +8,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
 from time import perf_counter
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pydantic import ConfigDict
 
 from trajmill.flows.configuration.config import Config
@@ -19,19 +18,22 @@ from trajmill.flows.progress import watched_work
 from trajmill.pipelines.fan_out import P, StageWork, WrittenFiles, fan_out
 from trajmill.pipelines.reading.episodes import attemptable, queries_of, read_verdicts
 from trajmill.schemas.errors import TrajmillError
-from trajmill.schemas.record import Origin, Record
+from trajmill.schemas.record import Origin, Record, Row
 from trajmill.schemas.tables.policy_version import StageCount
 from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
-from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
-from trajmill.warehouse.read import read_shards, read_table
-from trajmill.warehouse.shards import DataFile
+from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse, create_warehouse
+from trajmill.warehouse.read import read_rows, read_shards, read_table, table_of
+from trajmill.warehouse.shards import DataFile, write_tables
 from trajmill.warehouse.staging import has_begun as stage_has_begun
 from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
 
 _BATCH = "batch.json"
+R = TypeVar("R", bound=Row)
+TableFiles = Mapping[str, Sequence[DataFile]]
 
 
 @dataclass(frozen=True)
@@ -89,9 +91,30 @@ class RoundContext:
         """Read columns of the judgements of the run's own judge, of all rounds if None."""
         return read_verdicts(self.warehouse, "judgements", columns, rounds=rounds, run_id=self.run_id)
 
-    def fan_out(self, work: StageWork[P], payloads: Sequence[P]) -> WrittenFiles:
-        """Do the work of a stage on each payload, with the configured runner and workers."""
-        return fan_out(work, payloads, self.config.beam, self.config.rollout.workers)
+    def rows(self, record: type[R], rounds: Collection[int] | None = None) -> list[R]:
+        """Read the run's rows of a record's table, of all rounds if None."""
+        return read_rows(self.warehouse, record, rounds=rounds, run_id=self.run_id)
+
+    def write(self, at: StageRun, rows: Mapping[str, Sequence[Row]], shard: str = ONLY_SHARD) -> TableFiles:
+        """Write the rows of a stage by table, for its commit."""
+        return write_tables(self.warehouse, at, rows, shard)
+
+    def written(self, table: str, files: TableFiles, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Yield columns of the rows of a table that a stage has written, and not committed yet."""
+        for shard in read_shards(self.warehouse, table, files.get(table, ()), columns):
+            yield from tuples(shard.select(columns))
+
+    def written_rows(self, record: type[R], files: TableFiles) -> list[R]:
+        """Read the rows of a record's table that a stage has written, and not committed yet."""
+        table = table_of(record)
+        shards = read_shards(self.warehouse, table, files.get(table, ()), arrow_schema(table).names)
+        return [row for shard in shards for row in rows_from_arrow(record, shard)]
+
+    def fan_out(
+        self, work: StageWork[P], payloads: Sequence[P], workers: int = 0, screens_by: str = ""
+    ) -> WrittenFiles:
+        """Do the work of a stage on each payload, with the configured runner and, if 0, the configured workers."""
+        return fan_out(work, payloads, self.config.beam, workers or self.config.rollout.workers, screens_by)
 
 
 def tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
@@ -104,7 +127,7 @@ class StageOutcome:
 
     rows_in: int
     rows_out: int
-    files: Mapping[str, Sequence[DataFile]] = field(default_factory=dict)
+    files: TableFiles = field(default_factory=dict)
     result: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -140,6 +163,9 @@ class AwaitedError(TrajmillError):
     """A stage needs something from outside before it can be done; the message names it, and what to do."""
 
 
+Work = Callable[[RoundContext, StageRun], StageOutcome]
+
+
 @dataclass(frozen=True)
 class Stage:
     """A stage of a round; calling it does its work once per round, or once per run in its fixed round."""
@@ -147,7 +173,7 @@ class Stage:
     name: str
     command: str
     """The command that runs it, alone or with its neighbours; empty for a stage outside the loop."""
-    work: Callable[[RoundContext, StageRun], StageOutcome]
+    work: Work
     fixed_round: int | None = None
     """The round of its rows if the stage is done once for all rounds; None: the round that runs it."""
     is_wanted: Callable[[Config], bool] = lambda config: True
@@ -160,13 +186,8 @@ class Stage:
         return run_once(within, self.name, partial(self.work, within))
 
 
-def stage(
-    name: str,
-    command: str = "",
-    fixed_round: int | None = None,
-    is_wanted: Callable[[Config], bool] = lambda config: True,
-) -> Callable[[Callable[[RoundContext, StageRun], StageOutcome]], Stage]:
-    return lambda work: Stage(name, command, work, fixed_round, is_wanted)
+def stage(name: str, command: str = "", **more: Any) -> Callable[[Work], Stage]:
+    return lambda work: Stage(name, command, work, **more)
 
 
 def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], StageOutcome]) -> StageReport:
@@ -182,13 +203,13 @@ def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], Stage
             commit_start = perf_counter()
             commit_stage(warehouse, at, outcome.files)
             end = perf_counter()
-            calls = read_shards(warehouse, "model_calls", outcome.files.get("model_calls", ()), ["price"])
+            prices = [price or 0.0 for (price,) in context.written("model_calls", outcome.files, ["price"])]
             marked = {
                 "rows_in": outcome.rows_in,
                 "rows_out": outcome.rows_out,
                 "seconds": end - start,
                 "commit_seconds": end - commit_start,
-                "cost": float(sum(pc.sum(table.column(0)).as_py() or 0.0 for table in calls)),
+                "cost": sum(prices, 0.0),
                 "result": dict(outcome.result),
             }
         mark_done(warehouse, at.staging(warehouse), stage_key(stage, context.run_id, context.round), marked)

@@ -35,8 +35,6 @@ from trajmill.stages.agents.spec import WalkerSpec
 from trajmill.stages.queries.pathways.source import PathwaySettings
 from trajmill.stages.rollout.base import plan_once
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.shards import write_tables
 
 WALK = "walk"
 PATHWAY_QUERIES = "pathway_queries"
@@ -75,15 +73,14 @@ def walk(config: Config, queries: int, source: str = "") -> WalkReport:
         with watched(context, WALK):
             run_once(context, WALK, walk_queries)
         report = write_report(context.warehouse, context.run_id)
-    tried = read_rows(context.warehouse, Trajectory, run_id=context.run_id)
+    tried = context.rows(Trajectory)
     passed = sum(trajectory.reward == 1.0 for trajectory in tried)
     table = Table("task", "instruction", "steps", "seconds", "outcome", title=f"{passed} of {len(tried)} done")
     for trajectory in tried:
         query = context.queries[trajectory.query_id]
         seconds = f"{trajectory.wall_ms / 1000:.1f}"
         table.add_row(query.task, query.instruction, str(trajectory.steps), seconds, _outcome(trajectory, query))
-    failures = read_rows(context.warehouse, Failure, rounds=[1], run_id=context.run_id)
-    refused = sorted(failure.message for failure in failures if failure.stage == GENERATE)
+    refused = sorted(failure.message for failure in context.rows(Failure, [1]) if failure.stage == GENERATE)
     table.caption = f"{len(refused)} refused, the first: {refused[0]}" if refused else None
     reached = (row.reward == 1.0 or (row.reward is None and row.failure_class is None) for row in tried)
     return WalkReport(table, report, not any(reached))
@@ -118,8 +115,9 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
 
     def make_queries(at: StageRun) -> StageOutcome:
         made = queries_of(context, [pathway_source(context)])
-        files = write_tables(context.warehouse, at, {"queries": made.queries, "failures": made.failures})
-        return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files)
+        return StageOutcome(
+            len(made.queries) + len(made.failures), len(made.queries), context.write(at, made._asdict())
+        )
 
     models = [settings.second_opinion] if settings.second_opinion else []
     with working_on(context, models):
@@ -136,8 +134,7 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
         counts = (row.pathways, row.dialogs, row.tabs, row.need_selection)
         table.add_row(row.program, *map(str, counts), f"{row.seconds:.1f}", speed)
     splits = Counter(query.split for query in context.queries.values())
-    failures = read_rows(context.warehouse, Failure, run_id=context.run_id)
-    return PathwaysReport(table, {split: splits[split] for split in Split}, len(failures), report)
+    return PathwaysReport(table, {split: splits[split] for split in Split}, len(context.rows(Failure)), report)
 
 
 def _trial(config: Config, what: str) -> RoundContext:

@@ -177,7 +177,7 @@ def test_a_night_that_trains_ends_as_its_training_does_where_that_needs_a_person
     end = FlowEnd(trained or Ending.TRAINED, "the line of the training")
     replaced: dict[str, Callable[..., object]] = {
         "collect": lambda context: None,
-        "landed_in": lambda context: Landed((context.round,), finished, finished, accepted, unjudged),
+        "landed_in": lambda context, rounds: Landed(rounds, finished, finished, accepted, unjudged),
         "train_round": lambda context: end,
         "announce_landed": lambda config: 0,
         "create_markdown_artifact": lambda *texts, **more: None,
@@ -213,12 +213,13 @@ def test_a_judge_that_answers_in_the_wrong_schema_needs_a_person(tmp_path: Path,
     assert counts is not None and counts[1] == counts[2]
 
 
-def test_what_landed_is_counted_and_nights_of_several_rounds_add_up(run_warehouse: Warehouse) -> None:
-    first, second, nothing = (landed_in(RoundContext(Config(), run_warehouse, number, RUN)) for number in (1, 2, 9))
-    assert first.line() == ("round 1: 4 of 4 attempts finished, 1 of them guided; 2 accepted, environment failures: 1")
-    both = first + second
-    assert (both.rounds, both.attempts, both.accepted, both.guided) == ((1, 2), 8, 6, 2)
-    assert both.failures == {"environment": 2} and nothing.finished == Landed().finished == 0
+def test_what_one_round_or_several_have_landed_is_counted(run_warehouse: Warehouse) -> None:
+    context = RoundContext(Config(), run_warehouse, 1, RUN)
+    line = "round 1: 4 of 4 attempts finished, 1 of them guided; 2 accepted, environment failures: 1"
+    assert landed_in(context, [1]).line() == line
+    both = landed_in(context, [1, 2])
+    assert (both.rounds, both.attempts, both.accepted, both.guided) == ([1, 2], 8, 6, 2)
+    assert both.failures == {"environment": 2} and landed_in(context, [9]).finished == 0
     assert "| accepted since the last training | 4 |" in both.markdown(accepted_since_training=4)
 
 

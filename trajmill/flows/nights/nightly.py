@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import pairwise, takewhile
-from operator import add
 from typing import Any, NamedTuple
 
 from prefect import flow
@@ -33,7 +32,6 @@ from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.lock import RunInUseError
-from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.upkeep import maintain as maintain_warehouse
 from trajmill.warehouse.views import refresh_views
@@ -87,9 +85,9 @@ def working_alone(config: Config) -> Iterator[None]:
 
 
 class Landed(NamedTuple):
-    """What a night has landed; two of them add up."""
+    """What some rounds have landed."""
 
-    rounds: tuple[int, ...] = ()
+    rounds: Sequence[int] = ()
     attempts: int = 0
     finished: int = 0
     accepted: int = 0
@@ -99,9 +97,6 @@ class Landed(NamedTuple):
     guided: int = 0
     """Attempts with guidance, among all attempts."""
     failures: Counter[str] = Counter()
-
-    def __add__(self, other: object) -> Landed:
-        return Landed(*map(add, self, other)) if isinstance(other, Landed) else NotImplemented
 
     def line(self) -> str:
         unjudged = f", {self.unjudged} could not be judged" if self.unjudged else ""
@@ -122,8 +117,7 @@ class Landed(NamedTuple):
         return "\n".join(["| what landed | |", "|---|---|", *(f"| {name} | {count} |" for name, count in rows.items())])
 
 
-def landed_in(context: RoundContext) -> Landed:
-    rounds = [context.round]
+def landed_in(context: RoundContext, rounds: Sequence[int]) -> Landed:
     rows = tuples(context.read("trajectories", ["trajectory_id", "purpose", "status"], rounds))
     attempts = {name: (purpose, status) for name, purpose, status in rows if purpose in (Purpose.TRAIN, Purpose.GUIDED)}
     judged = dict(tuples(context.read_judgements("trajectory_id", "correct", rounds=rounds)))
@@ -131,7 +125,7 @@ def landed_in(context: RoundContext) -> Landed:
     undecided = {input_id for _, stage, input_id in failures if stage == JUDGE_STAGE} - judged.keys()
     finished = {name for name, (_, status) in attempts.items() if status == "finished"}
     return Landed(
-        (context.round,),
+        rounds,
         len(attempts),
         len(finished),
         sum(bool(judged.get(name)) for name in attempts),
@@ -143,7 +137,7 @@ def landed_in(context: RoundContext) -> Landed:
 
 def collect_night(config: Config) -> FlowEnd:
     """Collect as many rounds as the configuration names; call it inside a flow."""
-    landed, trainings = Landed(), list[FlowEnd]()
+    rounds, trainings = list[int](), list[FlowEnd]()
     try:
         with working_alone(config):
             for _ in range(config.serve.rounds_per_night):
@@ -152,10 +146,10 @@ def collect_night(config: Config) -> FlowEnd:
                     return earlier
                 context = current_round(config)
                 collect(context)
-                landed += landed_in(context)
+                rounds.append(context.round)
                 own = train_round(context) if config.serve.nightly_trains else None
                 trainings += [end for end in (earlier, own) if end is not None]
-            accepted = announce_landed(config)
+            landed, accepted = landed_in(RoundContext.of(config), rounds), announce_landed(config)
     except RunInUseError as error:
         return FlowEnd(Ending.SKIPPED, f"did not collect: {error}")
     key = artifact_key(config, "night")
@@ -233,8 +227,7 @@ def train_round(context: RoundContext) -> FlowEnd:
 
 
 def validation_fall(context: RoundContext) -> str:
-    rows = read_rows(context.warehouse, PolicyVersion, run_id=context.run_id)
-    promoted = sorted((row for row in rows if row.promoted), key=lambda row: row.round)
+    promoted = sorted((row for row in context.rows(PolicyVersion) if row.promoted), key=lambda row: row.round)
     measured = [split for row in promoted for split in row.success if split.split == Split.VALIDATION and split.queries]
     shares = [split.successes / split.queries for split in measured][-_PROMOTIONS - 1 :]
     if len(shares) <= _PROMOTIONS or any(later >= earlier for earlier, later in pairwise(shares)):

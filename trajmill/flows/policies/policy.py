@@ -32,7 +32,6 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.admission import NOT_ADMITTED
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.weights import checked_weights, keep_weights
 
 PROMOTE = "promote"
@@ -139,7 +138,7 @@ def choose(context: RoundContext, work: Callable[[StageRun], StageOutcome]) -> S
 
 def policy_versions(context: RoundContext) -> dict[str, PolicyVersion]:
     """The newest row of each version before the promotion of this round, the oldest version first."""
-    rows = read_rows(context.warehouse, PolicyVersion, run_id=context.run_id)
+    rows = context.rows(PolicyVersion)
     before = [row for row in rows if row.round < context.round or row.made_by != PROMOTE]
     ordered = sorted(before, key=lambda row: (row.round, row.made_by == PROMOTE, row.made_by))
     return {row.model_version: row for row in ordered}

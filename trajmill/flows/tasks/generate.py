@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, get_args
 
 from trajmill.flows.configuration.config import Config, model_of
@@ -13,7 +13,7 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies import policy as policies
 from trajmill.flows.stage import RoundContext, StageOutcome, StageResult, finished, report_of, stage
 from trajmill.flows.tasks.rollout import attempts_of
-from trajmill.pipelines.fan_out import divide, fan_out
+from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, TryProposals, WalkPrograms
 from trajmill.pipelines.reading.episodes import read_history
 from trajmill.pipelines.rollout import AttemptJudge
@@ -21,7 +21,6 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.environments.kinds import AppFilesSpec, DesktopSpec
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
@@ -53,8 +52,6 @@ from trajmill.stages.queries.tasks.source import TaskSource
 from trajmill.stages.queries.walk import own_queries
 from trajmill.stages.rollout.base import Limits, plan_once
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.read import read_rows, read_shards
-from trajmill.warehouse.shards import DataFile, file_schema, write_tables
 from trajmill.warehouse.staging import forget
 
 GENERATE = "generate"
@@ -76,7 +73,7 @@ def generate(context: RoundContext, at: StageRun) -> StageOutcome:
         if first is not None:
             why = f": {count} failures, the first of {first.input_id}: {' '.join(first.message.split())}"
         raise TrajmillError(f"no query to learn on could be made{why}")
-    files = write_tables(context.warehouse, at, made._asdict())
+    files = context.write(at, made._asdict())
     result = Generated(first_policy=policies.starting_policy(context, at)).as_json()
     return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files, result)
 
@@ -98,7 +95,7 @@ def fresh(context: RoundContext, at: StageRun) -> StageOutcome:
     request = FreshRequest(config.queries.fresh, level, int(content_id("fresh", config.run.seed, context.round), 16))
     sources = graph_sources(context)
     made = asyncio.run(fresh_queries(sources, source_context(context), request, list(queries.values())))
-    files = write_tables(context.warehouse, at, {"queries": made})
+    files = context.write(at, {"queries": made})
     return StageOutcome(request.wanted, len(made), files, {"level": level})
 
 
@@ -196,7 +193,7 @@ def pathways(context: RoundContext, at: StageRun) -> StageOutcome:
         second_opinion=model_of(config, settings.second_opinion) if settings.second_opinion else None,
         selection=prompts_of(config).selection,
     )
-    made = fan_out(job, programs_of(config), config.beam, screens_by=config.environment.kind)
+    made = context.fan_out(job, programs_of(config), 1, config.environment.kind)
     found = made.rows("pathways")
     if not found:
         # The cause, e.g. a missing package, may be solved at the next call.
@@ -208,8 +205,7 @@ def pathways(context: RoundContext, at: StageRun) -> StageOutcome:
 def found_pathways(context: RoundContext) -> list[Pathway]:
     """Return the pathways of the round, by id; the programs are walked first if they were not."""
     pathways(context)
-    found = read_rows(context.warehouse, Pathway, rounds=[context.round], run_id=context.run_id)
-    return sorted(found, key=lambda pathway: pathway.pathway_id)
+    return sorted(context.rows(Pathway, [context.round]), key=lambda pathway: pathway.pathway_id)
 
 
 PROPOSE = STAGE
@@ -243,11 +239,11 @@ def propose(context: RoundContext, at: StageRun) -> StageOutcome:
         untried=_still_undecided(context),
     )
     starts = curriculum_starting_points(read_human_tasks(settings.example_tasks), task_successes(context))
-    made = fan_out(job, [starts], config.beam, screens_by=config.environment.kind)
+    made = context.fan_out(job, [starts], 1, config.environment.kind)
     files, result = dict(made.files), {}
     if settings.try_proposals:
         files.pop("queries", None)
-        result = _as_result(_written_queries(context, made.files))
+        result = _as_result(context.written_rows(Query, made.files))
     return StageOutcome(sum(job.wanted), made.rows("queries"), files, result)
 
 
@@ -271,17 +267,10 @@ def try_proposals(context: RoundContext, at: StageRun) -> StageOutcome:
     acts, judge = policies.acting_round(context), own_judge(context.config)
     agent = policies.acting(context, policies.policy_before(acts), temperature=0.0, untrained=acts.round == 1)
     job = TryProposals(**vars(attempts_of(context, at, agent)), judge=AttemptJudge(judge.spec, judge.critics))
-    payloads = divide(attempts, context.config.rollout.workers)
-    made = fan_out(job, payloads, context.config.beam, screens_by=context.environment.kind)
-    decided = {query.query_id for query in _written_queries(context, made.files)}
+    made = context.fan_out(job, divide(attempts, context.config.rollout.workers), 1, context.environment.kind)
+    decided = {query.query_id for query in context.written_rows(Query, made.files)}
     result = _as_result([query for query in proposals if query.query_id not in decided])
     return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files, result)
-
-
-def _written_queries(context: RoundContext, files: Mapping[str, Sequence[DataFile]]) -> list[Query]:
-    """The queries that a stage has written and not committed yet."""
-    shards = read_shards(context.warehouse, "queries", files.get("queries", ()), file_schema("queries").names)
-    return [row for shard in shards for row in rows_from_arrow(Query, shard)]
 
 
 def _as_result(undecided: Sequence[Query]) -> dict[str, Any]:

@@ -262,5 +262,5 @@ def _reference_walks(context: RoundContext, rounds: range) -> _Walks:
 
 def _guidance(context: RoundContext, rounds: range) -> list[Guidance]:
     """The hints that were written for hard queries, without the manuals that are tried."""
-    rows = read_rows(context.warehouse, Guidance, rounds=rounds, run_id=context.run_id)
+    rows = context.rows(Guidance, rounds)
     return sorted((row for row in rows if row.source != MANUAL), key=lambda row: row.guidance_id)

@@ -25,7 +25,6 @@ from trajmill.stages.export.exporter import exporter_spec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.lock import sole_worker
-from trajmill.warehouse.read import read_shards
 from trajmill.warehouse.releases import release_names
 from trajmill.warehouse.staging import forget, sweep
 
@@ -181,8 +180,7 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
         temperature=config.rollout.temperature,
     )
     made = context.fan_out(job, divide(plan.trajectories, config.rollout.workers, near=stored_place))
-    tables = read_shards(context.warehouse, "rl_steps", made.files.get("rl_steps", []), ["trajectory_id"])
-    rows_out = len({name for table in tables for name in table["trajectory_id"].to_pylist()})
+    rows_out = len(set(context.written("rl_steps", made.files, ["trajectory_id"])))
     dropped = Counter(made.dropped) + Counter(each.reason for each in plan.dropped)
     return StageOutcome(len(trajectories), rows_out, made.files, {"dropped": dict(dropped)})
 

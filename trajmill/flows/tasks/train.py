@@ -25,7 +25,6 @@ from trajmill.flows.stage import (
     report_of,
     run_once,
     stage,
-    tuples,
 )
 from trajmill.flows.tasks.generate import GENERATE, Generated
 from trajmill.flows.tasks.judge import judge_precision
@@ -47,9 +46,7 @@ from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.promotion import Promotion, QueryGroup, Rival, compare, reason_not_to_train
 from trajmill.stages.training.spec import ParentPolicy, TrainingReport
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.read import read_shards
 from trajmill.warehouse.releases import release_folder, verify_release
-from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staging import ShardProgress, plan_items
 from trajmill.warehouse.weights import keep_weights
 
@@ -124,7 +121,7 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
             attempts=1,
             **context.origin.common(made_by=recipe.kind),
         )
-        files = write_tables(context.warehouse, at, {"failures": [failure]})
+        files = context.write(at, {"failures": [failure]})
         return replace(_untrained(rows, f"training failed: {message}", precision), files=files)
     # New weights, or a new adapter for the parent's weights.
     made = context.warehouse.model(report.version)
@@ -238,9 +235,7 @@ def measure(
     if agent.endpoint is not None:
         policies.score_prompt(agent.endpoint)
     outcome, queries = attempt_all(context, at, attempts, agent), context.queries
-    files = outcome.files.get("trajectories", ())
-    tables = read_shards(context.warehouse, "trajectories", files, ["query_id", "reward"])
-    rows = (row for table in tables for row in tuples(table))
+    rows = context.written("trajectories", outcome.files, ["query_id", "reward"])
     scored = {query_id: reward >= _PASSED for query_id, reward in rows if reward is not None}
     success = success_by_split(MeasuredEpisode(queries[query_id].split, done) for query_id, done in scored.items())
     validation = tuple(
@@ -267,7 +262,7 @@ def measure_and_decide(
     if decided is None:
         decided = compared(context, measured.validation)
     row = version_row(context, policy, measured, decided, made_by or at.stage, **columns)
-    files = {**outcome.files, **write_tables(context.warehouse, at, {"models": [row]})}
+    files = {**outcome.files, **context.write(at, {"models": [row]})}
     in_force = PolicyInForce(policy_row=policy, updates=row.updates, success=measured.success, **decided._asdict())
     return replace(outcome, files=files, result=in_force.as_json())
 
@@ -358,4 +353,4 @@ def chosen(
     common = context.origin.common(made_by=at.stage)
     decided = row.model_copy(update={"promoted": True, "reason": reason, **common})
     rows = [*(each.model_copy(update=common) for each in replaced), decided]
-    return StageOutcome(1, 1, write_tables(context.warehouse, at, {"models": rows}), choice.as_json())
+    return StageOutcome(1, 1, context.write(at, {"models": rows}), choice.as_json())
