@@ -181,7 +181,6 @@ async def _failed(
 
 
 async def close_quietly(environment: Environment | None) -> None:
-    """Close an environment; one that has failed may fail again."""
     if environment is not None:
         with suppress(EnvironmentFailure):
             await environment.close()

@@ -64,7 +64,6 @@ class CausalSource(NamedTuple):
 
 
 def causal_source(settings: CausalSpec, environment: EnvironmentSpec) -> CausalSource:
-    """Read the graphs of the configuration and those of the environment's simulated apps."""
     described = environment.described_apps() if isinstance(environment, RunsApps) else ()
     return CausalSource(settings, (*map(read_graph, settings.files), *map(graph_of_app, described)))
 
@@ -119,7 +118,6 @@ class _Sampler(NamedTuple):
         return chain
 
     def _fits(self, graph: AppGraph, used: Collection[AppGraph]) -> bool:
-        """Whether an app can come after some others; a live app has its device for itself."""
         unseen, split = self.context.unseen, self.split
         is_kept = graph.app in unseen.heldout or (split is not Split.VALIDATION and graph.app in unseen.validation)
         if any(each.app == graph.app for each in used) or (is_kept and split is not Split.HELDOUT_APPS):
