@@ -1,8 +1,9 @@
 import json
 import pickle
+from contextlib import suppress
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.schemas.dialects.actions import EXAMPLES, actions_on
@@ -15,10 +16,11 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
-platforms = pytest.mark.parametrize("platform", list(Platform))
+platforms = pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
 SCREEN = Size(720, 719)
 EXACT = CoordinateFrame(CoordinateSpace.RESIZED_PIXELS, SCREEN, SCREEN)
-words = st.text(st.characters(codec="utf-8"), max_size=40)
+TAGS = "<tool_call></tool_call>"
+words = st.text(st.characters(codec="utf-8"), max_size=40).flatmap(lambda text: st.sampled_from([text, text + TAGS]))
 
 _V3_PHONE = "click long_press swipe type key system_button open wait answer terminate"
 _V3_DESKTOP = "click drag mouse_move scroll type key wait terminate"
@@ -43,6 +45,7 @@ SAID = {
 
 @families
 @platforms
+@settings(max_examples=50)
 @given(data=st.data(), thought=words, conclusion=words)
 def test_what_is_written_is_read_again(
     family: Family, platform: Platform, data: st.DataObject, thought: str, conclusion: str
@@ -70,13 +73,10 @@ def exact(family: Family) -> CoordinateFrame:
 def test_each_family_says_the_kinds_that_it_is_published_with(family: Family, platform: Platform) -> None:
     said = set()
     for kind, action in EXAMPLES.items():
-        try:
+        with suppress(NotExpressible):
             family.dialect(platform).render(Reply("", action, ""), EXACT)
             said.add(kind)
-        except NotExpressible:
-            pass
-    device = "phone" if platform is Platform.PHONE else "desktop"
-    assert said == set(SAID[family.name, device].split())
+    assert said == set(SAID[family.name, platform].split())
 
 
 @families

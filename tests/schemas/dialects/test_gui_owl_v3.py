@@ -1,30 +1,12 @@
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from trajmill.schemas.actions import Answer, Click
+from trajmill.schemas.actions import Click
 from trajmill.schemas.coordinates import native_frame
-from trajmill.schemas.dialects.base import Dialect, ParseFailure, Reply
-from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from trajmill.schemas.dialects.base import ParseFailure, Reply
+from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.geometry import Size
 
 PHONE, SCREEN = native_frame(Size(720, 1280)), native_frame(Size(1280, 720))
-words = st.text(st.characters(codec="utf-8"), max_size=40)
-
-
-@given(words, words)
-def test_what_is_said_never_hides_the_call(thought: str, conclusion: str) -> None:
-    tags = "<tool_call></tool_call>"
-    text = GuiOwlMobile().render(Reply(thought + tags, Answer(text=tags), conclusion + tags), PHONE)
-    parsed = GuiOwlMobile().parse(text, PHONE)
-    assert isinstance(parsed, Reply) and parsed.action == Answer(text=tags)
-
-
-@pytest.mark.parametrize("dialect", [GuiOwlMobile(), GuiOwlDesktop()])
-@given(st.text(max_size=300) | st.text(st.sampled_from('<tool_call>{}[]":,/0 123 name arguments')))
-def test_any_text_is_a_reply_or_a_failure(dialect: Dialect, text: str) -> None:
-    assert isinstance(dialect.parse(text, PHONE), Reply | ParseFailure)
-    assert isinstance(dialect.parse(f"<tool_call>{text}</tool_call>", PHONE), Reply | ParseFailure)
 
 
 @pytest.mark.parametrize(
