@@ -8,14 +8,14 @@ from trajmill.schemas.actions import Action, Click, Terminate, Wait
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason
-from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.agents.base import Agent, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.models.base import ChatRequest, Completion, ReplyTokens
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
 
-def roll(agent: ToyAgent, environment: ToyEnvironment, limits: Limits | None = None) -> FinishedAttempt:
+def roll(agent: Agent, environment: ToyEnvironment, limits: Limits | None = None) -> FinishedAttempt:
     attempt = Attempt(toy_query(), Purpose.TRAIN, 0, 1)
     return asyncio.run(run_episode(attempt, agent, environment, limits or Limits(), ORIGIN))
 
@@ -24,10 +24,8 @@ def test_a_solved_episode_has_its_reward_its_steps_and_both_screens() -> None:
     rollout = roll(ToyAgent(press_and_finish), ToyEnvironment())
     trajectory = rollout.episode.trajectory
     assert (trajectory.reward, trajectory.stop_reason, trajectory.answer) == (1.0, StopReason.AGENT_DONE, "success")
-    assert [(step.screen_before, step.screen_after) for step in rollout.episode.steps] == [
-        ("before", "after"),
-        ("after", "after"),
-    ]
+    screens = [(step.screen_before, step.screen_after) for step in rollout.episode.steps]
+    assert screens == [("before", "after"), ("after", "after")]
     target = rollout.episode.steps[0].target
     assert target is not None and target.text == "Go"
     assert set(rollout.screens) == {"before", "after"}
@@ -46,11 +44,10 @@ def with_tokens_if_asked(request: ChatRequest) -> Completion:
 
 def test_the_steps_of_a_served_policy_have_its_tokens() -> None:
     for with_tokens, tokens in ((True, ((5, 7), (-0.5, -0.25))), (False, (None, None))):
-        agent = EndToEndAgent(
-            ScriptedModel(with_tokens_if_asked, "owl-1"), toy_query().platform, with_tokens=with_tokens
-        )
-        attempt = Attempt(toy_query(), Purpose.TRAIN, 0, 1)
-        steps = asyncio.run(run_episode(attempt, agent, ToyEnvironment(), Limits(), ORIGIN)).episode.steps
+        model = ScriptedModel(with_tokens_if_asked, "owl-1")
+        steps = roll(
+            EndToEndAgent(model, toy_query().platform, with_tokens=with_tokens), ToyEnvironment()
+        ).episode.steps
         assert len(steps) == 4
         assert {(step.reply_token_ids, step.reply_logprobs) for step in steps} == {tokens}
         assert {step.policy_version for step in steps} == {"owl-1"}

@@ -32,6 +32,10 @@ class Faulty(ToyEnvironment):
     def __hash__(self) -> int:
         return id(self)
 
+    def again(self) -> "Faulty":
+        """Another instance with the same fault."""
+        return Faulty(hanging=self.hanging, raised=self.raised)
+
     async def _fault(self, call: str) -> None:
         if self.hanging == call:
             await asyncio.sleep(600)
