@@ -51,22 +51,37 @@ def test_specs_are_known_without_what_the_environments_need() -> None:
     assert done.stdout.split() == []
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("module", "package", "made"),
+    [
+        ("adbutils", "adbutils", "android AndroidFactory(AndroidSpec())"),
+        ("browsergym", "browsergym-core", "browsergym BrowserGymFactory()"),
+    ],
+)
+def test_without_a_package_one_line_says_what_to_install(module: str, package: str, made: str) -> None:
+    extra, _, factory = made.partition(" ")
+    code = f"""
+import asyncio, sys
+sys.modules["{module}"] = None
+from trajmill.stages.environments.kinds import AndroidSpec
+from trajmill.stages.environments.{extra}.environment import *
+try:
+    asyncio.run({factory}())
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert printed == f"EnvironmentFailure {package} is not installed; run `pip install 'trajmill[{extra}]'`\n"
+
+
 def test_where_episodes_happen_is_no_part_of_a_run_and_what_happens_is() -> None:
     there = AndroidSpec(host="10.0.0.7", port=5038, serials=("emulator-5554",), call_seconds=9.0, lease_seconds=1.0)
     assert there.identity() == AndroidSpec().identity()
     assert AndroidSpec(settle_seconds=1.0).identity() != AndroidSpec().identity()
     assert DesktopSpec(servers=("http://10.0.0.7:5000",)).identity() == DesktopSpec().identity()
+    assert BrowserSpec(tasks=FOLDER / "browser.jsonl").identity() != BrowserSpec().identity()
     assert SimulatedSpec(faults=FaultRates(slow=0.1)).identity() != SimulatedSpec().identity()
-
-
-def test_files_count_by_what_is_in_them(tmp_path: Path) -> None:
-    one, same, other = (tmp_path / name for name in ("one.jsonl", "same.jsonl", "other.jsonl"))
-    one.write_text("{}\n")
-    same.write_text("{}\n")
-    other.write_text("{} \n")
-    assert BrowserSpec(tasks=one).identity() == BrowserSpec(tasks=same).identity()
-    assert BrowserSpec(tasks=one).identity() != BrowserSpec(tasks=other).identity()
-    assert SimulatedSpec(apps=(one,)).identity() != SimulatedSpec(apps=(other,)).identity()
 
 
 def test_a_spec_says_which_of_its_keys_must_be_set() -> None:
@@ -109,6 +124,7 @@ def test_task_lines_of_a_device_become_queries(tmp_path: Path) -> None:
         ('{"instruction": "Go."}', ":1: start_state: Field required"),
         (f"\n{TASK.replace('http:', 'file:')}", ":2: start_state: 'file:"),
         (TASK.replace('"check": "text"', '"check": "guess"'), ":1: goal.all.0: "),
+        ('{"instruction": "x", "apps": [], "goal": {"shell": "rm"}}', "goal.shell: Extra inputs"),
         (None, "name a file"),
     ],
 )
@@ -117,12 +133,5 @@ def test_a_mistake_gives_one_error_line_with_its_place(tmp_path: Path, text: str
     if text is not None:
         file.write_text(text)
     with pytest.raises(BadInputError) as caught:
-        BrowserSpec().read_tasks(file, ORIGIN)
+        (AndroidSpec() if "shell" in reason else BrowserSpec()).read_tasks(file, ORIGIN)
     assert reason in str(caught.value) and "\n" not in str(caught.value)
-
-
-def test_a_goal_of_a_device_holds_no_command(tmp_path: Path) -> None:
-    file = tmp_path / "tasks.jsonl"
-    file.write_text('{"instruction": "x", "apps": [], "goal": {"shell": "rm"}}')
-    with pytest.raises(BadInputError, match=r"goal\.shell: Extra inputs"):
-        AndroidSpec().read_tasks(file, ORIGIN)

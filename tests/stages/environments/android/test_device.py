@@ -10,19 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
 from tests.stages.environments.android.playing import element, environment_on, press, task
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_KEYBOARD, START_FILE, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
+from tests.stages.environments.android.stand_in.sh import Result, Shell
 from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.android.commands import ascii_commands, gesture, unicode_commands
+from trajmill.stages.environments.android.commands import ascii_commands, gesture, quote, shell_line, unicode_commands
 
 NOTE = '/sdcard/Download/it\'s a "note"; $(reboot).txt'
 
@@ -250,3 +251,30 @@ async def test_a_device_without_adbkeyboard_says_what_it_needs(phone: Phone, ser
     with pytest.raises(EnvironmentFailure, match="has no ADBKeyboard") as caught:
         await typed_into_notes(phone, server, act.TypeText(text="ä"))
     assert caught.value.failure_class is FailureClass.SETUP
+
+
+WORDS = st.lists(
+    st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), max_size=12)
+    | st.text("'\"\\$`(){}|&;<>*?#~! \n\ta", max_size=12)
+    | st.sampled_from(["'; reboot #", "$(reboot)", "`reboot`", "a && b || c", "", "-n", "a\nb", "é🙂", "%s"]),
+    min_size=1,
+    max_size=8,
+)
+
+
+@pytest.mark.slow
+@given(WORDS)
+@settings(max_examples=60)
+def test_shells_read_back_exactly_the_words(words: list[str]) -> None:
+    line = shell_line([("printf", "%s\\0", *words)])
+    read = subprocess.run(["sh", "-c", line], capture_output=True, check=True).stdout.decode()
+    assert read.split("\0")[:-1] == words
+    ran: list[Sequence[str]] = []
+    Shell(lambda words, given: ran.append(words) or Result(), lambda path, content: None).run(line)  # type: ignore[func-returns-value]
+    assert ran == [["printf", "%s\\0", *words]]
+
+
+@pytest.mark.parametrize("word", ["a\0b", "\ud800"])
+def test_text_that_no_command_line_can_hold_is_refused(word: str) -> None:
+    with pytest.raises(ValueError):
+        quote(word)

@@ -2,8 +2,6 @@
 
 import asyncio
 import socket
-import subprocess
-import sys
 import threading
 from pathlib import Path
 
@@ -150,22 +148,6 @@ async def test_the_server_that_goes_away_is_an_environment_failure(phone: Phone,
         server.stop()
         with pytest.raises(EnvironmentFailure, match="emulator-5554"):
             await environment.step(press(seen, "launcher/clock"))
-
-
-def test_without_adbutils_one_line_says_what_to_install() -> None:
-    code = """
-import asyncio, sys
-sys.modules["adbutils"] = None
-from trajmill.stages.environments.android import task
-from trajmill.stages.environments.android.environment import AndroidFactory
-from trajmill.stages.environments.kinds import AndroidSpec
-try:
-    asyncio.run(AndroidFactory(AndroidSpec())())
-except Exception as error:
-    print(type(error).__name__, error)
-"""
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed == "EnvironmentFailure adbutils is not installed; run `pip install 'trajmill[android]'`\n"
 
 
 async def roll_out(world: World, queries: list[Query], server: AdbServer) -> list[FinishedAttempt]:

@@ -1,7 +1,7 @@
 """A small real web site on loopback, with all that can get in the way of an agent."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -77,6 +77,7 @@ main { background: white; padding: 8px } main button { width: 300px; height: 44p
 
 class _Handler(BaseHTTPRequestHandler):
     stopped: threading.Event
+    pages: Mapping[str, str]
 
     def do_GET(self) -> None:
         if self.path == "/never":
@@ -85,8 +86,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_response(302)
             self.send_header("Location", "http://localhost:8999/away")
             self.end_headers()
-        elif self.path in PAGES:
-            self._send(200, _STYLE + PAGES[self.path])
+        elif self.path in self.pages:
+            self._send(200, self.pages[self.path])
         else:
             self._send(404, "<h1>Not found</h1>")
 
@@ -103,10 +104,12 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving() -> Iterator[str]:
-    """The site's address while it is up."""
+def serving(pages: Mapping[str, str] | None = None) -> Iterator[str]:
+    """The address of a site, by default this one, while it is up."""
     stopped = threading.Event()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"stopped": stopped}))
+    shown = {path: _STYLE + page for path, page in PAGES.items()} if pages is None else pages
+    handler = type("Handler", (_Handler,), {"stopped": stopped, "pages": shown})
+    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()

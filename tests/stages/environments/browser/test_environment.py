@@ -1,19 +1,16 @@
 """Plays pages of a real site in the real browser."""
 
 import io
-import json
 
 import pytest
 from PIL import Image
 
-from tests.stages.environments.browser.playing import PATIENT, SharedBrowser, a_query, element, press, texts
-from tests.stages.rollout.toy import ToyEnvironment, toy_query
+from tests.stages.environments.browser.playing import PATIENT, a_query, element, press, texts
 from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
-from trajmill.stages.environments.devices.environment import DevicesTogether
 
 pytestmark = pytest.mark.browser
 
@@ -147,8 +144,10 @@ async def test_the_wheel_scrolls_and_the_tree_says_where_more_is(site: str, envi
     assert [element(one, "list").states for one in seen] == [(down,), (down, up), (up,)]
 
 
-def test_a_phone_has_touch_and_its_screenshots_have_its_pixels(site: str) -> None:
-    async def work(environment: BrowserEnvironment) -> None:
+async def test_a_phone_has_touch_and_its_screenshots_have_its_pixels(site: str) -> None:
+    factory = BrowserFactory(Platform.PHONE, PATIENT)
+    environment = await factory()
+    try:
         assert environment.platform is Platform.PHONE
         first = await environment.reset(a_query(f"{site}/touch", mobile=True, viewport=[300, 400]), 1)
         assert "300 2 1" in texts(first)
@@ -161,12 +160,9 @@ def test_a_phone_has_touch_and_its_screenshots_have_its_pixels(site: str) -> Non
         assert blue(dragged) > blue(first), "the blue end of the page comes up"
         held = await environment.step(act.LongPress(x=300, y=300, seconds=0.1))
         assert texts(held) == texts(dragged)
-
-    phone = SharedBrowser(BrowserFactory(Platform.PHONE, PATIENT))
-    try:
-        phone.play(work)
     finally:
-        phone.close()
+        await environment.close()
+        await factory.close()
 
 
 async def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirect(
@@ -182,18 +178,3 @@ async def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirec
     assert "refused" in texts(seen)
     assert set(refused) == {"localhost:8999"}
     assert any("allow-list" in text for text in texts(away))
-
-
-async def test_a_browser_that_a_query_does_not_name_is_not_there_beside_other_devices(
-    site: str, environment: BrowserEnvironment
-) -> None:
-    on_a_phone = toy_query()
-    start = {"devices": {"web": {"url": f"{site}/next"}}}
-    naming = on_a_phone.model_copy(update={"start_state": json.dumps(start)})
-    together = DevicesTogether({Platform.PHONE: ToyEnvironment(), Platform.WEB: environment}, Platform.PHONE)
-    after = []
-    for query in (on_a_phone, naming, on_a_phone):
-        await together.reset(query, 1)
-        seen = await together.step(act.SwitchDevice(device="web"))
-        after.append((together.platform, "Arrived" in texts(seen)))
-    assert after == [(Platform.PHONE, False), (Platform.WEB, True), (Platform.PHONE, False)]

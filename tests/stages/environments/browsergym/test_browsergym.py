@@ -16,7 +16,7 @@ from tests.stages.environments.processes import named, until_gone
 from trajmill.schemas.actions import TypeText
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment, BrowserGymFactory, import_tasks
 from trajmill.stages.environments.pool.reaper import end_processes
 from trajmill.stages.environments.tasks import splits_of_seeds
@@ -24,16 +24,6 @@ from trajmill.stages.environments.tasks import splits_of_seeds
 pytest.importorskip("browsergym.core", reason="needs pip install 'trajmill[browsergym]'")
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
-
-
-@pytest.fixture(scope="module")
-def queries() -> dict[str, Query]:
-    tasks = ("miniwob.enter-text", "miniwob.click-button", "miniwob.no-such-task")
-    made = asyncio.run(import_tasks(tasks, splits_of_seeds(1, 1), 7, ORIGIN))
-    assert [failure.failure_class for failure in made.failures] == [FailureClass.SETUP]
-    assert [query.split for query in made.queries] == [Split.TRAIN, Split.HELDOUT_SLOTS] * 2
-    assert len({query.query_id for query in made.queries}) == 4
-    return {query.task: query for query in made.queries if query.split is Split.TRAIN}
 
 
 @asynccontextmanager
@@ -48,13 +38,20 @@ async def playing() -> AsyncIterator[BrowserGymEnvironment]:
         await asyncio.to_thread(until_gone, belongings.process_ids, *belongings.folders)
 
 
-async def test_typing_and_pressing_by_coordinates_solves_a_task_and_text_is_never_run(
-    queries: dict[str, Query], tmp_path: Path
+async def test_imported_queries_are_split_by_seed_and_one_is_solved_by_coordinates_and_its_text_is_never_run(
+    tmp_path: Path,
 ) -> None:
-    query = queries["miniwob.enter-text"]
+    made = await import_tasks(("miniwob.enter-text", "miniwob.no-such-task"), splits_of_seeds(1, 1), 7, ORIGIN)
+    assert [failure.failure_class for failure in made.failures] == [FailureClass.SETUP]
+    assert [query.split for query in made.queries] == [Split.TRAIN, Split.HELDOUT_SLOTS]
+    query, other = made.queries
+    assert query.query_id != other.query_id
     wanted = query.instruction.split('"')[1]
     hostile = f"\"); open('{tmp_path / 'ran'}', 'w') #"
     async with playing() as environment:
+        with pytest.raises(EnvironmentFailure) as failure:
+            await environment.reset(query.model_copy(update={"start_state": "{}"}), 0)
+        assert failure.value.failure_class is FailureClass.TASK and "\n" not in str(failure.value)
         first = await environment.reset(query, 0)
         assert await environment.score() == 0.0
         await environment.step(press(element(first, "text_field")))
@@ -76,14 +73,8 @@ async def test_typing_and_pressing_by_coordinates_solves_a_task_and_text_is_neve
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_start_state_of_something_else_is_a_mistake_of_the_task_and_a_process_that_is_gone_is_not_healthy(
-    queries: dict[str, Query],
-) -> None:
-    query = queries["miniwob.enter-text"].model_copy(update={"start_state": "{}"})
+async def test_a_process_that_is_gone_is_not_healthy() -> None:
     async with playing() as environment:
-        with pytest.raises(EnvironmentFailure) as failure:
-            await environment.reset(query, 0)
-        assert failure.value.failure_class is FailureClass.TASK and "\n" not in str(failure.value)
         assert await environment.healthy()
         await asyncio.to_thread(end_processes, environment.belongings().process_ids)
         with pytest.raises(EnvironmentFailure, match="is gone"):

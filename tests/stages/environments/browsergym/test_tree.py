@@ -1,10 +1,6 @@
 """Reading BrowserGym's trees needs no BrowserGym."""
 
-import subprocess
-import sys
 from typing import Any
-
-import pytest
 
 from trajmill.schemas.geometry import Box, Size
 from trajmill.stages.environments.browsergym.environment import PageTree, read_elements
@@ -54,18 +50,3 @@ def test_visible_elements_stand_in_reading_order_with_boxes_inside_the_screen_an
         ("button", "Low", Box(10, 60, 30, 70), ("clickable", "disabled")),
     ]
     assert (found[0].value, found[1].element_id) == ("Ann", "c")
-
-
-@pytest.mark.slow
-def test_without_browsergym_one_line_says_what_to_install() -> None:
-    code = """
-import asyncio, sys
-sys.modules["browsergym"] = None
-from trajmill.stages.environments.browsergym.environment import BrowserGymFactory
-try:
-    asyncio.run(BrowserGymFactory()())
-except Exception as error:
-    print(type(error).__name__, error)
-"""
-    printed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert printed == "EnvironmentFailure browsergym-core is not installed; run `pip install 'trajmill[browsergym]'`\n"

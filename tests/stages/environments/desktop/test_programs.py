@@ -17,8 +17,8 @@ from trajmill.schemas.actions import Action, Click, PressKeys, Terminate, TypeTe
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.environments.desktop.environment import LocalDesktops
-from trajmill.stages.environments.desktop.local.processes import descendants
+from trajmill.stages.environments.desktop.environment import DesktopEnvironment, LocalDesktops
+from trajmill.stages.environments.desktop.local.processes import descendants, listened_on
 from trajmill.stages.environments.desktop.task import import_tasks, packaged_tasks
 from trajmill.stages.rollout.base import FinishedAttempt, Limits
 
@@ -29,10 +29,10 @@ SMALL = [query for query in QUERIES if not query.apps[0].startswith("libreoffice
 
 
 @asynccontextmanager
-async def desktops(folder: Path) -> AsyncIterator[LocalDesktops]:
+async def desktops(folder: Path, count: int = 1) -> AsyncIterator[list[DesktopEnvironment]]:
     factory = LocalDesktops(folder)
     try:
-        yield factory
+        yield [await factory() for _ in range(count)]
     finally:
         await factory.close()
 
@@ -65,31 +65,13 @@ async def test_the_reference_paths_pass_their_checks(queries: list[Query]) -> No
             assert Image.open(io.BytesIO(seen.screen.encode())).size == seen.screen.size
 
 
-async def test_doing_nothing_passes_no_check_and_every_reset_starts_afresh() -> None:
-    async with desktops(packaged_tasks()) as factory:
-        environment = await factory()
-        for query in SMALL[:3]:
-            await environment.reset(query, 0)
-            await environment.step(Terminate(status="success"))
-            assert await environment.score() == 0.0
-
-
-async def test_equal_tasks_look_equal_on_any_instance_and_what_is_typed_is_seen(tmp_path: Path) -> None:
-    # So long that the program still takes keys when the first look at the screen could be had.
-    nasty = "$(touch hit) `touch hit` '; привет 你好 ñ € " * 12
-    query = launching(tmp_path, "mousepad")
-    async with desktops(tmp_path) as factory:
-        first, second = await factory(), await factory()
-        one, other = await first.reset(query, 0), await second.reset(query, 0)
-        await second.step(Click(x=640, y=400))
-        seen = await second.step(TypeText(text=nasty))
-    assert one.screen.screen_id == other.screen.screen_id
-    assert nasty in {element.value for element in seen.elements or ()}
-
-
-async def test_a_press_reaches_what_the_tooltip_of_another_button_covered(tmp_path: Path) -> None:
-    async with desktops(tmp_path) as factory:
-        environment = await factory()
+async def test_doing_nothing_passes_no_check_and_a_press_reaches_what_the_tooltip_of_another_button_covered(
+    tmp_path: Path,
+) -> None:
+    async with desktops(packaged_tasks()) as [environment]:
+        await environment.reset(SMALL[0], 0)
+        await environment.step(Terminate(status="success"))
+        assert await environment.score() == 0.0
         await environment.reset(launching(tmp_path, "galculator"), 0)
         # The pointer stands in the middle of the screen, on a button whose tooltip covers the 8 below it.
         seen = await environment.step(Wait(seconds=1.0))
@@ -98,10 +80,24 @@ async def test_a_press_reaches_what_the_tooltip_of_another_button_covered(tmp_pa
     assert {each.value for each in seen.elements or () if each.role == "text_field"} == {"8"}
 
 
-async def test_cells_of_a_sheet_show_their_text_their_place_and_which_are_selected(tmp_path: Path) -> None:
-    async with desktops(tmp_path) as factory:
-        environment = await factory()
+async def test_equal_tasks_look_equal_on_any_instance_and_what_is_typed_is_seen(tmp_path: Path) -> None:
+    # So long that the program still takes keys when the first look at the screen could be had.
+    nasty = "$(touch hit) `touch hit` '; привет 你好 ñ € " * 12
+    query = launching(tmp_path, "mousepad")
+    async with desktops(tmp_path, 2) as [first, second]:
+        one, other = await first.reset(query, 0), await second.reset(query, 0)
+        await second.step(Click(x=640, y=400))
+        seen = await second.step(TypeText(text=nasty))
+    assert one.screen.screen_id == other.screen.screen_id
+    assert nasty in {element.value for element in seen.elements or ()}
+
+
+async def test_cells_of_a_sheet_are_seen_and_a_reset_and_a_close_leave_no_socket_of_the_x_server_or_an_office(
+    tmp_path: Path,
+) -> None:
+    async with desktops(tmp_path) as [environment]:
         await environment.reset(launching(tmp_path, "soffice", "--calc", "--nologo", "--norestore"), 0)
+        first = own_sockets()
 
         async def after(*actions: Action, cell: str, state: str) -> dict[str, UIElement]:
             """The cells once one has a state; LibreOffice may lag behind its keys."""
@@ -117,6 +113,21 @@ async def test_cells_of_a_sheet_show_their_text_their_place_and_which_are_select
         typed = await after(TypeText(text="Rent\n21\n=A2*2\n"), cell="A4", state="focused")
         up = PressKeys(keys=("shift", "up"))
         selected = await after(up, up, cell="A2", state="selected")
+        await environment.reset(launching(tmp_path, "mousepad"), 0)
+        assert not first & own_sockets()
+        left = first | own_sockets()
     assert {name: cell.value for name, cell in typed.items() if cell.value} == {"A1": "Rent", "A2": "21", "A3": "42"}
     assert typed["B2"].bounds.left == typed["A2"].bounds.right and typed["A3"].bounds.top == typed["A2"].bounds.bottom
     assert [name for name, cell in selected.items() if "selected" in cell.states] == ["A2", "A3", "A4"]
+    assert all(any(kind in str(path) for path, _, _ in first) for kind in ("X11-unix", "OSL_PIPE"))
+    # Another server may use the path once it is free, with a file of its own.
+    assert not [path for path, *file in left if path.exists() and file == [*file_at(path)]]
+
+
+def own_sockets() -> set[tuple[Path, int, int]]:
+    return {(path, *file_at(path)) for path in listened_on(descendants(os.getpid()))}
+
+
+def file_at(path: Path) -> tuple[int, int]:
+    found = path.stat()
+    return found.st_ino, found.st_ctime_ns

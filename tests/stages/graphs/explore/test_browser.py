@@ -1,15 +1,14 @@
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
+from tests.stages.environments.browser.site import serving
 from tests.stages.graphs.explore.exploring import ExploredGraph, explore
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.kinds import BrowserSpec
 from trajmill.stages.graphs.base import OUTSIDE, Mark, SlotKind
-from trajmill.stages.graphs.explore.base import Trial, unexplored
+from trajmill.stages.graphs.explore.base import unexplored
 from trajmill.stages.graphs.plain_does import with_plain_does
 from trajmill.stages.graphs.verify import EdgeState
 
@@ -29,23 +28,10 @@ _PAGES = {
 }
 
 
-class _Site(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(_PAGES.get(self.path, "").encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        """Print nothing."""
-
-
 @pytest.fixture(scope="module")
 def site() -> Iterator[str]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Site)
-    Thread(target=server.serve_forever, daemon=True).start()
-    yield f"http://127.0.0.1:{server.server_port}"
-    server.shutdown()
+    with serving(_PAGES) as address:
+        yield address
 
 
 def explore_site(address: str, journal: Path) -> ExploredGraph:
@@ -82,9 +68,5 @@ def test_choices_numbers_sliders_and_what_lies_below_the_screen_are_found(site: 
     }
     assert (start.slots["size"].opens, start.slots["size"].target_of("Large")) == ("size", "list_item:Large")
     assert [graph.pages[each.to].title for each in start.transitions if each.by == "terms-of-use"] == ["Terms of use"]
-    assert operations(explored.trials, "agree") == ["scroll", "scroll", "tap"]
-
-
-def operations(trials: tuple[Trial, ...], target: str) -> list[str]:
-    trial = next(each for each in trials if each.target == target and each.steps[-1].operation == "tap")
-    return [step.operation for step in (*trial.way, *trial.steps)]
+    agree = next(each for each in explored.trials if each.target == "agree" and each.steps[-1].operation == "tap")
+    assert [step.operation for step in (*agree.way, *agree.steps)] == ["scroll", "scroll", "tap"]

@@ -9,7 +9,7 @@ from tests.stages.graphs.explore.exploring import explore
 from tests.stages.rollout.toy import ORIGIN
 from trajmill.schemas.tables.query import PathStep, Platform, Split
 from trajmill.stages.environments.kinds import DesktopSpec
-from trajmill.stages.graphs.base import OUTSIDE, Mark
+from trajmill.stages.graphs.base import Mark
 from trajmill.stages.graphs.explore.base import ExploreBounds, unexplored
 from trajmill.stages.graphs.explore.deny_list import deny_list
 from trajmill.stages.graphs.verify import EdgeState
@@ -36,7 +36,7 @@ def check_the_menus_of_galculator(folder: Path) -> None:
     launch = {"config": [{"type": "launch", "parameters": {"command": ["galculator"]}}]}
     opening = (PathStep(page="", operation="tap", target="galculator/menu:View"),)
     app = unexplored("galculator", Platform.DESKTOP, start_state=launch, opening=opening)
-    bounds = ExploreBounds(depth=1, breadth=4, seconds=3600.0)
+    bounds = ExploreBounds(depth=1, breadth=2, seconds=3600.0)
 
     factory = DesktopSpec().factory(Platform.DESKTOP)
     found = explore(app, folder / "galculator.jsonl", bounds, 1, factory, verified=True)
@@ -44,9 +44,7 @@ def check_the_menus_of_galculator(folder: Path) -> None:
     assert {edge.state for edge in found.edges} == {EdgeState.HOLDS}
     pages = found.graph.pages
     ends = {each.to for each in pages["start"].transitions}
-    assert ends >= {"file-menu", "edit-menu", "scientific-mode"} and OUTSIDE not in ends
-    # GTK decides by the clock whether a press on the open menu's title closes it; that would name the page behind it.
-    assert ends & {"basic-mode", "view"}
+    assert ends == {"file-menu", "edit-menu"}
     assert [each.name for each in pages["file-menu"].elements.values()] == ["Quit"]
     assert pages["file-menu"].elements["quit"].marks == (Mark.DESTRUCTIVE,)
 

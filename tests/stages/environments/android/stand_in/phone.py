@@ -7,13 +7,12 @@ from typing import NamedTuple
 
 from PIL import Image
 
-from trajmill.schemas.actions import Action, Click, OpenApp, PressKeys, Swipe, SystemButton, TypeText
+from trajmill.schemas.actions import Action, Click, PressKeys, Swipe, SystemButton
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.kinds import FaultRates
-from trajmill.stages.environments.simulated.device import Device
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.tasks import own_query
@@ -97,41 +96,35 @@ class Phone:
 
     def elements(self) -> list[UIElement]:
         """The accessibility elements, where they are on the screen as it is held."""
-        return [
-            element._replace(bounds=self._turned(element.bounds))
-            for element in self._simulated.device().view().observation.elements or ()
-        ]
+        seen = self._simulated.device().view().observation
+        elements, wide = list(seen.elements or ()), seen.screen.size.width
+        if not self.rotation:
+            return elements
+        turned = [Box(box.top, wide - box.right, box.bottom, wide - box.left) for _, _, box, *_ in elements]
+        return [element._replace(bounds=box) for element, box in zip(elements, turned, strict=True)]
 
     def keyboard(self) -> Box | None:
         if self.settings["secure.default_input_method"] == ADB_KEYBOARD:
             return None
         return next((each.bounds for each in self.elements() if each.role == "keyboard"), None)
 
-    def tap(self, x: int, y: int) -> None:
-        x, y = self._upright(x, y)
-        self._act(Click(x=x, y=y))
-
-    def swipe(self, x: int, y: int, x2: int, y2: int) -> None:
-        """A finger that moves; one that stays is a long press, which means nothing to the simulator."""
-        (x, y), (x2, y2) = self._upright(x, y), self._upright(x2, y2)
-        self._act(Swipe(x=x, y=y, x2=x2, y2=y2))
+    def act(self, action: Action) -> None:
+        """Places are on the screen as it is held; a finger that stays is a long press, which means nothing here."""
+        if isinstance(action, Click | Swipe) and self.rotation:
+            wide = self._simulated.device().view().observation.screen.size.width
+            turned = {"x": wide - 1 - action.y, "y": action.x}
+            if isinstance(action, Swipe):
+                turned |= {"x2": wide - 1 - action.y2, "y2": action.x2}
+            action = action.model_copy(update=turned)
+        self._simulated.step_now(action)
 
     def key(self, name: str) -> None:
         name = _CODES.get(name, name.removeprefix("KEYCODE_"))
-        self._act(_KEYS.get(name) or PressKeys(keys=(name,)))
-
-    def type(self, text: str) -> None:
-        self._act(TypeText(text=text))
-
-    def clear_field(self) -> None:
-        self._act(TypeText(text="", clear=True))
-
-    def open(self, package: str) -> None:
-        self._act(OpenApp(app=package.rpartition(".")[2]))
+        self.act(_KEYS.get(name) or PressKeys(keys=(name,)))
 
     def stop(self, package: str) -> None:
         """End an app: it starts at its first page again, with what it had stored."""
-        device = self._device()
+        device = self._simulated.device()
         app = package.rpartition(".")[2]
         if app in device.running:
             running = device.running[app]
@@ -141,9 +134,8 @@ class Phone:
                 device.leave()
 
     def wipe(self, package: str) -> None:
-        device = self._device()
         self.stop(package)
-        device.running.pop(package.rpartition(".")[2], None)
+        self._simulated.device().running.pop(package.rpartition(".")[2], None)
 
     def read(self, path: str) -> bytes | None:
         if path == REACHED_FILE:
@@ -157,23 +149,6 @@ class Phone:
         if path == START_FILE:
             start = json.loads(content)
             self._simulated.reset_now(_query(start["start_state"], start["goal"]), start["seed"])
-
-    def _act(self, action: Action) -> None:
-        self._simulated.step_now(action)
-
-    def _device(self) -> Device:
-        return self._simulated.device()
-
-    def _turned(self, box: Box) -> Box:
-        if not self.rotation:
-            return box
-        wide = self._simulated.device().view().observation.screen.size.width
-        return Box(box.top, wide - box.right, box.bottom, wide - box.left)
-
-    def _upright(self, x: int, y: int) -> tuple[int, int]:
-        if not self.rotation:
-            return x, y
-        return self._simulated.device().view().observation.screen.size.width - 1 - y, x
 
 
 def package_of(app: str) -> str:

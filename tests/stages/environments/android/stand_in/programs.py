@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tests.stages.environments.android.stand_in.hierarchy import dump
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, LAUNCHER, Phone
 from tests.stages.environments.android.stand_in.sh import Exit, Result, Shell
+from trajmill.schemas.actions import Click, OpenApp, Swipe, TypeText
 from trajmill.schemas.geometry import Box
 
 _ACTIVITY = ".MainActivity"
@@ -67,13 +68,13 @@ class Programs:
         phone, keyboard = self.phone, self.phone.keyboard()
         match words:
             case ["input", "tap", x, y]:
-                phone.tap(int(x), int(y))
+                phone.act(Click(x=int(x), y=int(y)))
             case ["input", "swipe" | "draganddrop", x, y, x2, y2, *_]:
-                phone.swipe(int(x), int(y), int(x2), int(y2))
+                phone.act(Swipe(x=int(x), y=int(y), x2=int(x2), y2=int(y2)))
             case ["input", "text", text] if not text.isascii():
                 return Result(b"", 255, b"java.lang.NullPointerException: no key events for the text\n")
             case ["input", "text", text]:
-                phone.type(text.replace("%s", " "))
+                phone.act(TypeText(text=text.replace("%s", " ")))
             case ["input", "keyevent", *names]:
                 for name in names:
                     phone.key(name)
@@ -133,9 +134,9 @@ class Programs:
                 if settings[_KEYBOARD_CHOSEN] == ADB_KEYBOARD and not self.phone.looks_until_bound:
                     match said:
                         case ["-a", "ADB_INPUT_B64", "--es", "msg", coded]:
-                            self.phone.type(base64.b64decode(coded, validate=True).decode())
+                            self.phone.act(TypeText(text=base64.b64decode(coded, validate=True).decode()))
                         case ["-a", "ADB_CLEAR_TEXT"]:
-                            self.phone.clear_field()
+                            self.phone.act(TypeText(text="", clear=True))
                 return Result(b"Broadcasting: Intent { flg=0x400000 }\nBroadcast completed: result=0\n")
         return None
 
@@ -149,7 +150,7 @@ class Programs:
                 package = component.partition("/")[0]
                 if package not in packages:
                     return Result(b"Error type 3\nError: Activity class does not exist.\n", 1)
-                self.phone.open(package)
+                self.phone.act(OpenApp(app=package.rpartition(".")[2]))
                 return Result(b"Status: ok\nLaunchState: COLD\nComplete\n")
             case ["cmd", "package", *_, package]:
                 package = LAUNCHER if "android.intent.category.HOME" in words else package

@@ -12,6 +12,7 @@ _TOKEN = re.compile(
     re.DOTALL,
 )
 _IN_QUOTES = re.compile(rf"\\(?P<escaped>[\"$`\\\n])|{_EXPANDED}|(?P<text>.)", re.DOTALL)
+_ENDS = (";", "&", "\n", "&&", "||")
 
 
 class Result(NamedTuple):
@@ -22,23 +23,12 @@ class Result(NamedTuple):
     error: bytes = b""
 
 
-Program = Callable[[Sequence[str], bytes], Result]
-"""Runs words with what the program before it in a pipe printed."""
-
-
-class Piece(NamedTuple):
-    """A part of a word."""
-
-    kind: str
-    """text, variable or command."""
+class Operator(NamedTuple):
     text: str
 
 
-class Token(NamedTuple):
-    """A word, or an operator where `operator` is not empty."""
-
-    operator: str
-    pieces: tuple[Piece, ...] = ()
+Token = Operator | list[re.Match[str]]
+"""An operator, or the pieces of a word; `$name`, `$(...)` and backticks are expanded later, unless in single quotes."""
 
 
 class Exit(Exception):
@@ -49,34 +39,34 @@ class Exit(Exception):
 
 
 class Shell:
-    """Runs lines with the programs of one phone."""
+    """Runs lines with programs, which get their words and what the one before them in a pipe printed."""
 
-    def __init__(self, program: Program, write: Callable[[str, bytes], None]) -> None:
+    def __init__(self, program: Callable[[Sequence[str], bytes], Result], write: Callable[[str, bytes], None]) -> None:
         self._program = program
         self._write = write
 
     def run(self, line: str, arguments: Sequence[str] = ("sh",)) -> Result:
         """Run a line; standard error comes with the output, as on a device."""
         out, status, skip = b"", 0, False
-        commands: list[list[Token]] = [[]]
-        for token in [*tokens(line), Token(";")]:
-            if token.operator not in (";", "&", "\n", "&&", "||"):
-                commands[-1].append(token)
+        command: list[Token] = []
+        for token in [*tokens(line), Operator(";")]:
+            if not isinstance(token, Operator) or token.text not in _ENDS:
+                command.append(token)
                 continue
-            if commands[-1] and not skip:
+            if command and not skip:
                 try:
-                    result = self._pipeline(commands[-1], arguments, status)
+                    result = self._pipeline(command, arguments, status)
                 except Exit as end:
                     return Result(out, end.status)
                 out, status = out + result.out, result.status
-            commands.append([])
-            skip = (token.operator == "&&" and status != 0) or (token.operator == "||" and status == 0)
+            command = []
+            skip = (token.text == "&&" and status != 0) or (token.text == "||" and status == 0)
         return Result(out, status)
 
     def _pipeline(self, command: Sequence[Token], arguments: Sequence[str], status: int) -> Result:
         stages: list[list[Token]] = [[]]
         for token in command:
-            if token.operator == "|":
+            if token == Operator("|"):
                 stages.append([])
             else:
                 stages[-1].append(token)
@@ -91,16 +81,16 @@ class Shell:
         targets: dict[str, str] = {}
         operator = ""
         for token in command:
-            if token.operator == "2>&1":
-                targets["2>"] = "&1"
-            elif token.operator:
-                operator = token.operator
+            if isinstance(token, Operator):
+                operator = token.text
+                if operator == "2>&1":
+                    operator, targets["2>"] = "", "&1"
+                continue
+            word = "".join(self._expanded(piece, arguments, status) for piece in token)
+            if operator:
+                targets[operator], operator = word, ""
             else:
-                word = "".join(self._piece(piece, arguments, status) for piece in token.pieces)
-                if operator:
-                    targets[operator], operator = word, ""
-                else:
-                    words.append(word)
+                words.append(word)
         result = self._program(words, given) if words else Result()
         if targets.get("2>") == "&1":
             result = Result(result.out + result.error, result.status)
@@ -111,41 +101,31 @@ class Shell:
             result = result._replace(out=b"")
         return result
 
-    def _piece(self, piece: Piece, arguments: Sequence[str], status: int) -> str:
-        if piece.kind == "text":
-            return piece.text
-        if piece.kind == "command":
-            return self.run(piece.text, arguments).out.decode(errors="replace").rstrip("\n")
-        if piece.text == "?":
-            return str(status)
-        if piece.text.isdecimal() and int(piece.text) < len(arguments):
-            return arguments[int(piece.text)]
-        return ""
+    def _expanded(self, piece: re.Match[str], arguments: Sequence[str], status: int) -> str:
+        text = piece[piece.lastgroup or 0]
+        match piece.lastgroup:
+            case "command" | "quoted_command":
+                return self.run(text, arguments).out.decode(errors="replace").rstrip("\n")
+            case "variable" if text == "?":
+                return str(status)
+            case "variable":
+                return arguments[int(text)] if text.isdecimal() and int(text) < len(arguments) else ""
+            case "escaped" if text == "\n":  # An escaped end of a line is none.
+                return ""
+        return text
 
 
 def tokens(line: str) -> Iterator[Token]:
-    """Words and operators of a line; `$name`, `$(...)` and backticks are expanded later, unless in single quotes."""
-    word: list[Piece] | None = None
+    word: list[re.Match[str]] | None = None
     for match in _TOKEN.finditer(line):
-        kind = match.lastgroup
-        if kind not in ("operator", "space"):
-            inner = _IN_QUOTES.finditer(match["double"]) if kind == "double" else [match]
-            word = [*(word or []), *map(_piece_of, inner)]
+        if match.lastgroup not in ("operator", "space"):
+            inner = _IN_QUOTES.finditer(match["double"]) if match.lastgroup == "double" else [match]
+            word = [*(word or []), *inner]
             continue
         if word is not None:
-            yield Token("", tuple(word))
+            yield word
             word = None
-        if kind == "operator":
-            yield Token(match[0])
+        if match.lastgroup == "operator":
+            yield Operator(match[0])
     if word is not None:
-        yield Token("", tuple(word))
-
-
-def _piece_of(match: re.Match[str]) -> Piece:
-    kind, text = match.lastgroup or "", match[match.lastgroup or 0]
-    if kind in ("command", "quoted_command"):
-        return Piece("command", text)
-    if kind == "variable":
-        return Piece("variable", text)
-    # An escaped end of a line is none.
-    return Piece("text", "" if kind == "escaped" and text == "\n" else text)
+        yield word
