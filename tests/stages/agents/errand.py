@@ -74,10 +74,7 @@ def phone() -> Environment:
 
 
 def run(
-    spec: AgentSpec,
-    models: Mapping[str, ChatModel],
-    environment: Environment | None = None,
-    query: Query | None = None,
+    spec: AgentSpec, models: Mapping[str, ChatModel], environment: Environment | None = None, query: Query | None = None
 ) -> FinishedAttempt:
     """One episode, by default of the errand; the model `worker` stands behind the policy."""
     query = query or redeem_query()

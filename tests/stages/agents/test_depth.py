@@ -31,23 +31,14 @@ MOST: Final = 12
 _OURS = str(Path(trajmill.__file__).parent)
 
 
-class Deepest:
-    """A profiler that keeps the longest stack of our functions while an agent decides, innermost first."""
-
-    def __init__(self) -> None:
-        self.stack: list[str] = []
-
-    def __call__(self, frame: FrameType | None, event: str, argument: object) -> None:
-        if event != "call" or frame is None or not frame.f_code.co_filename.startswith(_OURS):
-            return
-        stack = []
-        while frame is not None:
-            code, frame = frame.f_code, frame.f_back
-            # A comprehension is part of its function.
-            if code.co_filename.startswith(_OURS) and not code.co_name.endswith(("comp>", "genexpr>")):
-                stack.append(code.co_qualname)
-        if len(stack) > len(self.stack) and any(name.endswith(".act") for name in stack):
-            self.stack = stack
+def stack_at(frame: FrameType | None) -> list[str]:
+    """The stack of our functions, innermost first; a comprehension is part of its function."""
+    stack = []
+    while frame is not None:
+        code, frame = frame.f_code, frame.f_back
+        if code.co_filename.startswith(_OURS) and not code.co_name.endswith(("comp>", "genexpr>")):
+            stack.append(code.co_qualname)
+    return stack
 
 
 @pytest.mark.parametrize("spec", [EndToEndSpec(), MobileAgentV3Spec(), CesSpec(), CodaSpec()], ids=lambda it: it.kind)
@@ -56,16 +47,23 @@ def test_a_decision_of_the_embedded_policy_is_not_deep(spec: AgentSpec, tmp_path
     model = EmbeddedSpec(model=tmp_path / "policy").open({}, tmp_path / "cache", version="run-policy")
     agents = spec.open(AgentModel(model, ANY, 1.0))
     attempt = Attempt(redeem_query().model_copy(update={"max_steps": 3}), Purpose.TRAIN, 0, 0)
-    factory, done, deepest = SimulatedSpec().factory(Platform.PHONE), list[FinishedAttempt](), Deepest()
+    factory, done, most = SimulatedSpec().factory(Platform.PHONE), list[FinishedAttempt](), list[str]()
 
     async def record(finished: FinishedAttempt) -> None:
         done.append(finished)
 
+    def profile(frame: FrameType, event: str, argument: object) -> None:
+        """Keep the longest stack while an agent decides."""
+        nonlocal most
+        if event == "call" and frame.f_code.co_filename.startswith(_OURS):
+            stack = stack_at(frame)
+            if len(stack) > len(most) and any(name.endswith(".act") for name in stack):
+                most = stack
+
     before = sys.getprofile()
-    sys.setprofile(deepest)
+    sys.setprofile(profile)
     try:
         asyncio.run(run_attempts([attempt], agents, factory, Limits(), ORIGIN, record, 1))
     finally:
         sys.setprofile(before)
-    assert done[0].episode.steps and deepest.stack
-    assert len(deepest.stack) <= MOST, "\n".join(deepest.stack)
+    assert done[0].episode.steps and 0 < len(most) <= MOST, "\n".join(most)

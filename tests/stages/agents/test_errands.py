@@ -44,8 +44,8 @@ def asked_at(finished: FinishedAttempt, step: int) -> list[tuple[str, str]]:
     return [(call.role, call.made_by) for call in finished.episode.calls if call.step_index == step]
 
 
-def scripted(name: str, answer: Callable[[ChatRequest], str]) -> ScriptedModel:
-    return ScriptedModel(answer, f"{name}-1")
+def scripted(**answers: Callable[[ChatRequest], str]) -> dict[str, ChatModel]:
+    return {name: ScriptedModel(answer, f"{name}-1") for name, answer in answers.items()}
 
 
 def ces_executor(request: ChatRequest) -> str:
@@ -76,8 +76,7 @@ def state_tracker(request: ChatRequest) -> str:
 
 
 def ces_models() -> dict[str, ChatModel]:
-    roles = {"executor": ces_executor, "coordinator": coordinator, "state_tracker": state_tracker}
-    models: dict[str, ChatModel] = {name: scripted(name, answer) for name, answer in roles.items()}
+    models = scripted(executor=ces_executor, coordinator=coordinator, state_tracker=state_tracker)
     return models | {"worker": models.pop("executor")}
 
 
@@ -101,11 +100,6 @@ def test_the_policy_can_be_the_coordinator_of_a_frozen_executor() -> None:
     assert finished.episode.trajectory.model_version == "coordinator-1"
 
 
-def test_the_embedded_roles_of_ces_hand_the_task_on_and_keep_what_was_done() -> None:
-    finished = run(CesSpec(), {"worker": scripted("executor", ces_executor)})
-    assert outputs(finished) == [{"instruction": finished.episode.query.instruction}]
-
-
 def coda_executor(request: ChatRequest) -> str:
     """Does what the Planner's thought ends with."""
     (screen,) = shown(request)
@@ -125,7 +119,8 @@ def planner(request: ChatRequest) -> str:
 
 
 def coda_models() -> dict[str, ChatModel]:
-    return {"worker": scripted("executor", coda_executor), "planner": scripted("planner", planner)}
+    models = scripted(executor=coda_executor, planner=planner)
+    return models | {"worker": models.pop("executor")}
 
 
 def test_the_planner_of_coda_sees_that_a_tap_was_lost() -> None:
@@ -135,8 +130,10 @@ def test_the_planner_of_coda_sees_that_a_tap_was_lost() -> None:
     assert asked_at(finished, 0) == [("planner", "planner-1"), ("executor", "executor-1")]
 
 
-def test_the_embedded_planner_of_coda_names_the_page_and_the_task() -> None:
-    (plan,) = outputs(run(CodaSpec(), {"worker": scripted("executor", coda_executor)}))[0].values()
+def test_the_embedded_roles_hand_the_task_on_and_keep_what_was_done_or_name_the_page() -> None:
+    finished = run(CesSpec(), {"worker": ces_models()["worker"]})
+    assert outputs(finished) == [{"instruction": finished.episode.query.instruction}]
+    (plan,) = outputs(run(CodaSpec(), {"worker": coda_models()["worker"]}))[0].values()
     assert plan.startswith('The screen shows "Home screen". The next step serves the task: Read the mail')
 
 
@@ -157,7 +154,7 @@ def notetaker(request: ChatRequest) -> str:
 
 
 def models(*plan: str, repairs: Mapping[str, tuple[str, ...]] | None = None) -> dict[str, ChatModel]:
-    roles = {"reflector": scripted("reflector", reflector), "notetaker": scripted("notetaker", notetaker)}
+    roles = scripted(reflector=reflector, notetaker=notetaker)
     return {"worker": obedient_worker(), "manager": manager_with(plan or PLAN, repairs or {}), **roles}
 
 

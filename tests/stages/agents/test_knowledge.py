@@ -28,12 +28,9 @@ async def test_the_passages_that_share_words_with_the_task_come_best_first(tmp_p
     assert await index.retrieve("the of", 5) == ()
 
 
-def test_a_long_document_is_divided_at_its_paragraphs() -> None:
+def test_a_long_document_is_divided_at_its_paragraphs_and_a_folder_without_any_is_bad_input(tmp_path: Path) -> None:
     found = passages("\n\n".join(["word " * 100] * 5))
     assert len(found) == 3 and all(len(passage) <= LONGEST_PASSAGE for passage in found)
-
-
-def test_a_folder_without_documents_is_bad_input(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="no document"):
         read_passages(tmp_path)
     (tmp_path / "bad.txt").write_bytes(b"\xff\xfe")
@@ -92,8 +89,5 @@ async def test_a_failed_request_is_sent_again_and_what_is_no_list_of_like_vector
         async with index_of(server) as index:
             with pytest.raises(ModelFailure, match=told):
                 await index.retrieve("a song", 1)
-
-
-def test_a_model_that_embeds_nothing_is_bad_input() -> None:
     with pytest.raises(BadInputError, match="embeds no texts"):
         embedding_model(ScriptedModel(lambda request: ""))

@@ -107,12 +107,8 @@ def test_an_answer_from_the_phone_is_used_on_the_desktop() -> None:
     assert last["instruction"] == 'Write DELTA33 as the headline of "Cover letter" in Writer'
     roles = [(call.step_index, call.role) for call in finished.episode.calls]
     assert roles[:2] == [(0, "parser"), (0, "executor")]
-
-
-def test_without_the_parser_the_task_stays_on_the_phone() -> None:
-    finished = run(NAMED.model_copy(update={"parser": "off"}), executor())
-    assert finished.episode.trajectory.reward == 0.0
-    assert "switch_device" not in list(kinds(finished))
+    without = run(NAMED.model_copy(update={"parser": "off"}), executor())
+    assert without.episode.trajectory.reward == 0.0 and "switch_device" not in list(kinds(without))
 
 
 @pytest.mark.parametrize("words", [("Mail", "Nothing of that name"), ("Mail", "done")], ids=["failed", "no answer"])
@@ -124,8 +120,7 @@ def test_the_pathway_collapses_at_the_first_failure_or_answer_that_is_owed(words
 
 
 @pytest.mark.parametrize(
-    "line",
-    ["[phone] Use {code}", "[moon] Fly there", "Open Mail", "[phone] A -> code\n[phone] B -> code"],
+    "line", ["[phone] Use {code}", "[moon] Fly there", "Open Mail", "[phone] A -> code\n[phone] B -> code"]
 )
 def test_what_is_no_causal_pathway_is_malformed(line: str) -> None:
     finished = run(NAMED, executor(), f"### Atomic Tasks ###\n{line}")

@@ -30,9 +30,8 @@ SCREEN = ScreenHandle("s", Size(100, 100), lambda: b"")
 
 
 def showing(*ids: str) -> Observation:
-    elements = [
-        UIElement("button", name, Box(10 * n, 0, 10 * n + 10, 10), element_id=name) for n, name in enumerate(ids)
-    ]
+    places = (Box(10 * number, 0, 10 * number + 10, 10) for number in range(len(ids)))
+    elements = (UIElement("button", name, place, element_id=name) for name, place in zip(ids, places, strict=False))
     return Observation(SCREEN, tuple(elements), "app")
 
 

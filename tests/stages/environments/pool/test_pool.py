@@ -4,15 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.stages.environments.pool.counting import (
-    PRESS,
-    SHORT_LIMITS,
-    CountingFactory,
-    Faulty,
-    episode,
-    play,
-    pool_of,
-)
+from tests.stages.environments.pool.counting import PRESS, SHORT_LIMITS, CountingFactory, Faulty, episode, play, pool_of
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.actions import Wait
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass

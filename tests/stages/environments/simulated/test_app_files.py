@@ -37,7 +37,7 @@ def test_values_know_their_line() -> None:
     assert source.line(()) == 1
 
 
-def test_mistakes_of_form_name_their_line() -> None:
+def test_mistakes_of_form_name_their_line(tmp_path: Path) -> None:
     def line(text: str) -> int:
         mistake = parse_yaml("a.yaml", text)
         assert isinstance(mistake, Mistake), text
@@ -51,13 +51,9 @@ def test_mistakes_of_form_name_their_line() -> None:
     assert line("") == 1
     assert line("a: 1\nb: " + "[" * 200_000) == 2
     assert line("a: 1\nb: " + "1" * 5000) == 2
-
-
-def test_a_file_that_cannot_be_read_is_a_mistake(tmp_path: Path) -> None:
-    assert isinstance(read_yaml(tmp_path / "none.yaml"), Mistake)
     (tmp_path / "latin.yaml").write_bytes(b"a: \xff\xfe")
-    assert isinstance(read_yaml(tmp_path / "latin.yaml"), Mistake)
-    assert isinstance(read_yaml(tmp_path), Mistake)
+    for path in (tmp_path / "none.yaml", tmp_path / "latin.yaml", tmp_path):
+        assert isinstance(read_yaml(path), Mistake)
 
 
 MARKET = Path(__file__).parents[4] / "docs" / "examples" / "market.yaml"
@@ -85,19 +81,10 @@ def test_pages_carry_their_settings_in_the_order_of_the_screen(order: TaskGraph)
     assert by_page["bites.menu"] == [("dishes", "list", "Pad Thai")]
     assert by_page["bites.dish"] == [("Size", "choice", "Large"), ("Extra spicy", "switch", "on")]
     assert by_page["bites.checkout"] == [("Note for the kitchen", "field", "ring twice")]
-
-
-def test_a_page_is_left_by_its_button_unless_a_choice_leads_on(order: TaskGraph) -> None:
-    metadata = described(order, chosen(order, dish="Pad Thai"))
-    assert [page.leave_by for page in metadata.pages][:4] == ["", "", "Go to checkout", "Place order"]
-    assert metadata.pages[-1].leave_by == ""
-
-
-def test_only_what_the_user_asks_for_is_a_constraint(order: TaskGraph) -> None:
-    metadata = described(order, chosen(order, dish="Pad Thai", size="Large"))
-    assert [slot.name for slot in metadata.constraints] == ["dish", "size"]
-    assert metadata.constraints[0].words == ("Pad Thai",)
-    assert "large" in metadata.constraints[1].words
+    assert [page.leave_by for page in metadata.pages] == ["", "", "Go to checkout", "Place order", ""]
+    constraints = described(order, chosen(order, dish="Pad Thai", size="Large")).constraints
+    assert [slot.name for slot in constraints] == ["dish", "size"], "only what the user asks for"
+    assert constraints[0].words == ("Pad Thai",) and "large" in constraints[1].words
 
 
 def test_a_branch_of_the_path_shows_only_its_own_settings(world: World) -> None:

@@ -75,23 +75,12 @@ def test_states_and_signs_look_different(kind: str, one: tuple[str, ...], other:
     assert changed(scene(Shape(kind, BOX, *one)), scene(Shape(kind, BOX, *other))) is not None
 
 
-def test_lines_are_drawn_below_each_other() -> None:
-    second = changed(scene(Shape("value", BOX, "one\n ")), scene(Shape("value", BOX, "one\ntwo")))
-    assert second is not None
-    assert second[1] >= BOX.center.y
-
-
 def test_dim_darkens_what_lies_below_and_nothing_above() -> None:
     below, above = Shape("value", BOX, "below"), Shape("dialog", Box(100, 150, 200, 230))
     plain, dimmed = pixels(scene(below, above)), pixels(scene(below, Shape("dim", Box(0, 0, *SIZE)), above))
     assert plain.getpixel((150, 190)) == dimmed.getpixel((150, 190)) == (255, 255, 255)
     before, after = plain.getpixel((5, 5)), dimmed.getpixel((5, 5))
     assert isinstance(before, tuple) and isinstance(after, tuple) and max(after) < min(before)
-
-
-def test_equal_scenes_give_equal_bytes() -> None:
-    first, second = scene(Shape("button", BOX, "Order")), scene(Shape("button", BOX, "Cancel"))
-    assert draw(first) == draw(scene(Shape("button", BOX, "Order"))) != draw(second)
 
 
 def test_more_colours_than_a_palette_holds_are_drawn_with_the_nearest() -> None:
@@ -103,15 +92,12 @@ def test_more_colours_than_a_palette_holds_are_drawn_with_the_nearest() -> None:
     assert (palette.colors[ramp[0]], palette.colors[ramp[-1]]) == (BLACK, WHITE)
 
 
-@pytest.mark.parametrize("text", ["Núñez in Málaga", "Łódź", "Привет", "Ελλάδα", "5 € → ½"])
-def test_letters_of_europe_are_drawn_each_in_its_shape(text: str) -> None:
-    assert undrawn(text) == ""
-    letters = sorted(set(text) - {" "})
-    font = font_of(text, 24)
-    assert len({bytes(font.getmask(letter)) for letter in letters}) == len(letters)
-
-
-def test_letters_without_a_font_are_named_once_and_plain_english_keeps_its_font() -> None:
+def test_letters_of_europe_are_drawn_each_in_its_shape_and_those_without_a_font_are_named_once() -> None:
+    for text in ("Núñez in Málaga", "Łódź", "Привет", "Ελλάδα", "5 € → ½"):
+        assert undrawn(text) == ""
+        letters = sorted(set(text) - {" "})
+        font = font_of(text, 24)
+        assert len({bytes(font.getmask(letter)) for letter in letters}) == len(letters)
     assert undrawn("雨 and 雨 and 🌧!") == "雨🌧"
     assert font_of("Hello, world", 24).getname() == ("Aileron", "Regular")
 
@@ -123,11 +109,8 @@ def met(devices: DevicesSpec, purpose: Purpose) -> set[DeviceProfile]:
     return {profile_of(episode_seed(0, 1, f"q{at}", purpose, 0), devices) for at in range(400)}
 
 
-def test_by_default_there_are_eight_devices() -> None:
-    assert [profile_of(seed) for seed in range(20)] == [DeviceProfile(seed % 8) for seed in range(20)]
-
-
 def test_evaluation_uses_no_device_and_no_long_list_order_of_training() -> None:
+    assert [profile_of(seed) for seed in range(20)] == [DeviceProfile(seed % 8) for seed in range(20)], "by default"
     devices = DevicesSpec(orders=70)
     trained, measured = met(devices, Purpose.TRAIN), met(devices, Purpose.EVALUATE)
     assert len(trained) > 200 and len(measured) > 100 and not trained & measured
@@ -159,7 +142,7 @@ def _row(number: int, height: int) -> WidgetRow:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.lists(st.integers(20, 900), min_size=1, max_size=25), st.integers(0, 30), st.integers(100, 700))
 def test_scrolling_shows_every_row_and_comes_back(heights: list[int], gap: int, room: int) -> None:
     viewport = Box(10, 100, 300, 100 + room)

@@ -100,7 +100,7 @@ _PLATFORMS = st.sampled_from([Platform.PHONE, Platform.PHONE, Platform.DESKTOP])
 _known: dict[str, Scene] = {}
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(sequences, _PLATFORMS, st.integers(0, 1000), _FAULTS)
 def test_any_sequence_of_actions_is_survived_and_repeats(
     steps: list[Any], platform: Platform, seed: int, faults: FaultRates

@@ -9,14 +9,7 @@ from PIL import Image
 
 from tests.stages.environments.browser.playing import press
 from tests.stages.environments.shared_factory import SharedFactory
-from tests.stages.environments.simulated.worlds import (
-    everything,
-    paths_of,
-    query_of,
-    task_of,
-    task_query,
-    world_of,
-)
+from tests.stages.environments.simulated.worlds import everything, paths_of, query_of, task_of, task_query, world_of
 from tests.stages.environments.webapp.test_compile import HOSTILE
 from tests.stages.environments.webapp.twins import Twins
 from trajmill.schemas import actions as act

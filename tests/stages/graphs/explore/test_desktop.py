@@ -43,9 +43,7 @@ def check_the_menus_of_galculator(folder: Path) -> None:
     assert found.explored.complete
     assert {edge.state for edge in found.edges} == {EdgeState.HOLDS}
     pages = found.graph.pages
-    ends = {each.to for each in pages["start"].transitions}
-    assert ends == {"file-menu", "edit-menu"}
-    assert [each.name for each in pages["file-menu"].elements.values()] == ["Quit"]
+    assert {each.to for each in pages["start"].transitions} == {"file-menu", "edit-menu"}
     assert pages["file-menu"].elements["quit"].marks == (Mark.DESTRUCTIVE,)
 
 
