@@ -106,7 +106,8 @@ def _blind(rng: random.Random, platform: Platform, names: list[str]) -> Action:
         own = [
             SystemButton(button=rng.choice(["Back", "Home", "Enter", "Menu"])),
             Swipe(x=360, y=places[0], x2=360, y2=places[1]),
-            rng.choice([LongPress(x=360, y=300, seconds=0.6), Drag(x=360, y=300, x2=360, y2=200)]),
+            LongPress(x=360, y=300, seconds=0.6),
+            Drag(x=360, y=300, x2=360, y2=200),
         ]
     keys = PressKeys(keys=rng.choice(combinations))
     return rng.choice([_typing(rng), keys, *own, OpenApp(app=rng.choice([*names, "no such app"]))])
