@@ -33,13 +33,13 @@ from trajmill.stages.queries.pathways.search import collect_pathways
 from trajmill.stages.queries.proposals.source import (
     TRIAL_STAGE,
     DecidedProposal,
-    ProposalPrompts,
     ProposalSource,
     StartingPoint,
     decide_proposal,
     in_turn,
     start_screens,
 )
+from trajmill.stages.queries.written import QueryPrompts
 from trajmill.stages.rollout.base import Attempt, Limits, episode_seed
 
 
@@ -56,7 +56,7 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
 
     environment: EnvironmentSpec
     writer: Endpoint
-    prompts: ProposalPrompts
+    prompts: QueryPrompts
     wanted: ProposalCounts
     run_seed: int
     heldout_apps: tuple[str, ...]

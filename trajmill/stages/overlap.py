@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from datasketch import MinHash
 
 RUN = 3
 """Words of a run."""
@@ -13,6 +16,7 @@ _WORD = re.compile(r"\w+")
 
 Run = tuple[str, ...]
 _ENOUGH_OWN = 0.5
+_PERMUTATIONS = 128
 
 
 class FoundPhrase(NamedTuple):
@@ -64,6 +68,32 @@ class PhraseIndex:
             share = count / self._sizes[phrase_id]
             if share >= self._enough and own[phrase_id] >= _ENOUGH_OWN * self._own_sizes[phrase_id]:
                 yield FoundPhrase(phrase_id, share)
+
+
+class SimilarSets:
+    """Sets by key, to find similar ones among many: MinHash chooses what is compared exactly."""
+
+    def __init__(self, looked_at: float) -> None:
+        """Look at sets whose Jaccard similarity is about `looked_at` or more; ImportError if datasketch is missing."""
+        from datasketch import MinHash, MinHashLSH
+
+        self._sets: dict[str, frozenset[str]] = {}
+        self._index = MinHashLSH(threshold=looked_at, num_perm=_PERMUTATIONS)
+        self._empty = MinHash(num_perm=_PERMUTATIONS)
+
+    def add(self, key: str, parts: frozenset[str]) -> None:
+        self._sets[key] = parts
+        self._index.insert(key, self._sketch(parts))
+
+    def similar_to(self, parts: frozenset[str]) -> dict[str, float]:
+        """Return by key the exact Jaccard similarity of the sets that are looked at."""
+        found = self._index.query(self._sketch(parts))
+        return {key: len(parts & self._sets[key]) / max(len(parts | self._sets[key]), 1) for key in found}
+
+    def _sketch(self, parts: frozenset[str]) -> MinHash:
+        sketch = self._empty.copy()
+        sketch.update_batch([part.encode() for part in parts])
+        return sketch
 
 
 def words_of(text: str) -> list[str]:

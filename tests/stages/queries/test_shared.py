@@ -19,7 +19,7 @@ from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.environments.tasks import ImportedQueries
 from trajmill.stages.queries.base import STEP_CAP, difficulty, level_within_reach, step_limit
-from trajmill.stages.queries.leaks import InstructionIndex, LeakKind, Novelty, leaks_in_queries
+from trajmill.stages.queries.leaks import LeakIndex, LeakKind, Novelty, leaks_in_queries
 from trajmill.stages.queries.pathways.programs import start_query
 from trajmill.stages.queries.templates import parse_template, tidy
 from trajmill.stages.queries.walk import own_queries
@@ -70,7 +70,7 @@ def test_an_imported_page_may_say_the_same_for_another_start_state() -> None:
 
 def test_repetitions_and_ambiguous_words_are_told_from_new_queries(order: TaskGraph, origin: Origin) -> None:
     train = drafted(chosen(order, dish="Pad Thai"), origin, 1)
-    index = InstructionIndex([train])
+    index = LeakIndex([train])
 
     def novelty(query: Query, **changes: object) -> Novelty:
         return index.novelty_of(query.model_copy(update=changes))

@@ -19,19 +19,13 @@ from trajmill.stages.critics.spec import CriticModels, CriticPrompts, JudgeSpec,
 from trajmill.stages.critics.voting import Rule
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt
-from trajmill.stages.queries.commands.source import command_prompt
-from trajmill.stages.queries.model_writer import WriterPrompts, writer_prompts
-from trajmill.stages.queries.pathways.search import selection_prompt
-from trajmill.stages.queries.proposals.source import ProposalPrompts, proposal_prompts
+from trajmill.stages.queries.written import QueryPrompts, query_prompts
 
 
 class RolePrompts(NamedTuple):
     critics: CriticPrompts
     guide: GuidePrompts
-    writer: WriterPrompts
-    proposals: ProposalPrompts
-    selection: Prompt
-    commands: Prompt
+    writer: QueryPrompts
     derive: Mapping[str, Prompt]
     annotation: AnnotationPrompts
 
@@ -42,10 +36,15 @@ def prompts_of(config: Config) -> RolePrompts:
     return RolePrompts(
         critic_prompts(files.critic_step, files.critic_text, files.critic_multimodal, files.describer_screen),
         guide_prompts(files.describer_step, files.writer_guidance),
-        writer_prompts(files.writer_synthesise, files.writer_refine, files.writer_refine_heldout),
-        proposal_prompts(files.writer_curriculum, files.writer_screen),
-        selection_prompt(files.writer_selection),
-        command_prompt(files.writer_commands),
+        query_prompts(
+            files.writer_synthesise,
+            files.writer_refine,
+            files.writer_refine_heldout,
+            files.writer_curriculum,
+            files.writer_screen,
+            files.writer_selection,
+            files.writer_commands,
+        ),
         config.derive.prompts.load(),
         annotation_prompts(files.describer_page, files.writer_slots),
     )

@@ -151,7 +151,7 @@ def _other_sources(context: RoundContext) -> Iterator[QuerySource]:
 
     def commands(places: Sequence[CommandPlace], wanted: int) -> CommandSource:
         seen = [place for place in places if place.app not in config.queries.unseen_app_names]
-        return CommandSource(seen, wanted, model_of(config, config.models.writer), prompts_of(config).commands)
+        return CommandSource(seen, wanted, model_of(config, config.models.writer), prompts_of(config).writer.commands)
 
     if config.pathways.queries:
         yield pathway_source(context)
@@ -191,7 +191,7 @@ def pathways(context: RoundContext, at: StageRun) -> StageOutcome:
         environment=context.environment,
         bounds=WalkBounds(**settings.model_dump(include=set(WalkReach.model_fields))),
         second_opinion=model_of(config, settings.second_opinion) if settings.second_opinion else None,
-        selection=prompts_of(config).selection,
+        selection=prompts_of(config).writer.selection,
     )
     made = context.fan_out(job, programs_of(config), 1, config.environment.kind)
     found = made.rows("pathways")
@@ -229,7 +229,7 @@ def propose(context: RoundContext, at: StageRun) -> StageOutcome:
         origin=context.origin,
         environment=context.environment,
         writer=model_of(config, writer),
-        prompts=prompts_of(config).proposals,
+        prompts=prompts_of(config).writer,
         wanted=ProposalCounts(settings.curriculum, settings.screenshot),
         run_seed=config.run.seed,
         heldout_apps=settings.unseen_app_names,

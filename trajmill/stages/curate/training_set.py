@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.curate.history import with_task_weights
-from trajmill.stages.overlap import words_of
+from trajmill.stages.overlap import SimilarSets, words_of
 
 if TYPE_CHECKING:
     from trajmill.schemas.observation import ScreenReader
@@ -195,7 +195,6 @@ def with_equal_reflections(examples: pa.Table) -> pa.Table:
 
 
 _LETTERS = 3
-_PERMUTATIONS: Final = 128
 
 
 def _check_package(package: str, key: str) -> None:
@@ -213,22 +212,14 @@ def alike_queries(instructions: Mapping[str, str], similarity: float) -> dict[st
         BadInputError: the package datasketch is not installed.
     """
     _check_package("datasketch", "curate.near_queries")
-    from datasketch import MinHash, MinHashLSH
-
-    index = MinHashLSH(threshold=similarity, num_perm=_PERMUTATIONS)
-    runs: dict[str, frozenset[str]] = {}
-    chosen: dict[str, str] = {}
+    known, chosen = SimilarSets(similarity), dict[str, str]()
     for query_id in sorted(instructions):
         text = " ".join(words_of(instructions[query_id]))
-        own = frozenset(text[at : at + _LETTERS] for at in range(max(1, len(text) - _LETTERS + 1)))
-        sketch = MinHash(num_perm=_PERMUTATIONS)
-        sketch.update_batch([run.encode() for run in own])
-        found = sorted(index.query(sketch))
-        near = [other for other in found if len(own & runs[other]) / len(own | runs[other]) >= similarity]
-        chosen[query_id] = near[0] if near else query_id
-        if not near:
-            runs[query_id] = own
-            index.insert(query_id, sketch)
+        runs = frozenset(text[at : at + _LETTERS] for at in range(max(1, len(text) - _LETTERS + 1)))
+        near = (other for other, share in known.similar_to(runs).items() if share >= similarity)
+        chosen[query_id] = min(near, default=query_id)
+        if chosen[query_id] == query_id:
+            known.add(query_id, runs)
     return chosen
 
 

@@ -7,14 +7,13 @@ source with a `QuerySourceSpec` (`spec.py`) and an entry point in the group `tra
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Query, Slot, Source, Split
-from trajmill.stages.environments.screen_goal import KEY, LACKING, Showing
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata
 from trajmill.stages.queries.templates import lost_slots
 
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from trajmill.stages.environments.spec import EnvironmentSpec
 
 STAGE = "generate"
-NOT_WALKED = "not walked"
 HARDEST = 3
 _PAGES = {1: 2, 2: 4}
 """Most pages of levels 1 and 2 on which something is done."""
@@ -48,30 +46,25 @@ class GoalFacts(NamedTuple):
     """The words that the instruction must and must not have."""
 
 
-class PlannedSlot(NamedTuple):
-    name: str
-    value: str
-    page: str
-
-
 class QueryPlan(NamedTuple):
+    """The columns of a query that do not depend on its words."""
+
     platform: Platform
     apps: tuple[str, ...]
     source: Source
-    pages: tuple[str, ...]
-    page_descriptions: tuple[str, ...]
-    slots: tuple[PlannedSlot, ...]
-    path: tuple[PathStep, ...]
     start_state: str
-    goal: str
-    fewest_steps: int = 0
-    """Lowest step limit of a path."""
+    goal: str = "{}"
+    pages: tuple[str, ...] = ()
+    page_descriptions: tuple[str, ...] = ()
+    slots: tuple[Slot, ...] = ()
+    """What is said for them comes from the words."""
+    path: tuple[PathStep, ...] = ()
     difficulty: int = 0
     """0 counts pages and apps."""
     max_steps: int = 0
     """0 counts the steps of the path."""
     atomic_tasks: tuple[CausalTask, ...] | None = None
-    validation: str = NOT_WALKED
+    validation: str = "not walked"
 
 
 class Goal(Protocol):
@@ -191,23 +184,22 @@ class DraftRefused(StageError):
 
 async def draft(candidate: Candidate, writer: QueryWriter, origin: Origin) -> Query:
     """Write the query of a candidate, unwalked; raises StageError if the writer fails or its text misses a slot."""
-    task, written = candidate.goal.task, await writer.write(candidate)
+    task, written, plan = candidate.goal.task, await writer.write(candidate), candidate.goal.plan()
     if missing := lost_slots(written.text, written.said):
         raise StageError(f"{task}: the writer lost {', '.join(missing)} in: {written.text}", FailureClass.TASK)
-    plan = candidate.goal.plan()
-    columns, fewest = plan._asdict(), plan.fewest_steps
-    del columns["fewest_steps"]
-    slots = tuple(Slot(**slot._asdict(), said=written.said.get(slot.name, "")) for slot in plan.slots)
-    columns |= {"slots": slots, "max_steps": plan.max_steps or step_limit(plan.path, fewest)}
-    columns["difficulty"] = plan.difficulty or difficulty(plan.path, len(plan.apps))
+    plan = plan._replace(
+        slots=tuple(slot.model_copy(update={"said": written.said.get(slot.name, "")}) for slot in plan.slots),
+        difficulty=plan.difficulty or difficulty(plan.path, len(plan.apps)),
+        max_steps=plan.max_steps or step_limit(plan.path),
+    )
     return Query(
-        query_id=Query.make_id(plan.platform, task, slots, plan.start_state, written.text),
+        query_id=Query.make_id(plan.platform, task, plan.slots, plan.start_state, written.text),
         task=task,
         raw_instruction=written.raw,
         instruction=written.text,
         phrasing=written.phrasing,
         split=candidate.split,
-        **columns,
+        **plan._asdict(),
         **origin.common(made_by=written.made_by),
     )
 
@@ -223,11 +215,6 @@ def failure(
 ) -> Failure:
     known = {"stage": stage, "input_id": input_id, "failure_class": failure_class, "attempts": attempts}
     return Failure(**known, message=message, **origin.common(made_by=made_by))
-
-
-def goal_parts(showing: Sequence[Showing], lacking: Sequence[Showing]) -> dict[str, Any]:
-    parts = {KEY: showing, LACKING: lacking}
-    return {key: [each.model_dump(exclude_defaults=True) for each in of] for key, of in parts.items() if of}
 
 
 def difficulty(path: Sequence[PathStep], apps: int) -> int:

@@ -29,9 +29,10 @@ from trajmill.stages.queries.base import (
     draft,
     failure,
 )
-from trajmill.stages.queries.leaks import InstructionIndex, Novelty, leaks_in_queries
-from trajmill.stages.queries.model_writer import ModelWriter, WriterPrompts
+from trajmill.stages.queries.leaks import LeakIndex, Novelty, leaks_in_queries
+from trajmill.stages.queries.model_writer import ModelWriter
 from trajmill.stages.queries.walk import QueryWalker
+from trajmill.stages.queries.written import QueryPrompts
 
 FAILURES_IN_A_ROW = 3
 """After so many failures in a row a task gives no more queries."""
@@ -47,7 +48,7 @@ _WalkKey = tuple[str, str, tuple[PathStep, ...]]
 
 class WriterModel(NamedTuple):
     model: OpenableModel
-    prompts: WriterPrompts
+    prompts: QueryPrompts
     in_flight: int
 
 
@@ -111,7 +112,7 @@ class QuerySet:
         self, writers: Sequence[QueryWriter], origin: Origin, known: Collection[Query] = (), in_flight: int = 1
     ) -> None:
         self._writers, self._origin, self._in_flight = writers, origin, in_flight
-        self._index = InstructionIndex(known)
+        self._index = LeakIndex(known)
         self._walks: dict[_WalkKey, bool] = {}
         self._failed_in_a_row: Counter[str] = Counter()
         self.queries: list[Query] = []

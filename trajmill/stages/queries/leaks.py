@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import Enum, StrEnum
 from itertools import islice
 from typing import NamedTuple, Protocol, TypeVar
@@ -17,54 +17,6 @@ class Novelty(Enum):
     """Another query has the same words and goal, or another split has the goal or the words."""
     AMBIGUOUS = "the same words ask for something else in another query"
     NOT_HELD_OUT = "training says it in the same way"
-
-
-class InstructionIndex:
-    def __init__(self, known: Collection[Query] = ()) -> None:
-        self._goals: dict[tuple[str, ...], str] = {}
-        self._splits: dict[str, Split] = {}
-        self._trained_texts: set[str] = set()
-        self._heldout_texts: set[str] = set()
-        self._trained_sentences: set[tuple[str, str]] = set()
-        self._heldout_sentences: set[tuple[str, str]] = set()
-        for query in known:
-            self.add(query)
-
-    def has_goal(self, query: Query) -> bool:
-        return query.goal_key() in self._splits
-
-    def novelty_of(self, query: Query) -> Novelty:
-        """Compare a query with those of the index, without adding it."""
-        text, sentence = query.instruction.casefold(), _sentence(query)
-        goal = self._goals.get((query.platform, query.start_state, text))
-        if goal is not None:
-            return Novelty.REPEATED if goal == query.goal_key() else Novelty.AMBIGUOUS
-        if query.split is Split.TRAIN:
-            has_words = comparable(text) in self._heldout_texts or sentence in self._heldout_sentences
-        else:
-            has_words = text in self._trained_texts
-        if has_words or self._splits.get(query.goal_key(), query.split) is not query.split:
-            return Novelty.REPEATED
-        if query.split is Split.HELDOUT_PHRASINGS and sentence in self._trained_sentences:
-            return Novelty.NOT_HELD_OUT
-        return Novelty.NEW
-
-    def admit(self, query: Query) -> Novelty:
-        if (novelty := self.novelty_of(query)) is Novelty.NEW:
-            self.add(query)
-        return novelty
-
-    def add(self, query: Query) -> None:
-        text = query.instruction.casefold()
-        self._goals[query.platform, query.start_state, text] = query.goal_key()
-        self._splits.setdefault(query.goal_key(), query.split)
-        if query.split is Split.TRAIN:
-            self._trained_texts.add(text)
-            self._trained_sentences.add(_sentence(query))
-        else:
-            self._heldout_texts.add(comparable(text))
-        if query.split is Split.HELDOUT_PHRASINGS:
-            self._heldout_sentences.add(_sentence(query))
 
 
 class LeakKind(StrEnum):
@@ -87,6 +39,64 @@ class Leak(NamedTuple):
     detail: str
 
 
+class LeakIndex:
+    """Queries, to find what another one shares with those of other splits."""
+
+    def __init__(self, known: Collection[Query] = ()) -> None:
+        self._goal_of: dict[tuple[str, ...], str] = {}
+        self._first: dict[str, Query] = {}
+        self._with_words: dict[tuple[bool, object], Query] = {}
+        for query in known:
+            self.add(query)
+
+    def has_goal(self, query: Query) -> bool:
+        return query.goal_key() in self._first
+
+    def novelty_of(self, query: Query) -> Novelty:
+        """Compare a query with those of the index, without adding it."""
+        goal = self._goal_of.get((query.platform, query.start_state, query.instruction.casefold()))
+        if goal is not None:
+            return Novelty.REPEATED if goal == query.goal_key() else Novelty.AMBIGUOUS
+        kinds = {leak.kind for leak in self.leaks_of(query)}
+        if kinds == {LeakKind.PHRASING} and query.split is not Split.TRAIN:
+            return Novelty.NOT_HELD_OUT
+        return Novelty.REPEATED if kinds else Novelty.NEW
+
+    def admit(self, query: Query) -> Novelty:
+        if (novelty := self.novelty_of(query)) is Novelty.NEW:
+            self.add(query)
+        return novelty
+
+    def add(self, query: Query) -> None:
+        self._goal_of[query.platform, query.start_state, query.instruction.casefold()] = query.goal_key()
+        self._first.setdefault(query.goal_key(), query)
+        for _, words, _ in _kept_apart(query):
+            self._with_words[query.split is Split.TRAIN, words] = query
+
+    def leaks_of(self, query: Query) -> Iterator[Leak]:
+        other, is_trained = self._first.get(query.goal_key(), query), query.split is Split.TRAIN
+        if other.split is not query.split:
+            detail = f"{query.task}: the same goal in {query.split} and {other.split}"
+            yield Leak(LeakKind.GOAL, query.query_id, other.query_id, detail)
+        for kind, words, detail in _kept_apart(query):
+            if found := self._with_words.get((not is_trained, words)):
+                heldout, trained = (found, query) if is_trained else (query, found)
+                yield Leak(kind, heldout.query_id, trained.query_id, detail)
+
+
+def _kept_apart(query: Query) -> Iterator[tuple[LeakKind, object, str]]:
+    """Yield what a query must not share with training, or a training query with the others, and how to say it."""
+    is_trained = query.split is Split.TRAIN
+    if is_trained or has_own_words(query):
+        yield LeakKind.INSTRUCTION, comparable(query.instruction), f"the same words: {query.instruction}"
+    for part in sorted(phrasing_parts(query) if is_trained else heldout_parts(query)):
+        yield LeakKind.PHRASING, (part,), f"training has the held-out phrasing {part}"
+    if is_trained or query.split is Split.HELDOUT_PHRASINGS:
+        # Equal for queries of one phrasing: the instruction with `_` for the words of its slots.
+        sentence = query.task, blank(query.instruction, (slot.said for slot in query.slots))
+        yield LeakKind.PHRASING, sentence, f"training says it in the same way: {query.instruction}"
+
+
 def has_own_words(query: Query) -> bool:
     """Whether its instruction can be held out; imported tasks share one instruction between many start states."""
     return query.source is not Source.IMPORTED
@@ -99,44 +109,18 @@ def comparable(text: str) -> str:
 
 def leaks_in_queries(queries: Sequence[Query], heldout_apps: Collection[str]) -> tuple[Leak, ...]:
     """Find the held-out goals, instructions, phrasings and apps (named as in `Query.apps`) of training queries."""
-    leaks: list[Leak] = []
-
-    def found(kind: LeakKind, heldout: str, where: str, detail: str) -> None:
-        leaks.append(Leak(kind, heldout, where, detail))
-
     train = [query for query in queries if query.split is Split.TRAIN]
-    heldout = [query for query in queries if query.split is not Split.TRAIN]
-    first: dict[str, Query] = {}
-    for query in (*train, *heldout):
-        other = first.setdefault(query.goal_key(), query)
-        if other.split is not query.split:
-            detail = f"{query.task}: the same goal in {query.split} and {other.split}"
-            found(LeakKind.GOAL, query.query_id, other.query_id, detail)
-    trained = {comparable(query.instruction): query.query_id for query in train}
-    for query in filter(has_own_words, heldout):
-        if where := trained.get(comparable(query.instruction)):
-            found(LeakKind.INSTRUCTION, query.query_id, where, f"the same words: {query.instruction}")
-    parts = {part: query.query_id for query in train for part in phrasing_parts(query)}
-    sentences = {_sentence(query): query.query_id for query in train}
-    for query in heldout:
-        for part in sorted(heldout_parts(query) & parts.keys()):
-            found(LeakKind.PHRASING, query.query_id, parts[part], f"training has the held-out phrasing {part}")
-        where = sentences.get(_sentence(query))
-        if where and query.split is Split.HELDOUT_PHRASINGS:
-            detail = f"training says it in the same way: {query.instruction}"
-            found(LeakKind.PHRASING, query.query_id, where, detail)
+    index, leaks = LeakIndex(train), list[Leak]()
+    for query in (query for query in queries if query.split is not Split.TRAIN):
+        leaks += index.leaks_of(query)
+        index.add(query)
     for query in train:
         for part in sorted(heldout_parts(query)):
-            found(LeakKind.PHRASING, part, query.query_id, "a training query has a phrasing marked as held out")
-    for query in train:
+            detail = "a training query has a phrasing marked as held out"
+            leaks.append(Leak(LeakKind.PHRASING, part, query.query_id, detail))
         for app in sorted(set(query.apps) & set(heldout_apps)):
-            found(LeakKind.APP, app, query.query_id, f"a training query needs the held-out app {app}")
+            leaks.append(Leak(LeakKind.APP, app, query.query_id, f"a training query needs the held-out app {app}"))
     return tuple(leaks)
-
-
-def _sentence(query: Query) -> tuple[str, str]:
-    """Return the task and the instruction with `_` for the words of its slots; equal for queries of one phrasing."""
-    return query.task, blank(query.instruction, (slot.said for slot in query.slots))
 
 
 HELDOUT_GOALS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.VALIDATION)

@@ -11,7 +11,6 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from random import Random
 from typing import Annotated, NamedTuple
 
@@ -21,52 +20,29 @@ from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.annotations import NUMBER_WORDS, KnownSlot, PathMetadata
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
+from trajmill.stages.models.prompts import PromptedModel, Sampling
 from trajmill.stages.queries.base import Candidate, DraftRefused, Written
 from trajmill.stages.queries.templates import HELDOUT_MARK, one_line, operations
+from trajmill.stages.queries.written import ROLE, TEMPERATURE, QueryPrompts, query_prompts
 
-ROLE = "writer"
 TRIES = 3
 """Most drafts of each step; then the query fails."""
-TEMPERATURE = 0.8
-"""Of refinement: one goal gets many wordings. Synthesis is greedy and its answers are cached."""
+LONGEST_INSTRUCTION = 400
+LONGEST_RAW = 1600
+"""Most characters of the explicit instruction, which names every page."""
 _MAX_TOKENS = 512
 _TRAIN_MARK = "t"
 _LONGEST_QUOTE = 300
-_PACKAGE = "trajmill.stages.queries"
-_TRAINED = ("writer_order-1", "writer_wish-1", "writer_short-1", "writer_report-1")
-_HELDOUT = ("writer_ask-1", "writer_permit-1")
 
 
 class Instruction(Record):
     instruction: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=LONGEST_RAW)]
 
 
-class WriterPrompts(NamedTuple):
-    synthesise: Prompt
-    trained: tuple[Prompt, ...]
-    heldout: tuple[Prompt, ...]
-    """For refinement in the styles kept from training: questions."""
-
-
-def writer_prompts(
-    synthesise: Path | None = None, trained: Sequence[Path] = (), heldout: Sequence[Path] = ()
-) -> WriterPrompts:
-    """Read the prompts; raises BadInputError if a file cannot be read, or lacks a section or a field."""
-
-    def styles(own: Sequence[Path], packaged: Sequence[str]) -> tuple[Prompt, ...]:
-        if own:
-            return tuple(load_prompt(_PACKAGE, packaged[0], path) for path in own)
-        return tuple(load_prompt(_PACKAGE, name) for name in packaged)
-
-    first = load_prompt(_PACKAGE, "writer_synthesise-1", synthesise)
-    return WriterPrompts(first, styles(trained, _TRAINED), styles(heldout, _HELDOUT))
-
-
 @dataclass(frozen=True, slots=True)
 class ModelWriter:
     model: ChatModel
-    prompts: WriterPrompts = field(default_factory=writer_prompts)
+    prompts: QueryPrompts = field(default_factory=query_prompts)
 
     @property
     def version(self) -> str:
@@ -125,9 +101,8 @@ async def _accepted_draft(
         # Earlier drafts are left out to keep the request short.
         messages = (*request.messages, refused, correction)
         attempt = replace(request, messages=messages, seed=_seed(request.seed, number))
-    raise DraftRefused(
-        f"{subject}: {TRIES} drafts were refused, the last: {problems}, in: {text[:_LONGEST_QUOTE]}", TRIES
-    )
+    quoted = text[:_LONGEST_QUOTE]
+    raise DraftRefused(f"{subject}: {TRIES} drafts were refused, the last: {problems}, in: {quoted}", TRIES)
 
 
 def _seed(seed: int, number: int) -> int:
@@ -141,16 +116,12 @@ def _fields(metadata: PathMetadata, slots: tuple[KnownSlot, ...]) -> dict[str, s
         pages.append(f"{number}. {page.app_name}: {page.description}")
         pages += [f"   - {operation}" for operation in operations(page, "tap" if is_phone else "click")]
     lines: list[str] = []
-    for slot in slots:
-        if slot.accepted:
-            words = "say " + either(slot.accepted)
-            words = f'type "{slot.accepted[0]}"' if slot.is_typed else f"on; {words}" if slot.is_option else words
-            lines.append(f"- {slot.name.replace('_', ' ')}: {words}")
-    lines += [
-        f"- {slot.name.replace('_', ' ')}: the user does not know it; it stands in {slot.carried_from}"
-        for slot in metadata.constraints
-        if slot.carried_from
-    ]
+    for slot in (slot for slot in slots if slot.accepted):
+        words = "say " + either(slot.accepted)
+        words = f'type "{slot.accepted[0]}"' if slot.is_typed else f"on; {words}" if slot.is_option else words
+        lines.append(f"- {slot.name.replace('_', ' ')}: {words}")
+    for value in (value for value in metadata.constraints if value.carried_from):
+        lines.append(f"- {value.name.replace('_', ' ')}: the user does not know it; it stands in {value.carried_from}")
     return {
         "task": metadata.description,
         "slots": "\n".join(lines) or "(none: the task is always the same)",
@@ -158,10 +129,6 @@ def _fields(metadata: PathMetadata, slots: tuple[KnownSlot, ...]) -> dict[str, s
         "pages": "\n".join(pages),
     }
 
-
-LONGEST_INSTRUCTION = 400
-LONGEST_RAW = 1600
-"""Most characters of the explicit instruction, which names every page."""
 
 _NUMBER = re.compile(
     rf"(?<![\w.,:])\d+(?:[:.,]\d+)*(?:\s?[ap]\.?m\b\.?)?|\b(?:{'|'.join(NUMBER_WORDS[2:])}|dozen|half)\b", re.IGNORECASE
@@ -225,60 +192,51 @@ def check_instruction(
         place = next((span for span in spans if not span.touches(places.values())), None)
         if place is not None:
             places[name] = place
-    values = tuple(span for spans in found.values() for span in spans)
-    problems = _problems(text, slots, vocabulary, places, quoted, values)
-    return InstructionCheck(
-        {name: text[span.start : span.end] for name, span in places.items()}, tuple(dict.fromkeys(problems))
-    )
+    values = [span for spans in found.values() for span in spans]
 
+    def problems() -> Iterator[str]:
+        allowed = (*values, *_places(text, vocabulary))
+        name_of = {slot.name: slot.name.replace("_", " ") for slot in slots}
+        for slot in slots:
+            if slot.accepted and slot.name not in places:
+                yield f"{name_of[slot.name]} is lost: say {either(slot.accepted)}"
+        for slot in slots:
+            # Typed values can be everyday words; only their capitals, if any, distinguish them.
+            for span in _places(text, slot.refused, any_case=not slot.is_typed):
+                words = f'"{text[span.start : span.end]}"'
+                if not span.within(allowed) and slot.accepted:
+                    yield f"{name_of[slot.name]} is changed: {words} is another value; say {either(slot.accepted)}"
+                elif not span.within(allowed):
+                    yield f"{name_of[slot.name]} is not to be told, so {words} must not stand there"
+        for slot in slots:
+            place = places.get(slot.name)
+            if slot.is_option and place is not None:
+                for denial in _NEGATION.finditer(text, max(0, place.start - _NEGATION_REACH), place.start):
+                    ends_before = re.search("[.,;:]", text[denial.end() : place.start])
+                    if not Span(*denial.span()).within(values) and not ends_before:
+                        yield f'{name_of[slot.name]} is changed: "{denial[0]}" denies it, but it is wanted'
+        known = {
+            word for phrase in vocabulary for word in re.findall(r"[\w'’-]+", phrase.casefold())
+        } | _CAPITALISED_WORDS
+        for kind, pattern in (("number", _NUMBER), ("time", _TIME), ("name", _NAME)):
+            for match in pattern.finditer(text):
+                word = match[0].casefold().replace("’", "'").removesuffix("'s")
+                span = Span(match.start(), match.start() + len(word))
+                is_word = kind == "name" and (word in known or _SENTENCE_END.search(text, 0, span.start))
+                if not is_word and not span.within(allowed):
+                    yield f'the {kind} "{match[0]}" is invented: the task does not have it'
+        for span in quoted:
+            words = text[span.start : span.end]
+            if Span(span.start, span.start + len(words.rstrip(".,!?"))) not in allowed:
+                yield f'"{words}" stands in quotes, but the task does not have exactly these words'
+        for slot in slots:
+            place = places.get(slot.name)
+            if slot.is_typed and place is not None and not place.within(quoted):
+                words = text[place.start : place.end]
+                yield f'{name_of[slot.name]} must stand in double quotes, nothing else with it: "{words}"'
 
-def _problems(
-    text: str,
-    slots: Sequence[KnownSlot],
-    vocabulary: Sequence[str],
-    places: Mapping[str, Span],
-    quoted: Sequence[Span],
-    values: Sequence[Span],
-) -> Iterator[str]:
-    """Yield the problems of a text; `places` express the slots, `values` are all words for values of slots."""
-    allowed = (*values, *_places(text, vocabulary))
-    name_of = {slot.name: slot.name.replace("_", " ") for slot in slots}
-    for slot in slots:
-        if slot.accepted and slot.name not in places:
-            yield f"{name_of[slot.name]} is lost: say {either(slot.accepted)}"
-    for slot in slots:
-        # Typed values can be everyday words; only their capitals, if any, distinguish them.
-        for span in _places(text, slot.refused, any_case=not slot.is_typed):
-            if not span.within(allowed):
-                words = text[span.start : span.end]
-                if slot.accepted:
-                    yield f'{name_of[slot.name]} is changed: "{words}" is another value; say {either(slot.accepted)}'
-                else:
-                    yield f'{name_of[slot.name]} is not to be told, so "{words}" must not stand there'
-    for slot in slots:
-        place = places.get(slot.name)
-        if slot.is_option and place is not None:
-            for found in _NEGATION.finditer(text, max(0, place.start - _NEGATION_REACH), place.start):
-                ends_before = re.search("[.,;:]", text[found.end() : place.start])
-                if not Span(*found.span()).within(values) and not ends_before:
-                    yield f'{name_of[slot.name]} is changed: "{found[0]}" denies it, but it is wanted'
-    known = {word for phrase in vocabulary for word in re.findall(r"[\w'’-]+", phrase.casefold())} | _CAPITALISED_WORDS
-    for kind, pattern in (("number", _NUMBER), ("time", _TIME), ("name", _NAME)):
-        for found in pattern.finditer(text):
-            word = found[0].casefold().replace("’", "'").removesuffix("'s")
-            span = Span(found.start(), found.start() + len(word))
-            is_word = kind == "name" and (word in known or _SENTENCE_END.search(text, 0, span.start))
-            if not is_word and not span.within(allowed):
-                yield f'the {kind} "{found[0]}" is invented: the task does not have it'
-    for span in quoted:
-        words = text[span.start : span.end]
-        if Span(span.start, span.start + len(words.rstrip(".,!?"))) not in allowed:
-            yield f'"{words}" stands in quotes, but the task does not have exactly these words'
-    for slot in slots:
-        place = places.get(slot.name)
-        if slot.is_typed and place is not None and not place.within(quoted):
-            words = text[place.start : place.end]
-            yield f'{name_of[slot.name]} must stand in double quotes, nothing else with it: "{words}"'
+    said = {name: text[span.start : span.end] for name, span in places.items()}
+    return InstructionCheck(said, tuple(dict.fromkeys(problems())))
 
 
 def _places(text: str, words: Iterable[str], any_case: bool = True) -> tuple[Span, ...]:

@@ -1,12 +1,7 @@
 """The templates of instructions, e.g. `order [me] {dish} (on|from) Bites{clauses}`, and the analysis of their texts.
 
 `(a|b)` gives one of its alternatives, `[a]` gives `a` or nothing, `{name}` gives the words of a slot; other text is
-copied. Grammar of the recursive-descent parser:
-
-    sequence     = (words | name | alternatives | optional)*
-    name         = "{" identifier "}"
-    alternatives = "(" sequence ("|" sequence)* ")"
-    optional     = "[" sequence ("|" sequence)* "]"
+copied. Brackets may be nested.
 """
 
 from __future__ import annotations
@@ -28,7 +23,8 @@ from trajmill.stages.environments.simulated.annotations import PageMetadata, Pat
 
 HELDOUT_MARK = "h"
 """In a phrasing id, the letter before the number of a held-out template or clause."""
-_PLAIN = re.compile(r"[^()\[\]{}|]+")
+_TOKEN = re.compile(r"\{[^}]*\}?|[()\[\]}|]|[^()\[\]{}|]+")
+_CLOSING = {"(": ")", "[": "]"}
 _QUESTION_WORDS = frozenset({"Can", "Could", "Would", "Will", "May"})
 
 
@@ -37,7 +33,9 @@ class SlotName(NamedTuple):
 
 
 class Template(NamedTuple):
-    parts: tuple[str | SlotName | Options, ...]
+    """Parts in order; a tuple of templates gives one of them, and an empty template gives nothing."""
+
+    parts: tuple[str | SlotName | tuple[Template, ...], ...] = ()
 
     def names(self) -> frozenset[str]:
         named = frozenset(part.name for part in self.parts if isinstance(part, SlotName))
@@ -56,10 +54,6 @@ class Template(NamedTuple):
                 case _:
                     text += rng.choice(part).expand(words, rng)
         return text
-
-
-Options = tuple[Template, ...]
-"""Alternatives; an optional part is an alternative to nothing."""
 
 
 class Variant(NamedTuple):
@@ -84,62 +78,51 @@ def variants(texts: Sequence[str], heldout: bool) -> list[Variant]:
     return [Variant(text, number, heldout) for number, text in enumerate(texts)]
 
 
+class _Bracket(NamedTuple):
+    mark: str
+    at: int
+    options: list[list[str | SlotName | tuple[Template, ...]]]
+
+
 @cache
 def parse_template(text: str, where: str) -> Template:
     """Parse a phrasing of the task `where`; raises BadInputError for an unmatched bracket, a bare `|` or a bad name."""
-    parser = _Parser(text, where)
-    template = parser.sequence()
-    if parser.at < len(text):
-        mark = text[parser.at]
-        advice = "put alternatives in parentheses" if mark == "|" else "nothing opens it; remove it or open it"
-        raise parser.error(f"'{mark}' stands alone", advice, parser.at)
-    return template
 
+    def error(what: str, at: int, advice: str) -> BadInputError:
+        return BadInputError(f"{where}: phrasing {text!r}: {what} at column {at + 1}; {advice}")
 
-class _Parser:
-    def __init__(self, text: str, where: str) -> None:
-        self.text, self.where, self.at = text, where, 0
+    def unclosed(mark: str, at: int) -> BadInputError:
+        return error(f"'{mark}' is not closed", at, f"close it with '{_CLOSING[mark]}'")
 
-    def sequence(self) -> Template:
-        parts: list[str | SlotName | Options] = []
-        while self.at < len(self.text) and self.text[self.at] not in ")]}|":
-            match self.text[self.at]:
-                case "{":
-                    parts.append(self.name())
-                case "(":
-                    parts.append(self.options(")"))
-                case "[":
-                    options = self.options("]")
-                    parts.append((Template(()), options[0] if len(options) == 1 else Template((options,))))
-                case _:
-                    plain = _PLAIN.match(self.text, self.at)
-                    assert plain is not None
-                    self.at = plain.end()
-                    parts.append(plain[0])
-        return Template(tuple(parts))
-
-    def name(self) -> SlotName:
-        start, end = self.at, self.text.find("}", self.at)
-        if end < 0:
-            raise self.error("'{' is not closed", "close it with '}'", start)
-        name = self.text[start + 1 : end]
-        if not name.isidentifier():
-            raise self.error(f"'{{{name}}}' is no name", "put the name of a slot between the braces", start)
-        self.at = end + 1
-        return SlotName(name)
-
-    def options(self, closing: str) -> Options:
-        start, options = self.at, list[Template]()
-        while not options or self.text.startswith("|", self.at):
-            self.at += 1
-            options.append(self.sequence())
-        if not self.text.startswith(closing, self.at):
-            raise self.error(f"'{self.text[start]}' is not closed", f"close it with '{closing}'", start)
-        self.at += 1
-        return tuple(options)
-
-    def error(self, what: str, advice: str, at: int) -> BadInputError:
-        return BadInputError(f"{self.where}: phrasing {self.text!r}: {what} at column {at + 1}; {advice}")
+    opened = [_Bracket("", 0, [[]])]
+    for found in _TOKEN.finditer(text):
+        token, at, (mark, since, options) = found[0], found.start(), opened[-1]
+        if token in _CLOSING:
+            opened.append(_Bracket(token, at, [[]]))
+        elif token == "|" and mark:
+            options.append([])
+        elif token in ")]}|":
+            if mark and token != _CLOSING[mark]:
+                raise unclosed(mark, since)
+            if not mark:
+                advice = "put alternatives in parentheses" if token == "|" else "nothing opens it; remove it or open it"
+                raise error(f"'{token}' stands alone", at, advice)
+            opened.pop()
+            closed = tuple(Template(tuple(parts)) for parts in options)
+            if mark == "[":
+                closed = (Template(), closed[0] if len(closed) == 1 else Template((closed,)))
+            opened[-1].options[-1].append(closed)
+        elif not token.startswith("{"):
+            options[-1].append(token)
+        elif not token.endswith("}"):
+            raise error("'{' is not closed", at, "close it with '}'")
+        elif not token[1:-1].isidentifier():
+            raise error(f"'{token}' is no name", at, "put the name of a slot between the braces")
+        else:
+            options[-1].append(SlotName(token[1:-1]))
+    if len(opened) > 1:
+        raise unclosed(opened[-1].mark, opened[-1].at)
+    return Template(tuple(opened[0].options[0]))
 
 
 def tidy(text: str) -> str:

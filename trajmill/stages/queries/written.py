@@ -1,30 +1,32 @@
-"""Texts that a model writes as tasks: refused if they repeat a known task, are too long, or are no task."""
+"""What a language model writes: its prompts, and the refusal of texts that repeat a known task or are no task."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, TypeVar
+from pathlib import Path
+from typing import NamedTuple, Protocol, TypeVar
 
 from trajmill.schemas.errors import BadInputError, FailureClass, StageError
+from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import Split
 from trajmill.stages.critics.model.action_words import untrusted
-from trajmill.stages.queries.base import QueryPlan, Written
+from trajmill.stages.models.prompts import Prompt, load_prompt
+from trajmill.stages.overlap import SimilarSets
+from trajmill.stages.queries.base import Candidate, Offer, QueryPlan, SplitCandidates, Written
 from trajmill.stages.queries.templates import one_line
-
-if TYPE_CHECKING:
-    from datasketch import MinHash
 
 ROLE = "writer"
 TEMPERATURE = 0.8
+"""Of what has many wordings. Synthesis is greedy and its answers are cached."""
 BATCH = 10
 LONGEST_TASK = 400
 LONGEST_QUOTE = 200
 TOO_SIMILAR = 0.8
 """A task with this share of common words, or more, is a repetition of another."""
 _LOOKED_AT = 0.5
-"""Threshold of the index, at which it misses none in ten thousand that are `TOO_SIMILAR`; its hits are computed
-exactly."""
-_PERMUTATIONS: Final = 128
+"""Threshold of the index, at which it misses none in ten thousand that are `TOO_SIMILAR`."""
 _FEWEST_WORDS = 2
 _EXCUSE = re.compile(
     r"(?:(?:i['’]?m|i am|we are)\s+)?(?:sorry|unable)\b|(?:i|we)\s+(?:cannot|can['’]?t|can not)\b|as an ai\b",
@@ -32,6 +34,41 @@ _EXCUSE = re.compile(
 )
 _PLACEHOLDER = re.compile(r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|_{3,}|\bx{3,}\b", re.IGNORECASE)
 _WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
+_STYLES = ("order", "wish", "short", "report")
+_HELDOUT_STYLES = ("ask", "permit")
+
+
+class QueryPrompts(NamedTuple):
+    synthesise: Prompt
+    trained: tuple[Prompt, ...]
+    heldout: tuple[Prompt, ...]
+    """For refinement in the styles kept from training: questions."""
+    curriculum: Prompt
+    screen: Prompt
+    selection: Prompt
+    commands: Prompt
+
+
+def query_prompts(
+    synthesise: Path | None = None,
+    trained: Sequence[Path] = (),
+    heldout: Sequence[Path] = (),
+    curriculum: Path | None = None,
+    screen: Path | None = None,
+    selection: Path | None = None,
+    commands: Path | None = None,
+) -> QueryPrompts:
+    """Read the prompts; raises BadInputError if a user's file cannot be read, or lacks a section or a field."""
+
+    def prompt(name: str, own: Path | None = None) -> Prompt:
+        return load_prompt(__package__, f"writer_{name}-1", own)
+
+    def styles(names: Sequence[str], own: Sequence[Path]) -> tuple[Prompt, ...]:
+        return tuple(prompt(names[0], path) for path in own) or tuple(map(prompt, names))
+
+    first, own_styles = prompt("synthesise", synthesise), (styles(_STYLES, trained), styles(_HELDOUT_STYLES, heldout))
+    others = {"curriculum": curriculum, "screen": screen, "selection": selection, "commands": commands}
+    return QueryPrompts(first, *own_styles, *(prompt(name, own) for name, own in others.items()))
 
 
 class WrittenGoal(NamedTuple):
@@ -50,6 +87,12 @@ class WrittenGoal(NamedTuple):
         return self.planned
 
 
+def offer_of(goals: Iterable[WrittenGoal], failures: Sequence[Failure], calls: Sequence[ModelCall] = ()) -> Offer:
+    """Offer written goals, all of them for training."""
+    stream = (Candidate(goal, Split.TRAIN, False, 0) for goal in goals)
+    return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures), tuple(calls))
+
+
 class WrittenText(Protocol):
     @property
     def instruction(self) -> str: ...
@@ -63,8 +106,8 @@ async def collect_new(
     spare: int,
     known: KnownTasks,
     ask: Callable[[list[str], int, int], Awaitable[Sequence[TextT]]],
-    why_not: Callable[[TextT], str],
     refuse: Callable[[str, str, FailureClass], None],
+    why_not: Callable[[TextT], str] = lambda written: "",
 ) -> dict[str, TextT]:
     """Ask a model for batches until `wanted` new texts are kept, with `spare` further requests for refused ones.
 
@@ -116,14 +159,12 @@ class KnownTasks:
     def __init__(self, instructions: Iterable[str] = (), shared: KnownTasks | None = None) -> None:
         """Index instructions; `shared` is only read. Raises BadInputError if datasketch is not installed."""
         try:
-            from datasketch import MinHash, MinHashLSH
+            self._similar = SimilarSets(_LOOKED_AT)
         except ImportError:
             text = "proposed tasks need datasketch, which finds repetitions: pip install 'trajmill[curate]'"
             raise BadInputError(text) from None
         self._shared = shared
         self._by_words: dict[tuple[str, ...], str] = {}
-        self._index = MinHashLSH(threshold=_LOOKED_AT, num_perm=_PERMUTATIONS)
-        self._empty = MinHash(num_perm=_PERMUTATIONS)
         for instruction in instructions:
             self.add(instruction)
 
@@ -131,25 +172,16 @@ class KnownTasks:
         words = tuple(_WORD.findall(instruction.casefold()))
         if words not in self._by_words:
             self._by_words[words] = instruction
-            self._index.insert(words, self._sketch(words))
+            self._similar.add(instruction, frozenset(words))
 
     def find(self, instruction: str) -> SimilarTask | None:
         """Return the task with the same words, else the most similar task from `TOO_SIMILAR` on, else None."""
         words = tuple(_WORD.findall(instruction.casefold()))
         if words in self._by_words:
             return SimilarTask(self._by_words[words], True)
-        # The Jaccard similarity of two sets of words.
-        alike = (
-            (len({*words} & {*other}) / max(len({*words} | {*other}), 1), self._by_words[other])
-            for other in self._index.query(self._sketch(words))
-        )
-        share, text = max(alike, default=(0.0, ""))
+        shares = self._similar.similar_to(frozenset(words)).items()
+        share, text = max(((share, text) for text, share in shares), default=(0.0, ""))
         other = self._shared.find(instruction) if self._shared else None
         if share < TOO_SIMILAR or (other and other.same_words):
             return other
         return SimilarTask(text, False)
-
-    def _sketch(self, words: tuple[str, ...]) -> MinHash:
-        sketch = self._empty.copy()
-        sketch.update_batch([word.encode() for word in sorted(set(words))])
-        return sketch

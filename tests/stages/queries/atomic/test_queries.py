@@ -36,10 +36,9 @@ def queries(origin: Origin) -> tuple[Query, ...]:
 
 
 def test_every_operation_has_queries_in_every_split_and_none_leaks(queries: tuple[Query, ...]) -> None:
-    operations = {operation.__name__ for operation in OPERATIONS}
     for split in (Split.TRAIN, Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS):
         tasks = [query.task.partition(".")[2] for query in queries if query.split is split]
-        assert set(tasks) == operations
+        assert set(tasks) == set(OPERATIONS)
     assert {query.source for query in queries} == {Source.ATOMIC}
     assert leaks_in_queries(queries, ()) == ()
 

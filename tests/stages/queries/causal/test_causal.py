@@ -33,8 +33,8 @@ from trajmill.stages.queries.base import FreshRequest, NewQueries, SourceContext
 from trajmill.stages.queries.causal.source import CausalSource, causal_source
 from trajmill.stages.queries.generate import WriterModel, fresh_queries, make_queries
 from trajmill.stages.queries.leaks import leaks_in_queries
-from trajmill.stages.queries.model_writer import writer_prompts
 from trajmill.stages.queries.spec import CausalSpec
+from trajmill.stages.queries.written import query_prompts
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
@@ -168,7 +168,7 @@ async def test_a_model_behind_a_server_words_pathways_and_tells_no_answer() -> N
     phone = SimulatedSpec(faults=FaultRates(popup=0))
     with running_server() as server:
         server.writes_samples = lambda body: [honest_draft(words(body))]
-        writer = WriterModel(_Behind(server.url), writer_prompts(), 1)
+        writer = WriterModel(_Behind(server.url), query_prompts(), 1)
         context = SourceContext(phone, UnseenApps(), 5, ORIGIN)
         made = await make_queries([causal_source(EASY, phone)], context, writer)
         asked = [words(received.body) for received in server.received]

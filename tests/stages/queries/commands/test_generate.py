@@ -23,11 +23,11 @@ from trajmill.stages.queries.commands.source import (
     CommandPlace,
     CommandSource,
     KnownPathway,
-    command_prompt,
     document,
     document_place,
 )
 from trajmill.stages.queries.generate import make_queries
+from trajmill.stages.queries.written import query_prompts
 
 NOTES = CommandPlace(
     app="notes",
@@ -50,7 +50,7 @@ async def asked_of(
     server: FaultServer, places: tuple[CommandPlace, ...], environment: EnvironmentSpec, origin: Origin
 ) -> NewQueries:
     model = Endpoint(OpenAiSpec(urls=(server.url,), model="tiny"))
-    source = CommandSource(places, 1, model, command_prompt())
+    source = CommandSource(places, 1, model, query_prompts().commands)
     return await make_queries([source], SourceContext(environment, UnseenApps(), 0, origin, instances=2))
 
 

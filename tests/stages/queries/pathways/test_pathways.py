@@ -43,10 +43,10 @@ from trajmill.stages.queries.pathways.search import (
     deep_search,
     needs_by_model,
     needs_by_tree,
-    selection_prompt,
 )
 from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
 from trajmill.stages.queries.walk import walk_all
+from trajmill.stages.queries.written import query_prompts
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
@@ -163,7 +163,7 @@ async def test_a_model_is_asked_only_where_the_tree_shows_nothing_and_may_fail(
 
     model = ScriptedModel(answer)
     shown = await needs_by_tree(ToyFactory(), PROGRAM, walked._replace(failures=()), BOUNDS, origin)
-    told = await needs_by_model(PromptedModel(model, selection_prompt()), PROGRAM, shown, origin)
+    told = await needs_by_model(PromptedModel(model, query_prompts().selection), PROGRAM, shown, origin)
     assert needing(told.pathways) == {"Copy", "To Red", "To Blue"}
     assert {p.steps[-1].name: p.selection_by for p in told.pathways}["To Blue"] == f"writer_selection-1@{model.version}"
     assert len(told.failures) == 1 and len(told.pathways) == len(shown.pathways)

@@ -31,10 +31,9 @@ from trajmill.stages.queries.proposals.source import (
     curriculum_starting_points,
     decide_proposal,
     in_turn,
-    proposal_prompts,
     read_human_tasks,
 )
-from trajmill.stages.queries.written import BATCH, LONGEST_TASK, KnownTasks, SimilarTask
+from trajmill.stages.queries.written import BATCH, LONGEST_TASK, KnownTasks, SimilarTask, query_prompts
 
 Answer = str | Completion | ModelFailure
 BITES = StartingPoint(Platform.PHONE, ("bites",), examples=("Order me a pizza.",))
@@ -60,7 +59,7 @@ async def propose(
     at_once: int = 1,
 ) -> tuple[NewQueries, ScriptedModel]:
     model = ScriptedModel(answer)
-    source = ProposalSource(model, proposal_prompts(), starts, existing, wanted)
+    source = ProposalSource(model, query_prompts(), starts, existing, wanted)
     context = SourceContext(SimulatedSpec(), UnseenApps(heldout), 0, origin, at_once)
     return await unwalked_queries(source, context), model
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from random import Random
 from typing import Any, NamedTuple
@@ -12,16 +12,16 @@ from typing import Any, NamedTuple
 import yaml
 
 from trajmill.schemas.record import Record, content_id
-from trajmill.schemas.tables.query import PathStep, Platform, Source, Split
+from trajmill.schemas.tables.query import PathStep, Platform, Slot, Source, Split
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.queries.base import (
     Candidate,
     Offer,
-    PlannedSlot,
     QueryPlan,
     SourceContext,
     SplitCandidates,
     Written,
+    step_limit,
 )
 from trajmill.stages.queries.spec import AtomicApp
 from trajmill.stages.queries.templates import packaged_phrasings, tidy
@@ -31,13 +31,19 @@ _FEWEST_STEPS = 15
 _DRAWS = 8
 
 
-class AtomicGoal(NamedTuple):
-    operation: str
-    drawn: AtomicTask
+class AtomicTask(NamedTuple):
+    """One operation on objects that its start state creates."""
+
+    app: AtomicApp
+    values: Mapping[str, str]
+    config: Sequence[Mapping[str, Any]]
+    steps: Sequence[PathStep]
+    goal: Mapping[str, Any]
+    operation: str = ""
 
     @property
     def task(self) -> str:
-        return f"{self.drawn.app}.{self.operation}"
+        return f"{self.app}.{self.operation}"
 
     def facts(self) -> None:
         return None
@@ -45,23 +51,23 @@ class AtomicGoal(NamedTuple):
     def worded(self, heldout: bool, seed: int) -> Written:
         rng = Random(seed)
         template = packaged_phrasings(__package__)[self.operation].draw(heldout, rng)
-        text = tidy(template.expand(self.task, self.drawn.slots, rng))
-        return Written(text, text, f"{self.task}/{template.id}", self.drawn.slots, "atomic-grammar-2")
+        text = tidy(template.expand(self.task, self.values, rng))
+        return Written(text, text, f"{self.task}/{template.id}", self.values, "atomic-grammar-2")
 
     def plan(self) -> QueryPlan:
-        drawn, page = self.drawn, f"{self.drawn.app}.start"
-        path = tuple(step.model_copy(update={"page": page}) for step in (*drawn.path, FINISH))
+        page = f"{self.app}.start"
+        path = tuple(step.model_copy(update={"page": page}) for step in (*self.steps, FINISH))
         return QueryPlan(
             platform=Platform.DESKTOP,
-            apps=(drawn.app,),
+            apps=(self.app,),
             source=Source.ATOMIC,
+            start_state=json.dumps({"config": list(self.config)}, sort_keys=True),
+            goal=json.dumps(self.goal, sort_keys=True),
             pages=(page,),
             page_descriptions=("The window that is open at the start.",),
-            slots=tuple(PlannedSlot(slot, value, page) for slot, value in drawn.slots.items()),
+            slots=tuple(Slot(name=name, value=value, said="", page=page) for name, value in self.values.items()),
             path=path,
-            start_state=json.dumps({"config": list(drawn.config)}, sort_keys=True),
-            goal=json.dumps(drawn.goal, sort_keys=True),
-            fewest_steps=_FEWEST_STEPS,
+            max_steps=step_limit(path, _FEWEST_STEPS),
         )
 
 
@@ -74,12 +80,12 @@ class AtomicSource(NamedTuple):
         """Return operations of all splits; an operation on few objects gives fewer queries than are wanted."""
         seen: set[str] = set()
 
-        def stream(operation: Operation, split: Split, wanted: int) -> Iterator[Candidate]:
-            rng = Random(int(content_id("atomic", context.seed, split, operation.__name__), 16))
+        def stream(name: str, split: Split, wanted: int) -> Iterator[Candidate]:
+            rng = Random(int(content_id("atomic", context.seed, split, name), 16))
             for _ in range(_DRAWS * wanted):
-                goal = AtomicGoal(operation.__name__, operation(packaged_objects(), rng))
+                goal = OPERATIONS[name](packaged_objects(), rng)._replace(operation=name)
                 words = rng.getrandbits(32)
-                key = content_id(goal.task, sorted(goal.drawn.slots.items()), goal.plan().start_state)
+                key = content_id(goal.task, sorted(goal.values.items()), goal.plan().start_state)
                 if key not in seen:
                     seen.add(key)
                     yield Candidate(goal, split, split is Split.HELDOUT_PHRASINGS, words)
@@ -87,10 +93,10 @@ class AtomicSource(NamedTuple):
         splits: list[SplitCandidates] = []
         for split in Split:
             wanted = self.wanted[Split.HELDOUT_SLOTS if split is Split.HELDOUT_APPS else split]
-            for operation in OPERATIONS if wanted else ():
+            for name, operation in OPERATIONS.items() if wanted else ():
                 app = operation(packaged_objects(), Random(0)).app
                 if app in self.programs and (app in context.unseen.all) == (split is Split.HELDOUT_APPS):
-                    splits.append(SplitCandidates(split, wanted, [stream(operation, split, wanted)]))
+                    splits.append(SplitCandidates(split, wanted, [stream(name, split, wanted)]))
         return Offer(tuple(splits))
 
 
@@ -101,7 +107,10 @@ _SHEET = f"{HOME}/Documents/table.csv"
 _ROWS = 4
 _COLUMNS = "ABC"
 _EMPTY = [""] * len(_COLUMNS)
-_ROWS_OUT_OF_SIGHT = range(60, 80)
+_BELOW_THE_TABLE = range(_ROWS + 3, _ROWS + 7)
+_OUT_OF_SIGHT = range(60, 80)
+_Table = Sequence[Sequence[str]]
+_RENAME = {"role": "menu_item", "text": "Rename..."}
 
 
 class Objects(Record):
@@ -113,19 +122,6 @@ class Objects(Record):
     goods: tuple[str, ...]
 
 
-class AtomicTask(NamedTuple):
-    """One operation on objects that its start state creates."""
-
-    app: AtomicApp
-    slots: Mapping[str, str]
-    config: Sequence[Mapping[str, Any]]
-    path: tuple[PathStep, ...]
-    goal: Mapping[str, Any]
-
-
-Operation = Callable[[Objects, Random], AtomicTask]
-
-
 @cache
 def packaged_objects() -> Objects:
     return Objects.model_validate(yaml.safe_load(files(__package__).joinpath("objects.yaml").read_text()))
@@ -135,13 +131,13 @@ def launch(*command: str) -> Mapping[str, Any]:
     return {"type": "launch", "parameters": {"command": list(command)}}
 
 
-def _execute(*command: str) -> Mapping[str, Any]:
+def execute(*command: str) -> Mapping[str, Any]:
     return {"type": "execute", "parameters": {"command": list(command)}}
 
 
 def _file(path: str, content: str) -> Mapping[str, Any]:
     # The content is passed as an argument: the shell never runs it.
-    return _execute("sh", "-c", 'printf %s "$2" > "$1"', "sh", path, content)
+    return execute("sh", "-c", 'printf %s "$2" > "$1"', "sh", path, content)
 
 
 def _step(operation: str, target: str = "", text: str = "") -> PathStep:
@@ -150,8 +146,7 @@ def _step(operation: str, target: str = "", text: str = "") -> PathStep:
 
 def _output_is(command: list[str], expected: str) -> Mapping[str, Any]:
     result = {"type": "vm_command_line", "command": command}
-    rule = {"type": "rule", "rules": {"expected": expected}}
-    return {"func": "exact_match", "result": result, "expected": rule}
+    return {"func": "exact_match", "result": result, "expected": {"type": "rule", "rules": {"expected": expected}}}
 
 
 def _on_file(objects: Objects, rng: Random, operation: str, *shown: Mapping[str, str]) -> AtomicTask:
@@ -159,57 +154,49 @@ def _on_file(objects: Objects, rng: Random, operation: str, *shown: Mapping[str,
     names = rng.sample(objects.files, 3)
     status = {"role": "text", "text": f'"{names[0]}" (0 bytes) plain text document'}
     made = [*(_file(f"{HOME}/{name}", "") for name in names), launch("pcmanfm", HOME)]
-    path = (_step(operation, f"pcmanfm/icon:{names[0]}"),)
-    return AtomicTask("pcmanfm", {"file": names[0]}, made, path, {KEY: [*shown, status]})
+    steps = [_step(operation, f"pcmanfm/icon:{names[0]}")]
+    return AtomicTask("pcmanfm", {"file": names[0]}, made, steps, {KEY: [*shown, status]})
 
 
-def click(objects: Objects, rng: Random) -> AtomicTask:
-    return _on_file(objects, rng, "tap")
-
-
-def right_click(objects: Objects, rng: Random) -> AtomicTask:
-    return _on_file(objects, rng, "right_tap", {"role": "menu_item", "text": "Rename..."})
-
-
-def double_click(objects: Objects, rng: Random) -> AtomicTask:
+def _open_folder(objects: Objects, rng: Random) -> AtomicTask:
     folders = rng.sample(objects.folders, 3)
-    path = (_step("double_tap", f"pcmanfm/icon:{folders[0]}"),)
+    made = [*(execute("mkdir", "-p", f"{HOME}/{each}") for each in folders), launch("pcmanfm", HOME)]
+    steps = [_step("double_tap", f"pcmanfm/icon:{folders[0]}")]
     goal = {KEY: [{"role": "heading", "text": folders[0], "state": "title"}]}
-    made = [*(_execute("mkdir", "-p", f"{HOME}/{each}") for each in folders), launch("pcmanfm", HOME)]
-    return AtomicTask("pcmanfm", {"folder": folders[0]}, made, path, goal)
+    return AtomicTask("pcmanfm", {"folder": folders[0]}, made, steps, goal)
 
 
-def drag_move(objects: Objects, rng: Random) -> AtomicTask:
+def _drag_file(objects: Objects, rng: Random) -> AtomicTask:
     """Move a file into one of two folders."""
     (name, other), folders = rng.sample(objects.files, 2), rng.sample(objects.folders, 2)
-    made = [_execute("mkdir", "-p", f"{HOME}/{each}") for each in folders]
-    made += [_file(f"{HOME}/{each}", each) for each in (name, other)]
-    path = (_step("drag", f"pcmanfm/icon:{name}", f"pcmanfm/icon:{folders[0]}"),)
+    made = [execute("mkdir", "-p", f"{HOME}/{each}") for each in folders]
+    made += [*(_file(f"{HOME}/{each}", each) for each in (name, other)), launch("pcmanfm", HOME)]
+    steps = [_step("drag", f"pcmanfm/icon:{name}", f"pcmanfm/icon:{folders[0]}")]
     goal = _output_is(["ls", f"{HOME}/{folders[0]}"], name)
-    return AtomicTask("pcmanfm", {"file": name, "folder": folders[0]}, [*made, launch("pcmanfm", HOME)], path, goal)
+    return AtomicTask("pcmanfm", {"file": name, "folder": folders[0]}, made, steps, goal)
 
 
 def _in_document(
-    app: AtomicApp, slots: Mapping[str, str], before: Sequence[str], path: Sequence[PathStep], after: Sequence[str]
+    app: AtomicApp, values: Mapping[str, str], before: Sequence[str], steps: Sequence[PathStep], after: Sequence[str]
 ) -> AtomicTask:
     office = ("soffice", "--writer", "--nologo", "--norestore")
     program = office if app == "libreoffice-writer" else (app,)
     made = [_file(_DOCUMENT, "".join(f"{line}\n" for line in before)), launch(*program, _DOCUMENT)]
     goal = _output_is(["cat", _DOCUMENT], "\n".join(after))
-    return AtomicTask(app, slots, made, (*path, _step("key", text="ctrl+s")), goal)
+    return AtomicTask(app, values, made, (*steps, _step("key", text="ctrl+s")), goal)
 
 
-def input_text(objects: Objects, rng: Random) -> AtomicTask:
+def _add_line(objects: Objects, rng: Random) -> AtomicTask:
     before, added = rng.sample(objects.lines, 2)
-    path = (_step("key", text="ctrl+end"), _step("type", text=added))
-    return _in_document("mousepad", {"text": added}, [before], path, [before, added])
+    steps = (_step("key", text="ctrl+end"), _step("type", text=added))
+    return _in_document("mousepad", {"text": added}, [before], steps, [before, added])
 
 
-def shortcut(objects: Objects, rng: Random) -> AtomicTask:
+def _move_line(objects: Objects, rng: Random) -> AtomicTask:
     """Cut the first line of a document by the keyboard, and paste it at the end."""
     first, *others = rng.sample(objects.lines, 3)
-    path = [_step("key", text=chord) for chord in ("ctrl+home", "shift+down", "ctrl+x", "ctrl+end", "ctrl+v")]
-    return _in_document("mousepad", {"text": first}, [first, *others], path, [*others, first])
+    steps = [_step("key", text=chord) for chord in ("ctrl+home", "shift+down", "ctrl+x", "ctrl+end", "ctrl+v")]
+    return _in_document("mousepad", {"text": first}, [first, *others], steps, [*others, first])
 
 
 def _paragraph(place: int) -> str:
@@ -217,40 +204,32 @@ def _paragraph(place: int) -> str:
     return "soffice/text_field" if place == 0 else f"soffice/text_field#{place + 1}"
 
 
-def input_place(objects: Objects, rng: Random) -> AtomicTask:
+def _fill_in(objects: Objects, rng: Random) -> AtomicTask:
     """Fill in one field of a form."""
     fields, goods = rng.sample(objects.fields, 3), rng.choice(objects.goods)
     chosen = rng.randrange(len(fields))
     form = [f"{field}:" for field in fields]
     filled = [f"{label} {goods}" if place == chosen else label for place, label in enumerate(form)]
-    path = (_step("tap", _paragraph(chosen)), _step("key", text="end"), _step("type", text=f" {goods}"))
-    return _in_document("libreoffice-writer", {"text": goods, "field": fields[chosen]}, form, path, filled)
+    steps = (_step("tap", _paragraph(chosen)), _step("key", text="end"), _step("type", text=f" {goods}"))
+    return _in_document("libreoffice-writer", {"text": goods, "field": fields[chosen]}, form, steps, filled)
 
 
-def select_text(objects: Objects, rng: Random) -> AtomicTask:
+def _replace_line(objects: Objects, rng: Random) -> AtomicTask:
     """Select the whole text of one line by dragging, and write another in its place."""
     *lines, replacement = rng.sample(objects.lines, _LINES + 1)
     chosen = rng.randrange(_LINES)
-    path = (_step("select", _paragraph(chosen), _paragraph(chosen)), _step("type", text=replacement))
+    steps = (_step("select", _paragraph(chosen), _paragraph(chosen)), _step("type", text=replacement))
     after = [*lines[:chosen], replacement, *lines[chosen + 1 :]]
-    return _in_document("libreoffice-writer", {"line": lines[chosen], "text": replacement}, lines, path, after)
+    return _in_document("libreoffice-writer", {"line": lines[chosen], "text": replacement}, lines, steps, after)
 
 
-def input_cell(objects: Objects, rng: Random) -> AtomicTask:
-    return _into_cell(objects, rng, range(_ROWS + 3, _ROWS + 7))
-
-
-def scroll(objects: Objects, rng: Random) -> AtomicTask:
-    return _into_cell(objects, rng, _ROWS_OUT_OF_SIGHT)
-
-
-def drag_select(objects: Objects, rng: Random) -> AtomicTask:
+def _empty_rows(objects: Objects, rng: Random) -> AtomicTask:
     """Select two rows of a table by dragging and empty them."""
     table, row = _table(objects, rng), rng.randint(2, _ROWS - 1)
     first, last = f"A{row}", f"{_COLUMNS[-1]}{row + 1}"
-    emptied = [*table[: row - 1], _EMPTY, _EMPTY, *table[row + 1 :]]
-    path = (_step("drag", f"soffice/cell:{first}", f"soffice/cell:{last}"), _step("key", text="delete"))
-    return _in_sheet({"first": first, "last": last}, table, path, emptied)
+    steps = (_step("drag", f"soffice/cell:{first}", f"soffice/cell:{last}"), _step("key", text="delete"))
+    after = [*table[: row - 1], _EMPTY, _EMPTY, *table[row + 1 :]]
+    return _in_sheet({"first": first, "last": last}, table, steps, after)
 
 
 def _into_cell(objects: Objects, rng: Random, rows: range) -> AtomicTask:
@@ -259,19 +238,17 @@ def _into_cell(objects: Objects, rng: Random, rows: range) -> AtomicTask:
     address = f"{_COLUMNS[column]}{row}"
     cell = f"soffice/cell:{address}"
     written = ["" if other != column else text for other in range(len(_COLUMNS))]
-    scrolled = (_step("scroll", cell),) if rows is _ROWS_OUT_OF_SIGHT else ()
-    path = (*scrolled, _step("tap", cell), _step("type", text=f"{text}\n"))
+    scrolled = (_step("scroll", cell),) if rows is _OUT_OF_SIGHT else ()
+    steps = (*scrolled, _step("tap", cell), _step("type", text=f"{text}\n"))
     gap = [_EMPTY] * (row - 1 - len(table))
-    return _in_sheet({"text": text, "cell": address}, table, path, [*table, *gap, written])
+    return _in_sheet({"text": text, "cell": address}, table, steps, [*table, *gap, written])
 
 
-def _in_sheet(
-    slots: Mapping[str, str], before: Sequence[Sequence[str]], path: Sequence[PathStep], after: Sequence[Sequence[str]]
-) -> AtomicTask:
+def _in_sheet(values: Mapping[str, str], before: _Table, steps: Sequence[PathStep], after: _Table) -> AtomicTask:
     start = ("soffice", "--calc", "--nologo", "--norestore", "--infilter=CSV:44,34,76,1", _SHEET)
     made = [_file(_SHEET, f"{_csv(before)}\n"), launch(*start)]
     goal = _output_is(["cat", _SHEET], _csv(after))
-    return AtomicTask("libreoffice-calc", slots, made, (*path, _step("key", text="ctrl+s")), goal)
+    return AtomicTask("libreoffice-calc", values, made, (*steps, _step("key", text="ctrl+s")), goal)
 
 
 def _table(objects: Objects, rng: Random) -> list[Sequence[str]]:
@@ -279,12 +256,21 @@ def _table(objects: Objects, rng: Random) -> list[Sequence[str]]:
     return [objects.headings, *([name, str(rng.randint(2, 90)), str(rng.randint(1, 52))] for name in goods)]
 
 
-def _csv(table: Sequence[Sequence[str]]) -> str:
+def _csv(table: _Table) -> str:
     """Format CSV as LibreOffice saves it: text in quotes, numbers and empty cells without."""
     return "\n".join(",".join(f'"{text}"' if text.isalpha() else text for text in row) for row in table)
 
 
-OPERATIONS: tuple[Operation, ...] = (
-    *(click, double_click, right_click, drag_move, input_text, shortcut, input_place, select_text),
-    *(input_cell, scroll, drag_select),
-)
+OPERATIONS: Mapping[str, Callable[[Objects, Random], AtomicTask]] = {
+    "click": lambda objects, rng: _on_file(objects, rng, "tap"),
+    "double_click": _open_folder,
+    "right_click": lambda objects, rng: _on_file(objects, rng, "right_tap", _RENAME),
+    "drag_move": _drag_file,
+    "input_text": _add_line,
+    "shortcut": _move_line,
+    "input_place": _fill_in,
+    "select_text": _replace_line,
+    "input_cell": partial(_into_cell, rows=_BELOW_THE_TABLE),
+    "scroll": partial(_into_cell, rows=_OUT_OF_SIGHT),
+    "drag_select": _empty_rows,
+}

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Any, NamedTuple
 
-from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Source
+from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Slot, Source
 from trajmill.stages.environments.screen_goal import PATHWAY
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER
 from trajmill.stages.graphs.base import AppGraph, GraphAnswer, SlotKind
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.recognise import fill
-from trajmill.stages.queries.base import GoalFacts, PlannedSlot, QueryPlan, Written
+from trajmill.stages.queries.base import GoalFacts, QueryPlan, Written
 from trajmill.stages.queries.graph.routes import Route, RouteSample, Setting, routes, routes_to
 from trajmill.stages.queries.graph.source import (
     as_wish,
@@ -153,8 +153,8 @@ class CausalPathway(NamedTuple):
             pages=tuple(f"{graph.app}.{page}" for graph, page in pages),
             page_descriptions=tuple(graph.purpose_of(page) for graph, page in pages),
             slots=tuple(
-                PlannedSlot(each.name, each.setting.value, f"{each.node.graph.app}.{each.setting.page}")
-                for each in self._settings()
+                Slot(name=name, value=setting.value, said="", page=f"{node.graph.app}.{setting.page}")
+                for name, node, setting, _ in self._settings()
             ),
             path=path,
             start_state=json.dumps(start, sort_keys=True, ensure_ascii=False),

@@ -14,7 +14,6 @@ import zipfile
 from collections.abc import Iterator, Sequence
 from functools import cache
 from importlib.resources import files
-from pathlib import Path
 from random import Random
 from typing import Annotated, Any, NamedTuple
 
@@ -27,29 +26,30 @@ from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.pathway import Evidence, Pathway
-from trajmill.schemas.tables.query import PathStep, Platform, Source, Split
+from trajmill.schemas.tables.query import PathStep, Platform, Source
 from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import ScreenGoal, Showing, holds_on, targets
 from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
 from trajmill.stages.models.base import ChatModel, OpenableModel
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
-from trajmill.stages.queries.atomic.source import HOME, Objects, launch, packaged_objects
-from trajmill.stages.queries.base import (
-    Candidate,
-    Offer,
-    QueryPlan,
-    SourceContext,
-    SplitCandidates,
-    failure,
-    goal_parts,
-)
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling
+from trajmill.stages.queries.atomic.source import HOME, execute, launch, packaged_objects
+from trajmill.stages.queries.base import Offer, QueryPlan, SourceContext, failure, step_limit
 from trajmill.stages.queries.pathways.programs import PathwayProgram, plain_name
 from trajmill.stages.queries.pathways.source import is_askable, pressed_steps
 from trajmill.stages.queries.spec import DocumentKind
 from trajmill.stages.queries.walk import FINISH, close_quietly, follow
-from trajmill.stages.queries.written import BATCH, ROLE, TEMPERATURE, KnownTasks, WrittenGoal, bullets, collect_new
+from trajmill.stages.queries.written import (
+    BATCH,
+    ROLE,
+    TEMPERATURE,
+    KnownTasks,
+    WrittenGoal,
+    bullets,
+    collect_new,
+    offer_of,
+)
 
 _FEWEST_STEPS = 15
 _SPARE_REQUESTS = 1
@@ -106,9 +106,8 @@ def document_place(kind: DocumentKind, seed: int) -> CommandPlace:
     path, page = f"{HOME}/Documents/paper.{kind}", f"libreoffice-{app}.start"
     content = base64.b64encode(document(kind, seed)).decode()
     # The content is passed as an argument: the shell never runs it.
-    write = ["sh", "-c", 'printf %s "$2" | base64 -d > "$1"', "sh", path, content]
-    opened = launch("soffice", f"--{app}", "--nologo", "--norestore", path)
-    config = [{"type": "execute", "parameters": {"command": write}}, opened]
+    made = execute("sh", "-c", 'printf %s "$2" | base64 -d > "$1"', "sh", path, content)
+    config = [made, launch("soffice", f"--{app}", "--nologo", "--norestore", path)]
     return CommandPlace(
         app=f"libreoffice-{app}",
         title=title,
@@ -123,46 +122,42 @@ def document_place(kind: DocumentKind, seed: int) -> CommandPlace:
 def document(kind: DocumentKind, seed: int) -> bytes:
     """Return a document, equal for equal seeds; raises BadInputError if the package that makes it is missing."""
     stream, settled = io.BytesIO(), io.BytesIO()
+    objects, rng = packaged_objects(), Random(f"{kind} {seed}")
+    made: Any
     try:
-        _unsaved(kind, packaged_objects(), Random(f"{kind} {seed}")).save(stream)
+        if kind == "docx":
+            import docx
+
+            made = docx.Document()
+            made.add_heading(rng.choice(objects.folders), level=1)
+            for line in rng.sample(objects.lines, _ROWS):
+                made.add_paragraph(line)
+        elif kind == "xlsx":
+            import openpyxl
+
+            made = openpyxl.Workbook()
+            made.active.append(list(objects.headings))
+            for name in rng.sample(objects.goods, _ROWS):
+                made.active.append([name, rng.randint(2, 90), rng.randint(1, 52)])
+        else:
+            import pptx
+
+            made = pptx.Presentation()
+            for title in rng.sample(objects.folders, 2):
+                slide = made.slides.add_slide(made.slide_layouts[1])
+                slide.shapes.title.text = title
+                slide.placeholders[1].text = "\n".join(rng.sample(objects.lines, 3))
     except ImportError as error:
         text = f"{error.name} is not installed, which makes {kind} files: pip install trajmill[desktop]"
         raise BadInputError(text) from None
+    made.save(stream)
     # The same archive without the time at which it was made.
-    with zipfile.ZipFile(stream) as made, zipfile.ZipFile(settled, "w", zipfile.ZIP_DEFLATED) as kept:
-        for name in made.namelist():
-            part = made.read(name)
+    with zipfile.ZipFile(stream) as archive, zipfile.ZipFile(settled, "w", zipfile.ZIP_DEFLATED) as kept:
+        for name in archive.namelist():
+            part = archive.read(name)
             part = _DATE.sub(_SOME_DATE, part) if name == _CORE else part
             kept.writestr(zipfile.ZipInfo(name), part, zipfile.ZIP_DEFLATED)
     return settled.getvalue()
-
-
-def _unsaved(kind: DocumentKind, objects: Objects, rng: Random) -> Any:
-    if kind == "docx":
-        import docx
-
-        text = docx.Document()
-        text.add_heading(rng.choice(objects.folders), level=1)
-        for line in rng.sample(objects.lines, _ROWS):
-            text.add_paragraph(line)
-        return text
-    if kind == "xlsx":
-        import openpyxl
-
-        book = openpyxl.Workbook()
-        sheet: Any = book.active
-        sheet.append(list(objects.headings))
-        for name in rng.sample(objects.goods, _ROWS):
-            sheet.append([name, rng.randint(2, 90), rng.randint(1, 52)])
-        return book
-    import pptx
-
-    slides = pptx.Presentation()
-    for title in rng.sample(objects.folders, 2):
-        slide: Any = slides.slides.add_slide(slides.slide_layouts[1])
-        slide.shapes.title.text = title
-        slide.placeholders[1].text = "\n".join(rng.sample(objects.lines, 3))
-    return slides
 
 
 def pathway_places(
@@ -178,18 +173,17 @@ def pathway_places(
             names = tuple(plain_name(step.name) for step in pathway.steps)
             known.append(KnownPathway(names, tuple(taps), pathway.shows))
         if known:
-            places.append(
-                CommandPlace(
-                    app=program.name,
-                    title=program.title,
-                    source=Source.PATHWAY,
-                    platform=program.platform,
-                    start_state=program.start_state,
-                    opening=(*program.opening, *program.selecting),
-                    exemplars=_exemplars()["pathway"],
-                    pathways=tuple(known),
-                )
+            place = CommandPlace(
+                app=program.name,
+                title=program.title,
+                source=Source.PATHWAY,
+                platform=program.platform,
+                start_state=program.start_state,
+                opening=(*program.opening, *program.selecting),
+                exemplars=_exemplars()["pathway"],
+                pathways=tuple(known),
             )
+            places.append(place)
     return tuple(places)
 
 
@@ -221,11 +215,6 @@ class CommandAnswer(Record):
     commands: Annotated[tuple[WrittenCommand, ...], Field(min_length=1, max_length=2 * BATCH)]
 
 
-def command_prompt(own: Path | None = None) -> Prompt:
-    """Read the prompt; raises BadInputError if the user's file cannot be read, or lacks a section or a field."""
-    return load_prompt("trajmill.stages.queries.commands", "writer_commands-1", own)
-
-
 class CommandSource(NamedTuple):
     places: Sequence[CommandPlace]
     wanted: int
@@ -251,8 +240,7 @@ class CommandSource(NamedTuple):
                     await factory.close()
         finally:
             await opened.close()
-        stream = (Candidate(goal, Split.TRAIN, False, 0) for goal in goals)
-        return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures), tuple(calls))
+        return offer_of(goals, failures, calls)
 
     async def _collect(
         self,
@@ -309,26 +297,26 @@ class CommandSource(NamedTuple):
                 return next(_reasons(command, place, screen, deny_list), "")
 
             known = KnownTasks(place.exemplars)
-            kept = await collect_new(self.wanted, _SPARE_REQUESTS, known, ask, why_not, refuse)
+            kept = await collect_new(self.wanted, _SPARE_REQUESTS, known, ask, refuse, why_not)
         page, goals = f"{place.app}.start", list[WrittenGoal]()
         for text, command in kept.items():
             pathway = place.pathways[command.pathway] if command.pathway is not None else None
             own = (PathStep(page=page, **step.model_dump()) for step in command.steps)
             finish = FINISH.model_copy(update={"page": page})
-            shows = command.shows
-            if pathway and not (shows or command.lacks):
-                shows = tuple(Showing(**each.model_dump()) for each in pathway.shows)
+            path = (*place.opening, *(pathway.steps if pathway else ()), *own, finish)
+            wanted = ScreenGoal(showing=command.shows, lacking=command.lacks)
+            if pathway and not (command.shows or command.lacks):
+                wanted = ScreenGoal(showing=tuple(Showing(**each.model_dump()) for each in pathway.shows))
             plan = QueryPlan(
                 platform=place.platform,
                 apps=(place.app,),
                 source=place.source,
+                start_state=place.start_state,
+                goal=json.dumps(wanted.model_dump(exclude_defaults=True), ensure_ascii=False),
                 pages=(page,),
                 page_descriptions=(f"What {place.title} shows at the start.",),
-                slots=(),
-                path=(*place.opening, *(pathway.steps if pathway else ()), *own, finish),
-                start_state=place.start_state,
-                goal=json.dumps(goal_parts(shows, command.lacks), ensure_ascii=False),
-                fewest_steps=_FEWEST_STEPS,
+                path=path,
+                max_steps=step_limit(path, _FEWEST_STEPS),
             )
             task = f"{place.app}.written-{content_id(place.start_state, text.casefold())[:12]}"
             goals.append(WrittenGoal(task, text, prompted.version, plan))

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.query import PathStep, Platform, Source, Split
+from trajmill.schemas.tables.query import PathStep, Platform, Slot, Source, Split
 from trajmill.stages.environments.screen_goal import ScreenGoal, Showing
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.graphs.base import AppGraph, Feature, SlotKind
@@ -22,12 +22,11 @@ from trajmill.stages.queries.base import (
     Candidate,
     GoalFacts,
     Offer,
-    PlannedSlot,
     QueryPlan,
     SourceContext,
     SplitCandidates,
     Written,
-    goal_parts,
+    step_limit,
 )
 from trajmill.stages.queries.graph.routes import (
     RouteMove,
@@ -81,19 +80,20 @@ class RouteGoal(NamedTuple):
     def plan(self) -> QueryPlan:
         sample, graph, path = self.sample, self.sample.graph, route_path(self.sample)
         pages = tuple(dict.fromkeys(step.page for step in path if step.page.startswith(f"{graph.app}.")))
-        slots = tuple(PlannedSlot(each.name, each.value, f"{graph.app}.{each.page}") for each in sample.settings)
+        # Without values the page itself is the value: the ends of one app are divided between the splits.
+        values = [(each.name, each.value, each.page) for each in sample.settings]
+        values = values or [("page", graph.name_of(sample.end), sample.end)]
         return QueryPlan(
             platform=graph.platform,
             apps=(graph.app,),
             source=Source.GRAPH,
             pages=pages,
             page_descriptions=tuple(graph.purpose_of(page.partition(".")[2]) for page in pages),
-            # Without values the page itself is the value: the ends of one app are divided between the splits.
-            slots=slots or (PlannedSlot("page", graph.name_of(sample.end), f"{graph.app}.{sample.end}"),),
+            slots=tuple(Slot(name=name, value=value, said="", page=f"{graph.app}.{at}") for name, value, at in values),
             path=path,
             start_state=graph.start_json,
             goal=json.dumps(route_goal(sample), ensure_ascii=False),
-            fewest_steps=_FEWEST_STEPS,
+            max_steps=step_limit(path, _FEWEST_STEPS),
         )
 
 
@@ -194,7 +194,7 @@ def route_goal(sample: RouteSample) -> dict[str, Any]:
         else:
             showing.append(Showing(target=slot.target_of(value), any_state=_MARKED))
     goal = ScreenGoal(showing=tuple(dict.fromkeys(showing)), lacking=tuple(dict.fromkeys(lacking)))
-    return {**own, **goal_parts(goal.showing, goal.lacking)}
+    return {**own, **goal.model_dump(exclude_defaults=True)}
 
 
 def _wanted(feature: Feature) -> Showing:

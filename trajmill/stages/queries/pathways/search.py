@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass, ModelFailure
@@ -15,7 +14,7 @@ from trajmill.stages.critics.model.action_words import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
 from trajmill.stages.graphs.explore.walker import OutOfBoundsError, WayLost
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
+from trajmill.stages.models.prompts import PromptedModel, Sampling
 from trajmill.stages.queries.base import failure
 from trajmill.stages.queries.pathways.programs import (
     STAGE,
@@ -30,10 +29,10 @@ from trajmill.stages.queries.pathways.programs import (
     promises_dialog,
     start_query,
 )
+from trajmill.stages.queries.written import ROLE
 
 MADE_BY = "deep-search-1"
 TREE = "tree"
-ROLE = "writer"
 _OPENS_ALWAYS = frozenset({"menu", "tab"})
 _COMMANDS = frozenset({"menu_item", "button", "link"})
 _ENTRIES = frozenset({"menu", "menu_item"})
@@ -300,15 +299,10 @@ class SelectionAnswer(Record):
     needs_selection: bool
 
 
-def selection_prompt(own: Path | None = None) -> Prompt:
-    """Read the prompt; raises BadInputError if the user's file cannot be read, or lacks a section or a field."""
-    return load_prompt("trajmill.stages.queries.pathways", "writer_selection-1", own)
-
-
 async def needs_by_model(
     second_opinion: PromptedModel, program: PathwayProgram, walked: WalkResult, origin: Origin
 ) -> WalkResult:
-    """Ask a model, with `selection_prompt`, about each pathway for which the tree shows no need of a selection.
+    """Ask a model about each pathway for which the tree shows no need of a selection.
 
     A need that the tree has shown (disabled without a selection, enabled with one) is kept. A pathway for which the
     model gives no answer stays as it is, and there is a failure.

@@ -12,7 +12,7 @@ from pydantic import Field, PositiveInt
 
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.pathway import EndKind, Pathway, PathwayStep
-from trajmill.schemas.tables.query import PathStep, Source, Split
+from trajmill.schemas.tables.query import PathStep, Slot, Source, Split
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
@@ -20,11 +20,11 @@ from trajmill.stages.queries.base import (
     Candidate,
     GoalFacts,
     Offer,
-    PlannedSlot,
     QueryPlan,
     SourceContext,
     SplitCandidates,
     Written,
+    step_limit,
 )
 from trajmill.stages.queries.pathways.programs import PathwayProgram, plain_name
 from trajmill.stages.queries.templates import packaged_phrasings, tidy
@@ -127,11 +127,11 @@ class PathwayGoal(NamedTuple):
             source=Source.PATHWAY,
             pages=pages,
             page_descriptions=tuple(f"What shows in {program.title} after {page.partition('.')[2]}." for page in pages),
-            slots=tuple(PlannedSlot(name, value, program.name) for name, value in values.items()),
+            slots=tuple(Slot(name=name, value=value, said="", page=program.name) for name, value in values.items()),
             path=path,
             start_state=program.start_state,
             goal=json.dumps({KEY: [shown.model_dump() | wanted for shown in pathway.shows]}),
-            fewest_steps=_FEWEST_STEPS,
+            max_steps=step_limit(path, _FEWEST_STEPS),
         )
 
 

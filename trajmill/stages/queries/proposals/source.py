@@ -28,17 +28,19 @@ from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.tasks import bare_query, first_mistake
 from trajmill.stages.models.base import ChatModel, MessagePart
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt
-from trajmill.stages.queries.base import STEP_CAP, Candidate, Offer, QueryPlan, SourceContext, SplitCandidates, failure
+from trajmill.stages.models.prompts import PromptedModel, Sampling
+from trajmill.stages.queries.base import STEP_CAP, Offer, QueryPlan, SourceContext, failure
 from trajmill.stages.queries.written import (
     BATCH,
     LONGEST_QUOTE,
     ROLE,
     TEMPERATURE,
     KnownTasks,
+    QueryPrompts,
     WrittenGoal,
     bullets,
     collect_new,
+    offer_of,
 )
 from trajmill.stages.rollout.base import Limits
 
@@ -58,7 +60,6 @@ _MOST_LISTED = 30
 """Most tasks of a kind in a prompt; the newest are listed."""
 _LONGEST_LISTED = 300
 _MAX_TOKENS = 2048
-_PACKAGE = "trajmill.stages.queries.proposals"
 
 
 class HumanTask(Record):
@@ -82,9 +83,8 @@ def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
             if line.strip():
                 tasks.append(HumanTask.model_validate_json(line))
         except ValidationError as error:
-            wanted = '{"instruction": ..., "platform": "phone", "apps": [...]}'
-            text = f"{path}:{number}: {first_mistake(error, 'task')}; write one task per line, as {wanted}"
-            raise BadInputError(text) from None
+            advice = 'write one task per line, as {"instruction": ..., "platform": "phone", "apps": [...]}'
+            raise BadInputError(f"{path}:{number}: {first_mistake(error, 'task')}; {advice}") from None
     if not tasks:
         raise BadInputError(f"{path}: no example task; write one JSON object per line")
     return tuple(tasks)
@@ -156,28 +156,26 @@ async def start_screens(
     screens: dict[str, Observation] = {}
 
     async def read(start: StartingPoint) -> Failure | None:
-        tried, reason = 0, EnvironmentFailure("no environment is to be tried", FailureClass.SETUP)
-        while tried < limits.environment_tries:
-            tried += 1
+        name = start.apps[0] if start.apps else ""
+        reason = EnvironmentFailure("no environment is to be tried", FailureClass.SETUP)
+        for _ in range(limits.environment_tries):
             try:
                 async with pools[start.platform].lease() as environment:
                     if environment.platform is not start.platform:
                         text = f"its platform is {start.platform}, the environment is a {environment.platform}"
                         raise EnvironmentFailure(text, FailureClass.SETUP)
-                    name = start.apps[0] if start.apps else ""
-                    bare = bare_query(
-                        start.platform, name, start.start_state, start.source, origin, environment.name
-                    ).model_copy(update={"apps": start.apps})
-                    try:
-                        async with asyncio.timeout(limits.seconds):
-                            screens[start.id] = await environment.reset(bare, seed(start))
-                            return None
-                    except TimeoutError:
-                        raise EnvironmentFailure(f"it took longer than {limits.seconds:g} s") from None
+                    made_by, state = environment.name, start.start_state
+                    bare = bare_query(start.platform, name, state, start.source, origin, made_by)
+                    async with asyncio.timeout(limits.seconds):
+                        query = bare.model_copy(update={"apps": start.apps})
+                        screens[start.id] = await environment.reset(query, seed(start))
+                        return None
+            except TimeoutError:
+                reason = EnvironmentFailure(f"it took longer than {limits.seconds:g} s")
             except EnvironmentFailure as error:
                 reason = error
         message = f"{', '.join(start.apps) or start.platform}: the start state cannot be reached: {reason}"
-        return failure(start.id, message, origin, STAGE, reason.failure_class, tried, STAGE)
+        return failure(start.id, message, origin, STAGE, reason.failure_class, limits.environment_tries, STAGE)
 
     try:
         failed = await asyncio.gather(*map(read, starts))
@@ -196,17 +194,6 @@ class ProposalAnswer(Record):
     tasks: Annotated[tuple[ProposedTask, ...], Field(min_length=1, max_length=2 * BATCH)]
 
 
-class ProposalPrompts(NamedTuple):
-    curriculum: Prompt
-    screen: Prompt
-
-
-def proposal_prompts(curriculum: Path | None = None, screen: Path | None = None) -> ProposalPrompts:
-    """Read the prompts; raises BadInputError if a file cannot be read, or lacks a section or a field."""
-    own = load_prompt(_PACKAGE, "writer_curriculum-1", curriculum)
-    return ProposalPrompts(own, load_prompt(_PACKAGE, "writer_screen-1", screen))
-
-
 class ProposalSource(NamedTuple):
     """Lets a model propose `wanted` new tasks, divided evenly between the starting points.
 
@@ -216,7 +203,7 @@ class ProposalSource(NamedTuple):
     """
 
     model: ChatModel
-    prompts: ProposalPrompts
+    prompts: QueryPrompts
     starts: Sequence[StartingPoint]
     existing: Sequence[Query]
     wanted: int
@@ -226,13 +213,13 @@ class ProposalSource(NamedTuple):
 
         Raises BadInputError if datasketch is not installed.
         """
-        free = asyncio.Semaphore(context.instances)
-        known = KnownTasks(query.instruction for query in self.existing)
+        free, known = asyncio.Semaphore(context.instances), KnownTasks(query.instruction for query in self.existing)
         share, left = divmod(self.wanted, max(len(self.starts), 1))
-
-        wanted = (share + (number < left) for number in range(len(self.starts)))
-        asked = zip(self.starts, wanted, strict=True)
-        made = await asyncio.gather(*(self._propose(start, count, known, context, free) for start, count in asked))
+        asked = (
+            self._propose(start, share + (number < left), known, context, free)
+            for number, start in enumerate(self.starts)
+        )
+        made = await asyncio.gather(*asked)
         goals: dict[tuple[str, str], WrittenGoal] = {}
         failures: list[Failure] = []
         for start, (proposed, refused) in zip(self.starts, made, strict=True):
@@ -243,14 +230,12 @@ class ProposalSource(NamedTuple):
                     text = f"{start.source}: the same words as on another starting point: {goal.text[:LONGEST_QUOTE]}"
                     query_id = Query.make_id(start.platform, goal.task, (), start.start_state, goal.text)
                     failures.append(failure(query_id, text, context.origin, goal.made_by, stage=STAGE))
-        stream = (Candidate(goal, Split.TRAIN, False, 0) for goal in goals.values())
-        return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures))
+        return offer_of(goals.values(), failures)
 
     async def _propose(
         self, start: StartingPoint, wanted: int, known: KnownTasks, context: SourceContext, free: asyncio.Semaphore
     ) -> tuple[list[WrittenGoal], list[Failure]]:
-        prompt = self.prompts.curriculum if start.screen is None else self.prompts.screen
-        prompted = PromptedModel(self.model, prompt)
+        prompted = PromptedModel(self.model, self.prompts.curriculum if start.screen is None else self.prompts.screen)
         shown = [each.instruction for each in self.existing if each.split is Split.TRAIN and each.apps == start.apps]
         failures: list[Failure] = []
 
@@ -281,9 +266,8 @@ class ProposalSource(NamedTuple):
         if heldout := sorted(set(start.apps) & set(context.unseen.heldout)):
             refuse("", f"training must not see the app {heldout[0]}: it is held out")
             return [], failures
-        own = KnownTasks(start.examples, shared=known)
         async with free:
-            kept = await collect_new(wanted, SPARE_REQUESTS, own, ask, lambda task: "", refuse)
+            kept = await collect_new(wanted, SPARE_REQUESTS, KnownTasks(start.examples, shared=known), ask, refuse)
         if len(kept) < wanted and not (failures and failures[-1].input_id == start.id):
             refuse("", f"only {len(kept)} of {wanted} tasks: the others were refused")
         goals: list[WrittenGoal] = []
@@ -294,12 +278,7 @@ class ProposalSource(NamedTuple):
                 platform=start.platform,
                 apps=start.apps,
                 source=start.source,
-                pages=(),
-                page_descriptions=(),
-                slots=(),
-                path=(),
                 start_state=start.start_state,
-                goal="{}",
                 difficulty=proposed.difficulty,
                 max_steps=MAX_STEPS[proposed.difficulty - 1],
                 validation=UNCHECKED,
@@ -326,11 +305,10 @@ def decide_proposal(
     """
     if judgement is None and trajectory.failure_class is not FailureClass.TASK:
         return None
-    feasible = judgement is not None and judgement.correct
+    feasible, refusal = judgement is not None and judgement.correct, None
     columns = {"validation": FEASIBLE if feasible else INFEASIBLE, **origin.common(made_by=query.made_by)}
-    decided, refusal = query.model_copy(update=columns), None
     if not feasible:
         reason = trajectory.failure_message or "the attempt was judged incorrect"
         message = f"{query.source}: tried once by {trajectory.agent}: {reason}: {query.instruction}"
         refusal = failure(query.query_id, message, origin, trajectory.model_version, stage=TRIAL_STAGE)
-    return DecidedProposal(decided, refusal)
+    return DecidedProposal(query.model_copy(update=columns), refusal)

@@ -14,7 +14,7 @@ from trajmill.schemas.errors import BadInputError, FailureClass, StageError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.query import Source, Split
+from trajmill.schemas.tables.query import Slot, Source, Split
 from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.annotations import PathMetadata, known_slots, path_metadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar, TaskSpec
@@ -28,7 +28,6 @@ from trajmill.stages.queries.base import (
     GrammarWriter,
     NewQueries,
     Offer,
-    PlannedSlot,
     QueryPlan,
     QueryWriter,
     SourceContext,
@@ -90,7 +89,7 @@ class TaskGoal(NamedTuple):
             source=Source.DAG,
             pages=self.path,
             page_descriptions=tuple(page.description for page in metadata.pages),
-            slots=tuple(PlannedSlot(slot.name, slot.value, slot.page) for slot in metadata.constraints),
+            slots=tuple(Slot(name=it.name, value=it.value, said="", page=it.page) for it in metadata.constraints),
             path=reference_path(self.graph, self.path, self.asked),
             start_state=start_state_json(self.graph, self.asked),
             goal=goal_json(self.graph, self.asked),
