@@ -9,7 +9,7 @@ import pytest
 from filelock import FileLock
 
 
-def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], None]) -> Path:
+def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
     """The folder `name` of the session. The first worker that asks builds it, and the others wait."""
     session = factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:

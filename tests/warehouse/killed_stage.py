@@ -1,6 +1,7 @@
 """A small stage that kills itself (SIGKILL, as `kill -9`) at its n-th call into C, for `test_kill.py`."""
 
 import json
+import multiprocessing
 import os
 import signal
 import sys
@@ -17,6 +18,9 @@ from trajmill.warehouse.screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.staging import Journal, mark_done, read_marker, stage_key
 
+# Children are forked from a clean process: deltalake's threads do not survive a fork of this one.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.warehouse.killed_stage", "tests.warehouse.store.killed_in_bucket"])
 EPISODES = 12
 SCREENS = 7
 AT = stage_run("judge")

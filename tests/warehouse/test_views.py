@@ -6,6 +6,7 @@ import duckdb
 import pyarrow as pa
 import pytest
 
+from tests.flows.synthetic_run import RUN, write_run
 from tests.records import record
 from tests.warehouse.samples import (
     at_origin,
@@ -19,6 +20,7 @@ from tests.warehouse.samples import (
 )
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.geometry import Box
+from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayStep
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
@@ -35,32 +37,44 @@ from trajmill.warehouse.views import connect, duckdb_type, ready_made, refresh_v
 
 pytestmark = pytest.mark.slow
 
+COUNT = "SELECT count(*) AS n FROM step_verdicts"
+
 
 def ask(warehouse: Warehouse, text: str) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = run_sql(warehouse, text).to_pylist()
     return rows
 
 
-@pytest.mark.parametrize("table", TABLES)
-def test_duckdb_reads_each_arrow_type_as_we_name_it(table: str) -> None:
-    schema = stored_schema(table)
-    relation = duckdb.connect().from_arrow(schema.empty_table())
-    assert [duckdb_type(field.type).replace('"', "") for field in schema] == [
-        str(kind).replace('"', "") for kind in relation.types
-    ]
-
-
-def test_an_empty_warehouse_has_every_view_with_the_right_columns(warehouse: Warehouse) -> None:
-    refresh_views(warehouse)
+def test_an_empty_warehouse_has_every_view_with_the_right_columns_and_types(warehouse: Warehouse) -> None:
     with connect(warehouse) as connection:
         for table in TABLES:
-            described = connection.execute(f"DESCRIBE {table}").fetchall()
-            assert [row[0] for row in described] == stored_schema(table).names
+            schema, described = stored_schema(table), connection.execute(f"DESCRIBE {table}").fetchall()
+            assert [row[0] for row in described] == schema.names
+            read = [str(kind) for kind in connection.from_arrow(schema.empty_table()).types]
+            assert [duckdb_type(field.type).replace('"', "") for field in schema] == [k.replace('"', "") for k in read]
         for view in ready_made():
             assert connection.execute(f"SELECT * FROM {view}").fetchall() == []
 
 
-def test_views_show_committed_files_only_and_a_reader_does_not_disturb_the_refresh(warehouse: Warehouse) -> None:
+def test_every_view_and_column_has_a_comment_even_after_a_commit(warehouse: Warehouse) -> None:
+    write_run(warehouse, rounds=1)
+    refresh_views(warehouse)
+    known = [*TABLES, *ready_made()]
+    silent = (
+        "SELECT view_name FROM duckdb_views() WHERE comment IS NULL AND view_name IN (SELECT unnest($1))",
+        "SELECT column_name FROM duckdb_columns() WHERE comment IS NULL AND table_name IN (SELECT unnest($1))",
+    )
+    with connect(warehouse) as views:
+        assert [views.execute(query, [known]).fetchall() for query in silent] == [[], []]
+        meaning = "SELECT comment FROM duckdb_columns() WHERE table_name = 'queries' AND column_name = 'max_steps'"
+        assert views.execute(meaning).fetchall() == [("Step limit of an episode.",)]
+
+
+def test_views_show_committed_files_only_and_neither_readers_nor_views_of_the_user_disturb(
+    warehouse: Warehouse,
+) -> None:
+    with duckdb.connect(str(warehouse.database)) as connection:
+        connection.execute("CREATE VIEW mine AS SELECT 1 AS one")
     commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
     refresh_views(warehouse)
     with connect(warehouse) as reader:
@@ -69,32 +83,26 @@ def test_views_show_committed_files_only_and_a_reader_does_not_disturb_the_refre
         folder = warehouse.table("step_verdicts")
         shutil.copy(next(folder.glob("*.parquet")), folder / "x.parquet")
         assert reader.execute("SELECT count(*) FROM step_verdicts").fetchone() == (5,)
-    assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
+    assert (ask(warehouse, COUNT), ask(warehouse, "FROM mine")) == ([{"n": 8}], [{"one": 1}])
 
 
 def test_a_damaged_file_is_made_anew(warehouse: Warehouse) -> None:
     first, second = stage_run("judge"), stage_run("judge", 2)
     commit_rows(warehouse, first, *step_verdicts(5, first))
     warehouse.database.write_bytes(b"x" * 20_000)
-    assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 5}]
+    assert ask(warehouse, COUNT) == [{"n": 5}]
     with duckdb.connect(str(warehouse.database)) as connection:
         connection.execute("DROP VIEW step_verdicts; CREATE TABLE step_verdicts (i INTEGER)")
     commit_rows(warehouse, second, *step_verdicts(3, second))
-    assert ask(warehouse, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 8}]
+    assert ask(warehouse, COUNT) == [{"n": 8}]
 
 
-def test_views_of_the_user_stay(warehouse: Warehouse) -> None:
-    with duckdb.connect(str(refresh_views(warehouse))) as connection:
-        connection.execute("CREATE VIEW mine AS SELECT 1 AS one")
+def test_a_moved_warehouse_is_read_where_it_lies(warehouse: Warehouse, tmp_path: Path) -> None:
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
-    assert ask(warehouse, "FROM mine") == [{"one": 1}]
-
-
-@pytest.mark.parametrize("name", ["it's here", "a=b", "ünï {x} #1"])
-def test_a_moved_warehouse_is_read_where_it_lies(warehouse: Warehouse, tmp_path: Path, name: str) -> None:
-    commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
-    moved = open_warehouse(warehouse.root.rename(tmp_path / name))
-    assert ask(moved, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 5}]
+    moved = warehouse.root
+    for name in ("it's here", "a=b", "ünï {x} #1"):
+        moved = moved.rename(tmp_path / name)
+        assert ask(open_warehouse(moved), COUNT) == [{"n": 5}]
 
 
 def test_a_warehouse_that_was_made_anew_at_one_address_shows_its_own_rows(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -104,7 +112,7 @@ def test_a_warehouse_that_was_made_anew_at_one_address_shows_its_own_rows(wareho
     anew = create_warehouse(warehouse.root)
     commit_rows(anew, stage_run("again"), *step_verdicts(3, stage_run("again")))
     shutil.copy(views, anew.database)
-    assert ask(anew, "SELECT count(*) AS n FROM step_verdicts") == [{"n": 3}]
+    assert ask(anew, COUNT) == [{"n": 3}]
 
 
 def test_a_copy_shows_its_own_rows_though_the_first_folder_is_still_there(
@@ -115,19 +123,18 @@ def test_a_copy_shows_its_own_rows_though_the_first_folder_is_still_there(
     copy = open_warehouse(Path(shutil.copytree(warehouse.root, tmp_path / "copy")))
     for path in warehouse.table("step_verdicts").glob("*.parquet"):
         path.write_bytes(b"")
-    count = "SELECT count(*) AS n FROM step_verdicts"
-    assert ask(copy, count) == [{"n": 5}]
+    assert ask(copy, COUNT) == [{"n": 5}]
     with connect(copy) as views:
-        assert views.execute(count).fetchall() == [(5,)]
+        assert views.execute(COUNT).fetchall() == [(5,)]
     monkeypatch.chdir(copy.root)
     with duckdb.connect("trajmill.duckdb", read_only=True) as views:
-        assert views.execute(count).fetchall() == [(5,)]
+        assert views.execute(COUNT).fetchall() == [(5,)]
     monkeypatch.chdir(tmp_path)
     with duckdb.connect(str(copy.database), read_only=True) as views:
         with pytest.raises(duckdb.IOException, match="No files found"):
-            views.execute(count)
+            views.execute(COUNT)
         views.execute("SET VARIABLE warehouse = 'copy'")
-        assert views.execute(count).fetchall() == [(5,)]
+        assert views.execute(COUNT).fetchall() == [(5,)]
 
 
 def test_a_column_that_no_file_has_is_null(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -157,23 +164,48 @@ def test_success_by_round(warehouse: Warehouse) -> None:
         assert tuple(found.values()) == (1, "policy-1", "heldout_slots", 4, 0.75, low, high, run_id)
 
 
-def test_funnel_cost_and_judge_are_those_of_the_round(warehouse: Warehouse) -> None:
+def test_small_views_say_what_is_stored(warehouse: Warehouse) -> None:
     at = stage_run()
-    commit_rows(warehouse, at, round_summary(at))
-    assert ask(warehouse, "FROM funnel") == [
-        {"round": 1, "stage": "rollout", "rows_in": 100, "rows_out": 90, "dropped": 10, "run_id": "run-a"},
-        {"round": 1, "stage": "judge", "rows_in": 90, "rows_out": 60, "dropped": 30, "run_id": "run-a"},
-    ]
-    assert ask(warehouse, "SELECT stage, seconds, share, cost FROM cost_by_stage") == [
-        {"stage": "rollout", "seconds": 3.0, "share": 0.75, "cost": 0.5},
-        {"stage": "judge", "seconds": 1.0, "share": 0.25, "cost": 0.25},
-    ]
-    whole, step = ask(warehouse, "FROM judge_by_round")
-    assert (whole["level"], whole["precision"], whole["n"]) == ("trajectory", 0.8, 100)
-    assert whole["recall"] == pytest.approx(40 / 60)
-    # Agreement 0.70; by chance 0.5 * 0.6 + 0.5 * 0.4 = 0.50.
-    assert whole["kappa"] == pytest.approx((0.70 - 0.50) / (1 - 0.50))
-    assert (step["precision"], step["recall"], step["kappa"], step["n"]) == (None, None, None, 5)
+    kinds = [FailureClass.MODEL, FailureClass.MODEL, FailureClass.SETUP]
+    versions = (("policy-0", ()), ("policy-1", (SplitSuccess(split="train", queries=4, successes=3),)))
+    attempts = [(3, 1.0), (5, 1.0), (10, 0.0)]
+    commit_rows(
+        warehouse,
+        at,
+        round_summary(at),
+        *(record(PolicyVersion, model_version=name, success=success, **at_origin(at)) for name, success in versions),
+        *(trajectory(number, at, "q", steps=steps, reward=reward) for number, (steps, reward) in enumerate(attempts)),
+        *(
+            record(Failure, failure_class=kind, message=f"{kind} {place}", attempts=2, **at_origin(at))
+            for place, kind in enumerate(kinds)
+        ),
+    )
+    told: dict[str, list[tuple[object, ...]]] = {
+        "SELECT round, stage, rows_in, rows_out, dropped, run_id FROM funnel": [
+            (1, "rollout", 100, 90, 10, "run-a"),
+            (1, "judge", 90, 60, 30, "run-a"),
+        ],
+        "SELECT stage, seconds, share, cost FROM cost_by_stage": [
+            ("rollout", 3.0, 0.75, 0.5),
+            ("judge", 1.0, 0.25, 0.25),
+        ],
+        # Agreement 0.70; by chance 0.5 * 0.6 + 0.5 * 0.4 = 0.50.
+        "SELECT level, precision, recall, kappa, n FROM judge_by_round": [
+            ("trajectory", 0.8, pytest.approx(40 / 60), pytest.approx((0.70 - 0.50) / (1 - 0.50)), 100),
+            ("step", None, None, None, 5),
+        ],
+        "SELECT failure_class, failures, attempts, example FROM failures_by_class": [
+            ("model", 2, 4, "model 0"),
+            ("setup", 1, 2, "setup 2"),
+        ],
+        "SELECT attempts, successes, steps_per_success, median_steps FROM steps_per_success": [(3, 2, 9.0, 4.0)],
+        "SELECT model_version, train, heldout_apps FROM model_versions": [
+            ("policy-0", None, None),
+            ("policy-1", 0.75, None),
+        ],
+    }
+    for text, rows in told.items():
+        assert [tuple(row.values()) for row in ask(warehouse, text)] == rows, text
 
 
 def test_guidance_lift_compares_guided_queries_with_themselves_in_the_same_round(warehouse: Warehouse) -> None:
@@ -222,46 +254,6 @@ def test_the_latest_judgement_counts_and_disagreements_say_why(warehouse: Wareho
     assert (found["instruction"], found["reasons"]) == ("Send the mail q", "text: a mail was sent")
 
 
-def test_failures_by_class(warehouse: Warehouse) -> None:
-    at = stage_run()
-    kinds = [FailureClass.MODEL, FailureClass.MODEL, FailureClass.SETUP]
-    commit_rows(
-        warehouse,
-        at,
-        *(
-            record(Failure, failure_class=kind, message=f"{kind} {place}", attempts=2, **at_origin(at))
-            for place, kind in enumerate(kinds)
-        ),
-    )
-    rows = ask(warehouse, "SELECT failure_class, failures, attempts, example FROM failures_by_class")
-    assert rows == [
-        {"failure_class": "model", "failures": 2, "attempts": 4, "example": "model 0"},
-        {"failure_class": "setup", "failures": 1, "attempts": 2, "example": "setup 2"},
-    ]
-
-
-def test_steps_per_success(warehouse: Warehouse) -> None:
-    at = stage_run()
-    rewards = [(3, 1.0), (5, 1.0), (10, 0.0)]
-    commit_rows(warehouse, at, *(trajectory(n, at, "q", steps=s, reward=r) for n, (s, r) in enumerate(rewards)))
-    assert ask(warehouse, "SELECT attempts, successes, steps_per_success, median_steps FROM steps_per_success") == [
-        {"attempts": 3, "successes": 2, "steps_per_success": 9.0, "median_steps": 4.0}
-    ]
-
-
-def test_model_versions(warehouse: Warehouse) -> None:
-    at = stage_run()
-    versions = [
-        record(PolicyVersion, model_version=name, success=success, **at_origin(at))
-        for name, success in (("policy-0", ()), ("policy-1", (SplitSuccess(split="train", queries=4, successes=3),)))
-    ]
-    commit_rows(warehouse, at, *versions)
-    assert ask(warehouse, "SELECT model_version, train, heldout_apps FROM model_versions") == [
-        {"model_version": "policy-0", "train": None, "heldout_apps": None},
-        {"model_version": "policy-1", "train": 0.75, "heldout_apps": None},
-    ]
-
-
 def pathway(at: StageRun, program: str, name: str, kind: EndKind, after: float, needs: bool | None) -> Pathway:
     step = PathwayStep(role="menu", name=name, target=f"menu:{name}", bounds=Box(1, 2, 3, 4), screen_id="screen")
     return record(
@@ -278,7 +270,6 @@ def pathway(at: StageRun, program: str, name: str, kind: EndKind, after: float, 
     )
 
 
-@pytest.mark.slow
 def test_pathways_by_program_and_rows_come_back_as_they_were(warehouse: Warehouse) -> None:
     at = stage_run()
     rows = [
@@ -295,3 +286,59 @@ def test_pathways_by_program_and_rows_come_back_as_they_were(warehouse: Warehous
     ]
     read = read_rows(warehouse, Pathway, run_id=at.run_id)
     assert {row.pathway_id: row for row in read} == {row.pathway_id: row for row in rows} and len(read) == len(rows)
+
+
+def test_the_views_of_nights_speak_of_a_run_and_its_rounds(warehouse: Warehouse) -> None:
+    write_run(warehouse)
+    assert ask(warehouse, "SELECT round, stage FROM slowest_stages") == [
+        {"round": 1, "stage": "evaluate"},
+        {"round": 2, "stage": "evaluate"},
+    ]
+    drift = ask(warehouse, "SELECT round, precision_change, n FROM judge_drift")
+    assert drift == [{"round": 1, "precision_change": None, "n": 565}, {"round": 2, "precision_change": 0.0, "n": 565}]
+    assert ask(warehouse, "SELECT round, accepted, cost_per_accepted FROM cost_per_accepted") == [
+        {"round": 1, "accepted": 2, "cost_per_accepted": 0.0},
+        {"round": 2, "accepted": 4, "cost_per_accepted": 0.0},
+    ]
+    landed = ask(warehouse, "SELECT round, trajectories, finished, accepted, guided, run_id FROM landed_by_day")
+    assert [(row["round"], row["trajectories"], row["accepted"], row["guided"]) for row in landed] == [
+        (1, 4, 2, 1),
+        (2, 4, 4, 1),
+    ]
+    assert {row["run_id"] for row in landed} == {RUN}
+
+
+def example(name: str, at: StageRun, trajectory_id: str) -> Example:
+    said = (Message(role="user", content="Send it"), Message(role="assistant", content="Tap"))
+    ids = {"example_id": name, "query_id": "q", "trajectory_id": trajectory_id}
+    return record(Example, **ids, kind="end_to_end", messages=said, **at_origin(at))
+
+
+def test_examples_are_followed_to_where_they_come_from_and_duplicates_are_found(warehouse: Warehouse) -> None:
+    at = stage_run("derive")
+    attempt = trajectory(1, at, "q")
+    two = [example(name, at, attempt.trajectory_id) for name in ("e1", "e2")]
+    commit_rows(warehouse, at, query("q", at), attempt, round_summary(at), *two)
+    lineage = ask(warehouse, "SELECT example_id, instruction, policy_version, release FROM example_lineage")
+    release = round_summary(at).release
+    assert [(row["example_id"], row["policy_version"], row["release"]) for row in lineage] == [
+        ("e1", "policy-1", release),
+        ("e2", "policy-1", release),
+    ]
+    duplicates = ask(warehouse, "SELECT examples, queries, example_id FROM duplicate_examples")
+    assert duplicates == [{"examples": 2, "queries": 1, "example_id": "e1"}]
+
+
+def test_success_is_told_by_app_and_difficulty(warehouse: Warehouse) -> None:
+    at = stage_run("evaluate")
+    asked = [query("q0", at), query("q1", at).model_copy(update={"apps": ("mail", "notes")})]
+    measured = [
+        trajectory(number, at, f"q{number}", purpose=Purpose.EVALUATE, reward=float(number)) for number in range(2)
+    ]
+    commit_rows(warehouse, at, *asked, *measured)
+    found = ask(warehouse, "SELECT app, difficulty, queries, success_rate FROM success_by_app")
+    level = asked[0].difficulty
+    assert found == [
+        {"app": "mail", "difficulty": level, "queries": 2, "success_rate": 0.5},
+        {"app": "notes", "difficulty": level, "queries": 1, "success_rate": 1.0},
+    ]

@@ -1,11 +1,8 @@
-"""Processes at work in a bucket: killed after a named step of a commit or of a release, or at the same time as others.
-
-For `test_killed_in_bucket.py`. The environment leads to the server.
-"""
+"""Processes at work in a bucket: killed after a step of a commit or of a release, or at the same time as others."""
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -28,17 +25,15 @@ from trajmill.warehouse.store.bucket import BucketStore
 ROWS, SCREENS = 6, 3
 AT = stage_run("judge")
 KEY, RELEASE = "key", "first"
-STEPS = (
-    "screens written",
-    "rows written",
-    "screens committed",
-    "rows committed",
-    "marked",
-    "release file 1",
-    "release file 2",
-    "manifest",
-)
+_STAGE = ("screens written", "rows written", "screens committed", "rows committed", "marked")
+STEPS = (*_STAGE, "release file 1", "release file 2", "manifest")
 """After each of them a process is killed."""
+
+
+def with_environment(environment: Mapping[str, str], work: Callable[..., None], *arguments: object) -> None:
+    """Do the work of a process that was forked from one with another environment."""
+    os.environ.update(environment)
+    work(*arguments)
 
 
 def kill_after(step: str, url: str) -> None:
@@ -78,15 +73,8 @@ def make_release(warehouse: Warehouse) -> None:
     pq.write_table(pa.table({"a": [1, 2, 3]}), folder / "train.parquet")
     (folder / "README.md").write_text("# card\n")
     versions = releases.read_release(warehouse, RELEASE).tables if RELEASE in releases.release_names(warehouse) else {}
-    write_release(
-        warehouse,
-        RELEASE,
-        tables=versions or table_versions(warehouse),
-        run_id=AT.run_id,
-        round=1,
-        code_version="test",
-        created_at="2026-11-20T00:00:00Z",
-    )
+    lineage = {"run_id": AT.run_id, "code_version": "test", "created_at": "2026-11-20T00:00:00Z"}
+    write_release(warehouse, RELEASE, tables=versions or table_versions(warehouse), round=1, **lineage)
 
 
 def _watch_store(after: Callable[[str], None]) -> None:

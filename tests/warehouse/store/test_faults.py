@@ -6,7 +6,7 @@ import duckdb
 import pytest
 
 from tests.faulty_proxy import FAULTS, FaultyProxy, faulty_proxy
-from tests.warehouse.samples import commit_rows, stage_run, step_verdicts
+from tests.warehouse.samples import commit_rounds, commit_rows, stage_run, step_verdicts
 from trajmill.warehouse.delta_log import delta_table
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
@@ -42,10 +42,8 @@ def test_commits_through_faults_are_made_once(bucket_url: str, proxy: FaultyProx
 
 def test_a_server_that_is_gone_for_a_while_is_waited_for(bucket_url: str, proxy: FaultyProxy) -> None:
     warehouse = create_warehouse(bucket_url)
-    commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
     proxy.gone_until = time.monotonic() + 6.0
-    at = stage_run("judge", 2)
-    commit_rows(warehouse, at, *step_verdicts(5, at))
+    commit_rounds(warehouse, 2, 5)
     proxy.gone_until = time.monotonic() + 6.0
     assert read_table(warehouse, "step_verdicts").num_rows == 10
 
@@ -54,7 +52,7 @@ def test_a_server_that_stays_away_is_no_damage(
     bucket_url: str, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     warehouse = create_warehouse(bucket_url)
-    commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
+    commit_rounds(warehouse, 1, 5)
     refresh_views(warehouse)
     connection = connect(warehouse)
     monkeypatch.setattr("trajmill.warehouse.store.ranges.PATIENCE", 0.0)

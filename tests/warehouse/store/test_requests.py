@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.faulty_proxy import faulty_proxy
-from tests.warehouse.samples import commit_rows, stage_run, step_verdicts, trajectory
+from tests.warehouse.samples import commit_rounds, commit_rows, stage_run, step_verdicts, trajectory
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.commit import commit_stage
@@ -24,7 +24,7 @@ from trajmill.warehouse.store.base import store_at
 
 pytestmark = pytest.mark.slow
 
-FILES = 4
+FILES = 3
 
 
 class CountedBucket(NamedTuple):
@@ -114,9 +114,7 @@ def url(request: pytest.FixtureRequest) -> str:
 
 def test_a_warehouse_is_written_and_read(url: str) -> None:
     warehouse = create_warehouse(url)
-    for number in (1, 2):
-        at = stage_run("judge", number)
-        commit_rows(warehouse, at, *step_verdicts(5, at))
+    commit_rounds(warehouse, 2, 5)
     assert read_table(open_warehouse(url), "step_verdicts").num_rows == 10
     assert run_sql(warehouse, "SELECT count(*) AS rows FROM step_verdicts").to_pylist() == [{"rows": 10}]
     with warehouse.store.hold("staging/run/lock", wait=False):
