@@ -50,46 +50,22 @@ def step_verdicts(count: int, at: StageRun, start: int = 0) -> list[StepVerdict]
 
 
 def trajectory(number: int, at: StageRun, query_id: str, **changes: object) -> Trajectory:
-    values: dict[str, object] = {
-        "trajectory_id": content_id("trajectory", at.run_id, at.round, number),
-        "query_id": query_id,
-        "agent": "end_to_end",
-        "model_version": "policy-1",
-        "environment": "simulated",
-        "seed": number,
-        "status": "finished",
-        "reward": 1.0,
-        "steps": 4,
-        "input_tokens": 10,
-        "output_tokens": 5,
-        **{"wall_ms": 1.5, "environment_ms": 0.5},
-        **at_origin(at),
-        "made_by": "rollout",
-    }
-    return record(Trajectory, **values | changes)
+    named = {"trajectory_id": content_id("trajectory", at.run_id, at.round, number), "query_id": query_id}
+    by = {"agent": "end_to_end", "model_version": "policy-1", "environment": "simulated", "seed": number}
+    ended = {"status": "finished", "reward": 1.0, "steps": 4, "wall_ms": 1.5, "environment_ms": 0.5}
+    tokens = {"input_tokens": 10, "output_tokens": 5}
+    made = named | by | ended | tokens | at_origin(at) | {"made_by": "rollout"}
+    return record(Trajectory, **made | changes)
 
 
 def query(name: str, at: StageRun, split: Split = Split.TRAIN) -> Query:
-    return record(
-        Query,
-        query_id=name,
-        apps=("mail",),
-        task="mail.send",
-        raw_instruction="send a mail",
-        phrasing="p1",
-        pages=("mail.inbox",),
-        page_descriptions=("all mails",),
-        max_steps=10,
-        instruction=f"Send the mail {name}",
-        slots=(Slot(name="to", value="Ann", said="Ann", page="mail.inbox"),),
-        path=(PathStep(page="mail.inbox", operation="tap", target="mail.inbox/new"),),
-        start_state="{}",
-        goal="{}",
-        difficulty=1,
-        split=split,
-        validation="passed",
-        **at_origin(at),
-    )
+    said = {"raw_instruction": "send a mail", "instruction": f"Send the mail {name}", "phrasing": "p1"}
+    shown = {"pages": ("mail.inbox",), "page_descriptions": ("all mails",), "apps": ("mail",), "task": "mail.send"}
+    slots = (Slot(name="to", value="Ann", said="Ann", page="mail.inbox"),)
+    path = (PathStep(page="mail.inbox", operation="tap", target="mail.inbox/new"),)
+    states = {"start_state": "{}", "goal": "{}", "max_steps": 10, "difficulty": 1, "validation": "passed"}
+    made = said | shown | states | at_origin(at)
+    return record(Query, query_id=name, split=split, slots=slots, path=path, **made)
 
 
 def judgement(trajectory_id: str, at: StageRun, correct: bool, made_by: str = "judge-v1") -> Judgement:

@@ -34,6 +34,7 @@ from trajmill.stages.metrics.pathways import WalkedPathway, matcr, p_atsr, walke
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.sql import run_sql
 
+pytestmark = pytest.mark.slow
 AT = stage_run()
 BOX = Box(100, 200, 300, 260)
 
@@ -70,7 +71,6 @@ def pages(name: str, count: int, at: StageRun) -> Query:
     return query(name, at, Split.HELDOUT_SLOTS).model_copy(update={"path": path})
 
 
-@pytest.mark.slow
 def test_success_pass_at_4_and_wpsr_are_those_of_the_stage(warehouse: Warehouse) -> None:
     tried = {"a": (1, [1, 0, 0, 0]), "b": (3, [1, 1, 1, 1, 0]), "c": (2, [1])}
     rewards = [(name, reward) for name, (_, outcomes) in tried.items() for reward in outcomes]
@@ -94,7 +94,6 @@ def wpsr_share(count: int, outcomes: list[int]) -> tuple[float, int]:
     return wpsr(walked) * walked[0].difficulty, walked[0].difficulty
 
 
-@pytest.mark.slow
 def test_an_agents_own_division_is_no_measure(warehouse: Warehouse) -> None:
     """Whoever divides a task into more atomic tasks would else be the better agent."""
     attempt = trajectory(0, AT, "q0", reward=1.0, agent="light_manus", steps=1)
@@ -107,7 +106,6 @@ def test_an_agents_own_division_is_no_measure(warehouse: Warehouse) -> None:
     assert ask(warehouse, "FROM atomic_outcomes") == []
 
 
-@pytest.mark.slow
 def test_matcr_and_p_atsr_are_those_of_the_stage_and_of_the_paper(warehouse: Warehouse) -> None:
     made: list[Row] = []
     pairs: list[tuple[Query, Trajectory]] = []
@@ -163,7 +161,6 @@ UNBOXED: list[tuple[Action, Action]] = [
 """Where the right action hit no element."""
 
 
-@pytest.mark.slow
 def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
     """Of all steps together, and of each step, taken by a policy of its own."""
     pairs = [*((said, right, BOX) for said, right in SAID), *((said, right, None) for said, right in UNBOXED)]
@@ -173,14 +170,11 @@ def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
         trajectory(3 + n, AT, "q", reward=0.0, purpose=Purpose.EVALUATE, model_version=f"step {n}")
         for n in range(len(pairs))
     ]
+    attempts = (query("q", AT, Split.HELDOUT_SLOTS), measured, known, wrong, *alone)
     commit_rows(
         warehouse,
         AT,
-        query("q", AT, Split.HELDOUT_SLOTS),
-        measured,
-        known,
-        wrong,
-        *alone,
+        *attempts,
         *(stored(measured.trajectory_id, n, said) for n, (said, _, _) in enumerate(pairs)),
         *(stored(alone[n].trajectory_id, n, said) for n, (said, _, _) in enumerate(pairs)),
         stored(measured.trajectory_id, len(pairs), Click(x=1, y=1), screen="never seen by others"),
@@ -197,7 +191,6 @@ def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
     }
 
 
-@pytest.mark.slow
 def test_an_accepted_attempt_is_compared_with_others_that_did_the_same_and_not_with_itself(
     warehouse: Warehouse,
 ) -> None:
@@ -209,7 +202,6 @@ def test_an_accepted_attempt_is_compared_with_others_that_did_the_same_and_not_w
     assert (found["steps"], found["type"], found["sr"]) == (2, 1.0, 1.0)
 
 
-@pytest.mark.slow
 def test_a_harmful_step_of_an_accepted_attempt_is_not_right(warehouse: Warehouse) -> None:
     """Step 0 is known by one attempt, which did damage there; so is step 1, by one of two; step 2 was harmless."""
     measured = trajectory(0, AT, "q", reward=0.0, purpose=Purpose.EVALUATE)
@@ -229,7 +221,6 @@ def test_a_harmful_step_of_an_accepted_attempt_is_not_right(warehouse: Warehouse
     assert (found["steps"], found["type"], found["sr"]) == (2, 1.0, 0.5)
 
 
-@pytest.mark.slow
 def test_each_failure_has_the_first_class_that_fits(warehouse: Warehouse) -> None:
     tap, lost = Click(x=150, y=230), Click(x=9, y=9)
     done, gave_up = Terminate(status="success"), Terminate(status="failure")
@@ -257,7 +248,6 @@ def test_each_failure_has_the_first_class_that_fits(warehouse: Warehouse) -> Non
     assert found == {f"p{number}": case[0] for number, case in enumerate(cases)}
 
 
-@pytest.mark.slow
 def test_shares_of_errors_are_those_of_all_attempts_as_the_paper_has_them(warehouse: Warehouse) -> None:
     """Qwen2.5-VL-7B in NaturalGAIA 5.4: SCE 46.4 %, EE 42.2 %, of which KD 32.9 %.
 

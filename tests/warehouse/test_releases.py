@@ -30,15 +30,8 @@ def export(warehouse: Warehouse, name: str, rows: int = 3) -> None:
 def release(
     warehouse: Warehouse, name: str, created_at: str = "2026-11-20T00:00:00Z", round: int = 1, run_id: str = "run-a"
 ) -> Release:
-    return write_release(
-        warehouse,
-        name,
-        tables=table_versions(warehouse),
-        run_id=run_id,
-        round=round,
-        code_version="test",
-        created_at=created_at,
-    )
+    lineage = {"run_id": run_id, "code_version": "test", "created_at": created_at}
+    return write_release(warehouse, name, tables=table_versions(warehouse), round=round, **lineage)
 
 
 @pytest.mark.slow

@@ -16,10 +16,9 @@ from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.warehouse import screens as staged_screens
 from trajmill.warehouse.commit import commit, commit_stage
 from trajmill.warehouse.delta_log import committed_files
-from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
-from trajmill.warehouse.shards import DataFile
 
 ORIGIN = Origin(round=1, run_id="run-a", code_version="test")
 
@@ -39,8 +38,8 @@ def commit_screens(warehouse: Warehouse, number: int, *seen: Sequence[int]) -> i
     """Commit what the workers of a stage have seen, each the shades that are given for it."""
     at = stage_run(number=number)
     for worker, shades in enumerate(seen):
-        journal_of(journal_path(warehouse, at, f"{worker:05d}"), *shades).close()
-    [file] = NewScreens(warehouse, at, ORIGIN, "draw-v1").write()
+        see(warehouse, worker, *shades, at=at)
+    [file] = new_ones(warehouse, at).write()
     commit(warehouse, "screens", [file], at)
     return file.rows
 
@@ -170,22 +169,16 @@ def test_datasets_decodes_the_images_offline(
 AT = stage_run()
 
 
-def new_ones(warehouse: Warehouse) -> NewScreens:
-    return NewScreens(warehouse, AT, ORIGIN, "draw-v1")
+def new_ones(warehouse: Warehouse, at: StageRun = AT) -> NewScreens:
+    return NewScreens(warehouse, at, ORIGIN, "draw-v1")
 
 
-def see(warehouse: Warehouse, worker: int, shades: Sequence[int]) -> None:
-    journal = ScreenJournal(journal_path(warehouse, AT, f"{worker:05d}"))
-    journal.append(*map(observation, shades))
-    journal.close()
-
-
-def rows(files: Sequence[DataFile]) -> list[int]:
-    return [file.rows for file in files]
+def see(warehouse: Warehouse, worker: int, *shades: int, at: StageRun = AT) -> None:
+    journal_of(journal_path(warehouse, at, f"{worker:05d}"), *shades).close()
 
 
 def expect_stored(warehouse: Warehouse, shades: Sequence[int]) -> None:
-    names = {observation(shade).screen.screen_id: png(shade) for shade in shades}
+    names = {screen_id(shade): png(shade) for shade in shades}
     assert sorted(read_table(warehouse, "screens", ["screen_id"])["screen_id"].to_pylist()) == sorted(names)
     assert dict(WarehouseScreens(warehouse).images(names)) == names
 
@@ -199,15 +192,15 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_came_since_the_last_file_is_in_the_next_one(warehouse: Warehouse) -> None:
     screens = new_ones(warehouse)
     screens.write_grown()
-    see(warehouse, 0, [1, 2])
+    see(warehouse, 0, 1, 2)
     screens.write_grown()
     screens.write_grown()
-    see(warehouse, 0, [3])
-    see(warehouse, 1, [2, 3, 4])
+    see(warehouse, 0, 3)
+    see(warehouse, 1, 2, 3, 4)
     screens.write_grown()
-    see(warehouse, 1, [1, 5])
+    see(warehouse, 1, 1, 5)
     files = screens.write()
-    assert rows(files) == [2, 2, 1]
+    assert [file.rows for file in files] == [2, 2, 1]
     commit_stage(warehouse, AT, {"screens": files})
     expect_stored(warehouse, range(1, 6))
 
@@ -216,41 +209,31 @@ def test_what_came_since_the_last_file_is_in_the_next_one(warehouse: Warehouse) 
 def test_files_that_a_killed_process_has_left_are_written_again(warehouse: Warehouse) -> None:
     killed = new_ones(warehouse)
     for shade in range(5):
-        see(warehouse, 0, [shade])
+        see(warehouse, 0, shade)
         killed.write_grown()
     again = new_ones(warehouse)
     again.write_grown()
-    see(warehouse, 1, [5])
+    see(warehouse, 1, 5)
     files = again.write()
-    assert rows(files) == [5, 1]
+    assert [file.rows for file in files] == [5, 1]
     commit_stage(warehouse, AT, {"screens": files})
     expect_stored(warehouse, range(6))
-
-
-@pytest.mark.usefixtures("small_files")
-def test_what_is_committed_is_not_written_again(warehouse: Warehouse) -> None:
-    screens = new_ones(warehouse)
-    for shade in range(3):
-        see(warehouse, 0, [shade])
-        screens.write_grown()
-    commit_stage(warehouse, AT, {"screens": screens.write()})
     # The process was killed between this commit and the stage's next one.
     again = new_ones(warehouse)
     again.write_grown()
     commit_stage(warehouse, AT, {"screens": again.write()})
-    expect_stored(warehouse, range(3))
+    expect_stored(warehouse, range(6))
 
 
 @pytest.mark.usefixtures("small_files")
 def test_screens_that_another_run_commits_meanwhile_are_left_out_of_all_files(warehouse: Warehouse) -> None:
     screens = new_ones(warehouse)
     for shade in range(4):
-        see(warehouse, 0, [shade])
+        see(warehouse, 0, shade)
         screens.write_grown()
     files = screens.write()
     other = stage_run(run_id="run-b")
-    journal = ScreenJournal(journal_path(warehouse, other, "00000"))
-    journal.append(observation(0), observation(2))
-    commit_stage(warehouse, other, {"screens": NewScreens(warehouse, other, ORIGIN, "draw-v1").write()})
+    see(warehouse, 0, 0, 2, at=other)
+    commit_stage(warehouse, other, {"screens": new_ones(warehouse, other).write()})
     commit_stage(warehouse, AT, {"screens": files})
     expect_stored(warehouse, range(4))

@@ -31,23 +31,10 @@ def frame_of(screen_id: str) -> CoordinateFrame:
 
 
 def query(name: str = "q", platform: Platform = Platform.PHONE, split: Split = Split.TRAIN) -> Query:
-    return record(
-        Query,
-        query_id=name,
-        platform=platform,
-        apps=("bites",),
-        task="bites.order",
-        raw_instruction="order",
-        phrasing="0",
-        difficulty=1,
-        instruction=f"Order {name}",
-        start_state="{}",
-        goal="{}",
-        max_steps=20,
-        split=split,
-        validation="passed",
-        **COMMON,
-    )
+    said = {"task": "bites.order", "raw_instruction": "order", "phrasing": "0", "instruction": f"Order {name}"}
+    states = {"start_state": "{}", "goal": "{}", "max_steps": 20, "difficulty": 1, "validation": "passed"}
+    named = {"query_id": name, "platform": platform, "apps": ("bites",), "split": split}
+    return record(Query, **named | said | states | COMMON)
 
 
 def step(
@@ -59,23 +46,20 @@ def step(
 ) -> Step:
     before, after = screens or (f"s{index}", f"s{index + 1}")
     reply = Reply(f"Thought {index}", action, f"Did {index}") if action is not None else None
-    frame = native_frame(size_of(before))
+    said = "no call" if reply is None else ANY.dialect(platform).render(reply, native_frame(size_of(before)))
+    places = {"screen_before": before, "screen_after": after, "app_before": "bites", "app_after": "bites"}
     return record(
         Step,
         trajectory_id="t",
         index=index,
-        screen_before=before,
-        screen_after=after,
-        app_before="bites",
-        app_after="bites",
         thought=f"Thought {index}",
         action=None if action is None else action_to_json(action),
         action_kind="unparsed" if action is None else action.kind,
         conclusion=f"Did {index}",
-        raw_response="no call" if reply is None else ANY.dialect(platform).render(reply, frame),
+        raw_response=said,
         role_outputs="{}",
         prompt=f"The user query: go\nTask progress: {index} steps" if prompt is None else prompt,
-        **COMMON,
+        **places | COMMON,
     )
 
 
@@ -98,20 +82,11 @@ def episode(
     """An episode; `correct` None is one without a judgement, `labels` are those of the first steps."""
     asked = asked or query()
     trajectory_id = content_id("test", name)
+    by = {"agent": "end_to_end", "model_version": "m0", "environment": "simulated", "query_id": asked.query_id}
+    ended = {"trajectory_id": trajectory_id, "purpose": purpose, "status": status, "steps": len(steps)}
     return Episode(
         query=asked,
-        trajectory=record(
-            Trajectory,
-            trajectory_id=trajectory_id,
-            query_id=asked.query_id,
-            agent="end_to_end",
-            model_version="m0",
-            environment="simulated",
-            purpose=purpose,
-            status=status,
-            steps=len(steps),
-            **COMMON,
-        ),
+        trajectory=record(Trajectory, **by | ended | COMMON),
         steps=tuple(s.model_copy(update={"trajectory_id": trajectory_id}) for s in steps),
         **({} if correct is None else verdicts(trajectory_id, correct, labels)),
     )

@@ -53,19 +53,12 @@ async def played(family: Family) -> tuple[Episode, list[ChatRequest]]:
         view = EpisodeView("Order q", None, now, tuple(decisions), 7, tuple(seen))
         decisions.append(await agent.act(view))
         seen.append(now)
-    steps = [
-        step(index, made.action).model_copy(
-            update={
-                "screen_before": seen[index].screen.screen_id,
-                "thought": made.thought,
-                "action": None if made.action is None else action_to_json(made.action),
-                "conclusion": made.conclusion,
-                "raw_response": made.raw_response,
-                "prompt": made.prompt,
-            }
-        )
-        for index, made in enumerate(decisions)
-    ]
+    steps = []
+    for index, made in enumerate(decisions):
+        told = {name: getattr(made, name) for name in ("thought", "conclusion", "raw_response", "prompt")}
+        action = None if made.action is None else action_to_json(made.action)
+        shown = {"screen_before": seen[index].screen.screen_id, "action": action}
+        steps.append(step(index, made.action).model_copy(update=told | shown))
     return episode(steps, asked=query()), model.asked
 
 
@@ -83,24 +76,6 @@ async def test_the_rows_of_a_served_family_are_what_its_agent_was_sent_and_wrote
         assert reply.content == acted.steps[at].raw_response
         assert len(made.screens) == sum(m.content.count("<image>") for m in prompt) == min(at, family.past_screens) + 1
         assert made.screens[-1] == acted.steps[at].screen_before
-
-
-@families
-def test_the_steps_of_another_family_are_written_in_the_familys_space(family: Family) -> None:
-    actions: tuple[Action, ...] = (TAP, Click(x=719, y=1279), DONE)
-    other = episode([step(index, action) for index, action in enumerate(actions)])
-    dialect = family.dialect(Platform.PHONE)
-    for at, action in enumerate(actions):
-        made = family_conversation(family, other, at, size_of)
-        frame = family.frame(PHONE)
-        read = dialect.parse(made.messages[-1].content, frame)
-        assert isinstance(read, Reply)
-        for got, wanted, side, extent in zip(_place(read.action), _place(action), PHONE, frame.extent, strict=True):
-            assert abs(got - wanted) <= max(1, 0.5 * side / extent + 0.5)
-
-
-def _place(action: Action) -> tuple[int, int]:
-    return (action.x, action.y) if isinstance(action, Click) else (0, 0)
 
 
 def test_an_action_without_words_in_the_family_is_refused() -> None:

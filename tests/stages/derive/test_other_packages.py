@@ -38,26 +38,19 @@ class LengthsSpec(KindSpec):
 """
 
 
-@pytest.fixture
-def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kind_of_another_package_derives_rows_with_its_settings_and_a_wrong_one_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     (tmp_path / "length_rows.py").write_text(LENGTHS)
     metadata = tmp_path / "length_rows-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: length-rows\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text("[trajmill.derive_kinds]\nlengths = length_rows:LengthsSpec\n")
     monkeypatch.syspath_prepend(tmp_path)
-
-
-@pytest.mark.usefixtures("other_package")
-def test_a_kind_of_another_package_derives_rows_with_its_settings() -> None:
     assert DERIVE_KINDS.kinds()[-1] == "lengths"
     spec = DeriveSpec(kinds={"lengths": {"question": "How long?"}}).kind("lengths")
     (row,) = derived(spec, episode([step(0, TAP), step(1, DONE)])).examples
     assert (row.kind, [message.content for message in row.messages]) == ("lengths", ["How long?", "2"])
-
-
-@pytest.mark.usefixtures("other_package")
-def test_a_wrong_kind_or_setting_is_one_line() -> None:
     with pytest.raises(BadInputError, match="no derived data of kind 'length'"):
         DeriveSpec().kind("length")
     with pytest.raises(BadInputError, match="lengths: queston"):

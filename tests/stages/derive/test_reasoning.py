@@ -70,7 +70,6 @@ def test_the_next_try_has_another_style_the_last_is_told_the_action_and_then_it_
 
 
 def thinks(thought: str | Callable[[Body], str]) -> Callable[[Body], str]:
-
     def answer(body: Body) -> str:
         if "response_format" not in body:
             return call(TAP)
@@ -83,7 +82,7 @@ def refused(rows: DerivedRows) -> list[tuple[str | None, str]]:
     return [(row.variant, row.reason) for row in rows.refusals]
 
 
-@pytest.mark.parametrize("nothing", ["(not told)", "...", "—", " None. ", "the thought", "N/A"])
+@pytest.mark.parametrize("nothing", ["(not told)", "—", " None. ", "the thought"])
 def test_a_placeholder_is_no_thought_though_the_action_is_right(nothing: str) -> None:
     answer = thinks(lambda body: "I press OK." if "button" in words(body) else nothing)
     rows, asked = derived_with(OFFLINE, one_step(), answer)
@@ -97,7 +96,6 @@ def test_a_placeholder_is_no_thought_though_the_action_is_right(nothing: str) ->
     ("copied", "reason"),
     [
         ('I clicked button "OK" at (50%, 63%).', "tells_position"),
-        ("I tap the point 360, 812 now.", "tells_position"),
         ("The button is at x=360, y=812.", "tells_position"),
         ("It is 50% across, so I press it.", "tells_position"),
         ("The hint says to press OK.", "tells_hint"),
@@ -112,13 +110,16 @@ def test_a_thought_that_copies_its_hint_is_refused_though_the_action_is_right(co
     assert len(asked) == 3, "the action of such a thought is not asked for"
 
 
-def test_numbers_of_the_task_may_be_thought_of() -> None:
+def test_numbers_of_the_task_and_few_letters_of_any_script_may_be_thought() -> None:
     answer = thinks("Seats (4, 5) are free, so I press OK.")
     given = one_step(prompt="The user query: take seats (4, 5)\nTask progress: none")
     rows, _ = derived_with(OFFLINE, given, answer)
     assert [row.variant for row in rows.examples] == ["style_1"]
     rows, _ = derived_with(OFFLINE, one_step(), answer)
     assert refused(rows) == [("offline", "tells_position")]
+    for short in ("Back.", "点击确定"):
+        rows, _ = derived_with(OFFLINE, one_step(), thinks(short))
+        assert [row.variant for row in rows.examples] == ["style_1"]
 
 
 def test_a_hint_tells_a_position_only_where_words_do_not_tell_the_element() -> None:
@@ -129,12 +130,6 @@ def test_a_hint_tells_a_position_only_where_words_do_not_tell_the_element() -> N
     assert hint_of(one_step()).endswith('Clicked button "OK"')
     elsewhere = action_to_json(Click(x=20, y=20))
     assert hint_of(one_step(action=elsewhere, target=None)).endswith("(3%, 2%)")
-
-
-@pytest.mark.parametrize("short", ["Back.", "点击确定"])
-def test_a_short_thought_in_any_script_is_one(short: str) -> None:
-    rows, _ = derived_with(OFFLINE, one_step(), thinks(short))
-    assert [row.variant for row in rows.examples] == ["style_1"]
 
 
 def test_outputs_of_several_agents_are_merged_into_one_thought() -> None:

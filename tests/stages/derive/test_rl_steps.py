@@ -1,6 +1,5 @@
 from collections.abc import Mapping, Sequence
 
-import pyarrow as pa
 import pytest
 
 from tests.stages.derive.rl_rows import EpisodeBatch, attempt_of, rl_rows_of
@@ -11,7 +10,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
-from trajmill.schemas.tables.trajectory import Purpose, Step
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.rewards import RewardMoments, moments, reward_of, running_moments
 from trajmill.stages.derive.rl_plan import replayable
 from trajmill.stages.derive.rl_steps import PolicyWords, RLRows, compares_members
@@ -45,9 +44,9 @@ def id_of(one: Episode) -> str:
     return one.trajectory.trajectory_id
 
 
-def guided_success(length: int, name: str) -> Episode:
-    made = success(length, name, A)
-    return made.model_copy(update={"trajectory": made.trajectory.model_copy(update={"purpose": Purpose.GUIDED})})
+def changed(one: Episode, **values: object) -> Episode:
+    """The episode with other values of its trajectory."""
+    return one.model_copy(update={"trajectory": one.trajectory.model_copy(update=values)})
 
 
 def test_rewards_are_compared_within_their_group() -> None:
@@ -100,13 +99,10 @@ def test_a_row_names_its_group_and_version_and_has_what_the_policy_said() -> Non
 
 
 def test_attempts_of_two_policies_are_two_groups() -> None:
-    other = failure(2, "f", A)
-    other = other.model_copy(update={"trajectory": other.trajectory.model_copy(update={"model_version": "m1"})})
+    other = changed(failure(2, "f", A), model_version="m1")
     made = derive([success(2, "s", A), other], RLSpec(keep_without_spread=True))
-    assert {(row.policy_version, row.group_size, row.advantage) for row in made.rows} == {
-        ("m0", 1, 0.0),
-        ("m1", 1, 0.0),
-    }
+    alone = {("m0", 1, 0.0), ("m1", 1, 0.0)}
+    assert {(row.policy_version, row.group_size, row.advantage) for row in made.rows} == alone
 
 
 def test_a_group_that_failed_whole_gets_one_remembered_success_of_its_query() -> None:
@@ -132,7 +128,10 @@ def test_a_remembered_reward_never_enters_the_running_mean() -> None:
 
 
 def test_a_guided_success_is_replayed_only_if_that_is_configured() -> None:
-    attempts, memory = [failure(2, "f1", A), failure(2, "f2", A)], {"a": guided_success(2, "old")}
+    attempts, memory = (
+        [failure(2, "f1", A), failure(2, "f2", A)],
+        {"a": changed(success(2, "old", A), purpose=Purpose.GUIDED)},
+    )
     assert derive(attempts, remembered=memory).rows == ()
     told = derive(attempts, RLSpec(replay_guided=True), memory)
     assert {(row.guided, row.replayed) for row in told.rows} == {(True, True), (False, False)}
@@ -168,7 +167,7 @@ def test_attempts_that_say_nothing_about_the_policy_give_no_rows() -> None:
     assert reasons == ["failed", "held_out", "no_steps", "not_judged", "other_purpose", "other_purpose"]
 
 
-def test_groups_without_spread_are_dropped_or_kept() -> None:
+def test_groups_without_spread_are_dropped_or_kept_and_groups_of_one_are_no_rl_data() -> None:
     batch = [failure(2, "f1", A), failure(3, "f2", A), success(2, "s1", B), success(3, "s2", B)]
     for spec in (GROUP, BATCH):
         dropped = derive(batch, spec)
@@ -180,6 +179,10 @@ def test_groups_without_spread_are_dropped_or_kept() -> None:
     over_batch = advantages(derive(batch, RLSpec(normalise="batch", keep_without_spread=True)))
     assert sorted(over_batch.values()) == pytest.approx([-1.0, -1.0, 1.0, 1.0], abs=1e-5)
     assert derive([]) == ((), ())
+    one_each = derive([success(2, "s", A), failure(2, "f", B)], RLSpec(normalise="batch", keep_without_spread=True))
+    assert len(one_each.rows) == 4
+    compared = [one_each, derive([success(2, "s", A), failure(2, "f", A)]), derive([])]
+    assert [compares_members(rows_to_arrow("rl_steps", made.rows)) for made in compared] == [False, True, False]
 
 
 def test_a_group_waits_for_a_judgement_that_is_still_to_come() -> None:
@@ -195,19 +198,15 @@ def test_a_group_waits_for_a_judgement_that_is_still_to_come() -> None:
 
 
 def test_attempts_of_a_version_that_lies_too_far_behind_give_no_rows() -> None:
-    old = [acted_by("v1", one) for one in (success(2, "s", A), failure(2, "f", A))]
-    new = [acted_by("v3", one) for one in (success(2, "t", A), failure(2, "g", A))]
-    remembered = {"a": acted_by("v1", success(2, "old", A))}
+    old = [changed(one, model_version="v1") for one in (success(2, "s", A), failure(2, "f", A))]
+    new = [changed(one, model_version="v3") for one in (success(2, "t", A), failure(2, "g", A))]
+    remembered = {"a": changed(success(2, "old", A), model_version="v1")}
     made = rl_rows_of(EpisodeBatch([*old, *new], remembered, stale={"v1"}), GROUP)
     assert {row.policy_version for row in made.rows} == {"v3"}
     assert {(d.trajectory_id, d.reason) for d in made.dropped} == {(id_of(one), "stale_policy") for one in old}
-    failed = [acted_by("v3", failure(2, name, A)) for name in "gh"]
+    failed = [changed(failure(2, name, A), model_version="v3") for name in "gh"]
     replayed = rl_rows_of(EpisodeBatch(failed, remembered, stale={"v1"}), GROUP)
     assert {row.policy_version for row in replayed.rows if row.replayed} == {"v1"}, "replay is meant to be older"
-
-
-def acted_by(version: str, one: Episode) -> Episode:
-    return one.model_copy(update={"trajectory": one.trajectory.model_copy(update={"model_version": version})})
 
 
 def test_the_rows_depend_on_the_round_and_not_on_the_order_of_the_episodes() -> None:
@@ -231,21 +230,14 @@ def test_a_served_policys_rows_have_its_tokens_or_are_dropped() -> None:
         (id_of(won), (5, 7), (-0.5, -0.25))
     }
     assert [d.reason for d in made.dropped] == ["no_log_probabilities"] * 2
-    short = won.model_copy(update={"steps": tuple(_with_one_logprob(each) for each in won.steps)})
+    cut = {"reply_logprobs": (-0.5,)}
+    short = won.model_copy(update={"steps": tuple(each.model_copy(update=cut) for each in won.steps)})
     refused = rl_rows_of(EpisodeBatch([short, lost]), GROUP, PolicyWords(ANY, size_of, with_tokens=True))
     assert {d.reason for d in refused.dropped} == {"log_probabilities_of_another_length", "no_log_probabilities"}
     assert not refused.rows
     assert rows_from_arrow(RLStep, rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
     unasked = rl_rows_of(batch, GROUP)
     assert {row.old_logprobs for row in unasked.rows if row.trajectory_id == id_of(lost)} == {None}
-
-
-def test_groups_of_one_are_no_rl_data() -> None:
-    one_each = derive([success(2, "s", A), failure(2, "f", B)], RLSpec(normalise="batch", keep_without_spread=True))
-    assert len(one_each.rows) == 4
-    assert not compares_members(_table(one_each))
-    assert compares_members(_table(derive([success(2, "s", A), failure(2, "f", A)])))
-    assert not compares_members(_table(derive([])))
 
 
 def test_the_prompt_is_that_of_the_policys_family() -> None:
@@ -257,14 +249,6 @@ def test_the_prompt_is_that_of_the_policys_family() -> None:
         assert len(last.screens) == screens == sum(message.content.count("<image>") for message in last.prompt)
         assert last.prompt[0].content == family.mobile.system_prompt(family.frame(size_of("s2")))
         assert last.response == step(2, DONE).raw_response
-
-
-def _with_one_logprob(step: Step) -> Step:
-    return step.model_copy(update={"reply_logprobs": (-0.5,)})
-
-
-def _table(made: RLRows) -> pa.Table:
-    return rows_to_arrow("rl_steps", made.rows)
 
 
 def test_rewards_have_two_parts_and_a_mean_in_which_earlier_batches_fade() -> None:

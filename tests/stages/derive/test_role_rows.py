@@ -27,17 +27,10 @@ def call(
 ) -> ModelCall:
     parts = [f"Ask {role} {index}", *({"screen": screen} for screen in screens)]
     messages = [{"role": "system", "content": ["Be a role."]}, {"role": "user", "content": parts}]
-    values: dict[str, object] = {
-        "call_id": f"{role}{index}",
-        "trajectory_id": "t",
-        "step_index": index,
-        "role": role,
-        "messages": json.dumps(messages),
-        "response": f"{role} says {index}" if said is None else said,
-        **COMMON,
-        "made_by": f"{role}-model",
-    }
-    return record(ModelCall, **values | changes)
+    named = {"call_id": f"{role}{index}", "trajectory_id": "t", "step_index": index, "role": role}
+    response = f"{role} says {index}" if said is None else said
+    asked = {"messages": json.dumps(messages), "response": response, "made_by": f"{role}-model"}
+    return record(ModelCall, **named | COMMON | asked | changes)
 
 
 def walk(outcomes: str, calls: Sequence[ModelCall], correct: bool = True, labels: Sequence[StepLabel] = ()) -> Episode:
@@ -59,20 +52,15 @@ def reflections(count: int) -> list[ModelCall]:
 
 
 def test_each_role_gives_the_conversation_that_it_had() -> None:
-    rows = derived(
-        walk("++", [call("manager", 0), call("worker", 0), call("critic.text", 0), call("policy", 1)]), RolesSpec()
-    )
+    calls = [call("manager", 0), call("worker", 0), call("critic.text", 0), call("policy", 1)]
+    rows = derived(walk("++", calls), RolesSpec())
     assert kept(rows) == [(0, "manager"), (0, "worker")]
     first: Example = rows.examples[0]
-    assert [(message.role, message.content) for message in first.messages] == [
-        ("system", "Be a role."),
-        ("user", "Ask manager 0<image>"),
-        ("assistant", "manager says 0"),
-    ]
+    told = [("system", "Be a role."), ("user", "Ask manager 0<image>"), ("assistant", "manager says 0")]
+    assert [(message.role, message.content) for message in first.messages] == told
     assert (first.screens, first.written_by, first.kind) == (("s0",), "manager-model", "roles")
-    assert kept(derived(walk("++", [call("manager", 0), call("worker", 0)]), RolesSpec(only=("worker",)))) == [
-        (0, "worker")
-    ]
+    both = walk("++", [call("manager", 0), call("worker", 0)])
+    assert kept(derived(both, RolesSpec(only=("worker",)))) == [(0, "worker")]
 
 
 def test_steps_that_were_judged_bad_calls_without_answer_and_quoted_guidance_teach_no_role() -> None:
@@ -139,10 +127,8 @@ def test_reflections_are_kept_by_the_papers_rules(outcomes: str, expected: list[
 def test_planners_teach_a_generalist_by_clean_successes_alone() -> None:
     planned = walk("+", [call("planner", 0, "Tap the cart.", ("s9", "s0")), call("planner", 1, "Done.", ("s0", "s1"))])
     rows = derived(planned, CodaDataSpec())
-    assert [(row.variant, row.written_by, row.step_index) for row in rows.examples] == [
-        ("bites", "planner-model", 0),
-        ("bites", "planner-model", 1),
-    ]
+    told = [(row.variant, row.written_by, row.step_index) for row in rows.examples]
+    assert told == [("bites", "planner-model", 0), ("bites", "planner-model", 1)]
     assert rows.examples[0].messages[1].content.endswith("<image><image>")
     assert planned.judgement is not None
     redundant = {"judgement": planned.judgement.model_copy(update={"redundant_steps": (1,)})}
@@ -206,10 +192,8 @@ def test_a_state_trackers_row_has_the_context_of_its_step_and_a_walk_has_no_role
 def test_bad_steps_and_elements_without_a_name_are_refused() -> None:
     rows = derived_words(meeting((StepLabel.HARMFUL,)))
     assert [row.variant for row in rows.examples] == ["coordinator"]
-    assert {(row.variant, row.reason) for row in rows.refusals} == {
-        ("coordinator", "harmful"),
-        ("state_tracker", "harmful"),
-    }
+    both = {("coordinator", "harmful"), ("state_tracker", "harmful")}
+    assert {(row.variant, row.reason) for row in rows.refusals} == both
     nameless = derived_words(episode([step(0, TAP), step(1, DONE)]))
     assert [(row.reason, row.variant) for row in nameless.refusals] == [("element_without_name", "coordinator")]
 
@@ -217,12 +201,10 @@ def test_bad_steps_and_elements_without_a_name_are_refused() -> None:
 @pytest.mark.parametrize(
     ("action", "named", "said"),
     [
-        (Click(x=1, y=1), "Cart", 'Tap "Cart".'),
         (Click(x=1, y=1, count=2), "Cart", 'Double-tap "Cart".'),
         (Click(x=1, y=1), "", None),
         (LongPress(x=1, y=1), "Cart", 'Hold "Cart".'),
         (TypeText(text="Bob"), "Name", 'Type "Bob" into "Name".'),
-        (TypeText(text="Bob"), "", 'Type "Bob".'),
         (Swipe(x=5, y=900, x2=5, y2=100), "", "Scroll down."),
         (Swipe(x=900, y=5, x2=100, y2=5), "", "Scroll right."),
         (SystemButton(button="Home"), "", "Press Home."),

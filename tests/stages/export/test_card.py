@@ -21,6 +21,7 @@ CONTENTS = CardContents(
     trajectories=5,
     dropped=(DroppedRows("harmful", 4), DroppedRows("judged_incorrect", 12)),
 )
+FILES = [ExportedFile("trl/sft.parquet", 1, "0" * 64, 1)]
 
 
 def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
@@ -44,9 +45,7 @@ def test_the_card_says_for_each_sort_whose_words_it_teaches() -> None:
         AuthoredRows("step", "positive", "owl-7b", 2),
         AuthoredRows("step", "positive", "import.aitz", 1),
     ]
-    card = dataset_card(
-        CONTENTS._replace(authors=authors), EXPORTERS, [ExportedFile("trl/sft.parquet", 1, "0" * 64, 1)]
-    )
+    card = dataset_card(CONTENTS._replace(authors=authors), EXPORTERS, FILES)
     assert "| sft |  | embedded-3 | filled into templates | 5 |" in card
     assert "| action_semantics | action | embedded-3 | none, the call alone | 4 |" in card
     assert "| action_semantics | effect | template | filled into templates | 3 |" in card
@@ -56,7 +55,7 @@ def test_the_card_says_for_each_sort_whose_words_it_teaches() -> None:
 
 def test_odd_names_break_neither_the_front_matter_nor_a_table() -> None:
     odd = CONTENTS._replace(name="a: [b]\n---\nlicense: mit", judge="x | y\n| z |")
-    card = dataset_card(odd, EXPORTERS, [ExportedFile("trl/sft.parquet", 1, "0" * 64, 1)])
+    card = dataset_card(odd, EXPORTERS, FILES)
     front = yaml.safe_load(card.split("\n---\n", 1)[0])
     assert front["license"] == "apache-2.0"
     assert "| judge | x \\| y \\| z \\| |" in card
@@ -73,10 +72,8 @@ def test_the_folder_loads_by_the_configurations_of_its_card(tmp_path: Path, monk
     for name, rows in (("sft", 5), ("rl", 5), ("screens", 5)):
         data = load_dataset(str(folder), name, split="train", cache_dir=str(tmp_path / "cache"))
         assert data.num_rows == rows
-    assert load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))[0]["images"][0].size == (
-        720,
-        1280,
-    )
+    whole = load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))
+    assert whole[0]["images"][0].size == (720, 1280)
 
 
 IMAGE = {"type": "image", "text": ""}

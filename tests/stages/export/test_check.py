@@ -10,6 +10,8 @@ from trajmill.schemas.record import content_id
 from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
 from trajmill.stages.export.release import check_release
 
+LEFT_IN_A_TEXT = [{"type": "text", "text": "a <image>"}, {"type": "image", "text": ""}]
+
 
 @pytest.fixture
 def release(tmp_path: Path) -> Path:
@@ -41,14 +43,7 @@ def test_what_was_exported_is_sound(release: Path) -> None:
         ({"images": [{"bytes": b"no png", "path": None}]}, "does not open"),
         ({"images": [{"bytes": png("s0")[:-40], "path": None}]}, "does not open"),
         ({"images": [{"bytes": png("d0"), "path": None}]}, "screens.parquet says"),
-        (
-            {
-                "prompt": [
-                    {"role": "user", "content": [{"type": "text", "text": "a <image>"}, {"type": "image", "text": ""}]}
-                ]
-            },
-            "left in a text",
-        ),
+        ({"prompt": [{"role": "user", "content": LEFT_IN_A_TEXT}]}, "left in a text"),
     ],
 )
 def test_a_damaged_sft_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:

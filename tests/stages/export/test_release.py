@@ -88,7 +88,7 @@ def test_the_features_are_those_of_the_datasets_library() -> None:
 
 @pytest.mark.slow
 def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> None:
-    rows, groups = examples([70, 5, 30]), rl_rows()
+    rows, groups = examples([40, 5, 30]), rl_rows()
     files = write_release(tmp_path / "a", rows.to_batches(), groups.to_batches(), StoredScreens())
     again = write_release(tmp_path / "b", rows.to_batches(max_chunksize=7), groups.to_batches(), StoredScreens())
     assert files == again

@@ -41,18 +41,12 @@ def gui_odyssey(folder: Path, episode: str = "7", instruction: str = "Find a not
         ("LONG_PRESS", [[1000, 1000]]),
         ("COMPLETE", ""),
     ]
-    steps = [
-        {
-            "step": number,
-            "screenshot": f"{episode}_{number}.png",
-            "action": kind,
-            "info": info,
-            "intention": f"think {number}",
-            "low_level_instruction": f"did {number}",
-            "sam2_bbox": [0, 0, 10, 10] if kind in ("CLICK", "LONG_PRESS") else [],
-        }
-        for number, (kind, info) in enumerate(actions)
-    ]
+    steps = []
+    for number, (kind, info) in enumerate(actions):
+        said = {"intention": f"think {number}", "low_level_instruction": f"did {number}"}
+        box = [0, 0, 10, 10] if kind in ("CLICK", "LONG_PRESS") else []
+        named = {"step": number, "screenshot": f"{episode}_{number}.png", "action": kind, "info": info}
+        steps.append(named | said | {"sam2_bbox": box})
     for number in range(len(steps)):
         # As they are downloaded, and as the project's own script moves them.
         place = "screenshots/data_1" if number % 2 else "screenshots"
@@ -101,19 +95,11 @@ def agentnet_task(number: int, code: Sequence[str] | None = None) -> dict[str, A
         "pyautogui.hotkey(['ctrl', 's'])",
         "computer.terminate(status='success')",
     )
-    traj = [
-        {
-            "index": index,
-            "image": f"{index}.png",
-            "value": {
-                "observation": "a window of an editor",
-                "thought": f"think {index}",
-                "action": f"did {index}",
-                "code": text,
-            },
-        }
-        for index, text in enumerate(codes)
-    ]
+    traj = []
+    for index, text in enumerate(codes):
+        value = {"thought": f"think {index}", "action": f"did {index}", "code": text}
+        value["observation"] = "a window of an editor"
+        traj.append({"index": index, "image": f"{index}.png", "value": value})
     return {
         "task_id": f"20240927235321_task-{number}",
         "instruction": f"save the file, number {number}",

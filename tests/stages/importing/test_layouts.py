@@ -24,7 +24,7 @@ from trajmill.stages.importing.base import LAYOUTS, BadRecording, Recording, lay
 from trajmill.stages.importing.rows import rows_of
 
 _ORIGIN = Origin(round=1, run_id="run", code_version="1")
-_DONE = Terminate(status="success")
+_DONE, _UP = Terminate(status="success"), Swipe(x=60, y=160, x2=60, y2=40)
 
 _EXPECTED: dict[str, tuple[Callable[[Path], None], list[Action]]] = {
     "gui-odyssey": (
@@ -32,7 +32,7 @@ _EXPECTED: dict[str, tuple[Callable[[Path], None], list[Action]]] = {
         [
             Click(x=60, y=50),
             SystemButton(button="Home"),
-            Swipe(x=60, y=160, x2=60, y2=40),
+            _UP,
             TypeText(text="milk"),
             LongPress(x=119, y=199),
             _DONE,
@@ -40,13 +40,7 @@ _EXPECTED: dict[str, tuple[Callable[[Path], None], list[Action]]] = {
     ),
     "aitz": (
         samples.aitz,
-        [
-            Click(x=30, y=100),
-            Swipe(x=60, y=160, x2=60, y2=40),
-            TypeText(text="words"),
-            SystemButton(button="Back"),
-            _DONE,
-        ],
+        [Click(x=30, y=100), _UP, TypeText(text="words"), SystemButton(button="Back"), _DONE],
     ),
     "agentnet": (
         samples.agentnet,
@@ -65,7 +59,9 @@ def read(kind: str, folder: Path) -> list[Recording | BadRecording]:
 
 
 @pytest.mark.parametrize("kind", _EXPECTED)
-def test_each_layout_gives_the_actions_in_pixels(kind: str, tmp_path: Path) -> None:
+def test_each_layout_gives_the_actions_in_pixels_and_a_tree_the_element_under_a_press(
+    kind: str, tmp_path: Path
+) -> None:
     make, expected = _EXPECTED[kind]
     make(tmp_path)
     (recording,) = read(kind, tmp_path)
@@ -74,17 +70,9 @@ def test_each_layout_gives_the_actions_in_pixels(kind: str, tmp_path: Path) -> N
     assert [action_from_json(step.action or "") for step in rows.steps] == expected
     assert rows.trajectory.answer == "success" and rows.trajectory.steps == len(expected)
     assert rows.steps[0].screen_after == rows.steps[1].screen_before
+    named = {"aitz": ["Wi-Fi"], "android-control": ["Alarm"]}
+    assert [step.target.text for step in rows.steps if step.target] == named.get(kind, [])
     assert recording.instruction in rows.steps[-1].prompt and rows.steps[0].conclusion in rows.steps[-1].prompt
-
-
-@pytest.mark.parametrize("kind", ["aitz", "android-control"])
-def test_a_tree_names_the_element_under_a_press(kind: str, tmp_path: Path) -> None:
-    make, _ = _EXPECTED[kind]
-    make(tmp_path)
-    (recording,) = read(kind, tmp_path)
-    assert isinstance(recording, Recording)
-    steps = rows_of(recording, kind, _ORIGIN).steps
-    assert [step.target.text for step in steps if step.target] == ["Wi-Fi" if kind == "aitz" else "Alarm"]
 
 
 @pytest.mark.parametrize("kind", LAYOUTS.kinds())

@@ -26,6 +26,7 @@ _SCREEN = Size(1000, 500)
 )
 def test_a_call_is_an_action(code: str, action: Action) -> None:
     assert read_code(code, _SCREEN) == (action,)
+    assert read_code(f"{code}\npyautogui.write('x')", _SCREEN) == (action, TypeText(text="x"))
 
 
 @pytest.mark.parametrize(
@@ -46,10 +47,3 @@ def test_a_call_is_an_action(code: str, action: Action) -> None:
 )
 def test_anything_else_is_none(code: str) -> None:
     assert read_code(code, _SCREEN) == ()
-
-
-def test_several_calls_are_several_actions() -> None:
-    assert [action.kind for action in read_code("pyautogui.click(0.1, 0.1)\npyautogui.write('x')", _SCREEN)] == [
-        "click",
-        "type",
-    ]

@@ -18,28 +18,17 @@ from trajmill.stages.environments.simulated.world import shared_world
 
 def instructions(seen: Observation) -> set[str]:
     spec = GroundingSpec(instructions=("appearance",))
-    rows = derived(
-        spec,
-        episode([step(0, TAP), step(1, DONE)]),
-        tools_of(spec, ObservedScreens(defaultdict(lambda: seen))),
-        frozenset({0}),
-    )
-    return set(said(rows, "appearance"))
+    tools = tools_of(spec, ObservedScreens(defaultdict(lambda: seen)))
+    return set(said(derived(spec, episode([step(0, TAP), step(1, DONE)]), tools, frozenset({0})), "appearance"))
+
+
+ICONS = {"red": "Mail", "orange": "Stride", "purple": "Calendar", "green": "Messages"}
 
 
 @pytest.mark.parametrize(
     ("platform", "expected"),
     [
-        (
-            Platform.PHONE,
-            {
-                'The red icon with the text "Mail".',
-                'The orange icon with the text "Stride".',
-                'The purple icon with the text "Calendar".',
-                'The green icon with the text "Messages".',
-                "The pink icon.",
-            },
-        ),
+        (Platform.PHONE, {"The pink icon.", *(f'The {hue} icon with the text "{app}".' for hue, app in ICONS.items())}),
         (Platform.DESKTOP, {'The blue icon with the text "Files".'}),
     ],
 )

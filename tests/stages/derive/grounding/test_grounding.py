@@ -59,27 +59,17 @@ def refused(rows: DerivedRows) -> set[tuple[str | None, str]]:
     return {(row.variant, row.reason) for row in rows.refusals}
 
 
-def test_each_sort_of_instruction_points_at_its_element() -> None:
+def test_each_sort_of_instruction_points_at_its_element_and_its_reply_presses_within_the_box() -> None:
     rows, _ = derived(TREE)
-    assert said(rows, "functional") == {
-        'Use "Save".': SAVE.bounds,
-        'Use "Share".': SHARE.bounds,
-        'Choose "House" as Folder.': HOUSE.bounds,
-    }
+    choices = {'Use "Save".': SAVE.bounds, 'Use "Share".': SHARE.bounds, 'Choose "House" as Folder.': HOUSE.bounds}
+    assert said(rows, "functional") == choices
     assert said(rows, "appearance") == {"The red button.": SAVE.bounds, "The blue button.": SHARE.bounds}
     assert ("appearance", "no_colour") in refused(rows)
     assert said(rows, "layout")['The button directly below "Save".'] == SHARE.bounds
     assert ("functional", "chosen_already") in refused(rows)
-
-
-def test_a_reply_is_read_back_as_a_press_within_the_box() -> None:
-    rows, _ = derived(TREE)
-    frame = native_frame(Size(720, 1280))
     for row in rows.examples:
-        reply = GuiOwlMobile().parse(row.messages[-1].content, frame)
-        assert isinstance(reply, Reply)
-        assert row.box is not None
-        assert isinstance(reply.action, Click)
+        reply = GuiOwlMobile().parse(row.messages[-1].content, native_frame(Size(720, 1280)))
+        assert isinstance(reply, Reply) and row.box is not None and isinstance(reply.action, Click)
         assert row.box.contains(reply.action.x, reply.action.y)
         assert (row.step_index, row.source_screens, row.written_by) == (0, ("s0",), "template")
 
@@ -155,7 +145,6 @@ def test_a_writer_rephrases_but_names_no_other_element_and_too_few_sentences_are
 
 @contextmanager
 def omniparser(answer: object) -> Iterator[str]:
-
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

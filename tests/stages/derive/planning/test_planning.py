@@ -157,7 +157,7 @@ def test_what_is_no_manual_is_refused_with_a_reason(
     assert reason(plain(success(*conclusions, slots=slots))) == expected
 
 
-def test_a_writer_makes_one_manual_of_several_successes() -> None:
+def test_a_writer_makes_one_manual_of_several_successes_or_it_is_a_failure() -> None:
     given, other = success(*STEPS), success(OPEN, OPEN, ENLARGE, name="other")
     answer = {"steps": ['Open the app "Bites".', "Choose Margherita from the menu.", "Set the size to {size}."]}
     rows, requests = derived_with(
@@ -174,10 +174,6 @@ def test_a_writer_makes_one_manual_of_several_successes() -> None:
     assert 'Success 2, of the task "Order a {size} {dish}"' in told
     assert f'Tapped button \\"{OK.text}\\"' in told or f"Tapped button '{OK.text}'" in told
     assert "margherita" not in told.casefold()
-
-
-def test_a_writer_without_a_valid_answer_is_a_failure() -> None:
-    given = success(*STEPS)
     rows, _ = derived_with(PlanningSpec(trials=0), given, lambda body: "no idea", writer=True, of_tasks=sources(given))
     assert (rows.examples, rows.refusals, len(rows.failures)) == ((), (), 1)
 

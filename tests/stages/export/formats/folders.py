@@ -14,7 +14,7 @@ from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.query import Platform
-from trajmill.schemas.tables.trajectory import TargetElement
+from trajmill.schemas.tables.trajectory import Step, TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.export.formats.base import format_spec
 from trajmill.stages.export.formats.card import ExportedFolder, ExportedRelease
@@ -40,15 +40,12 @@ def walked() -> tuple[Episode, Episode]:
     """A success on the phone and one on the desktop, with labels and an element."""
     phone = [step(index, action) for index, action in enumerate(PHONE_ACTIONS)]
     phone[0] = phone[0].model_copy(update={"target": TargetElement(role="button", text="Menu", bounds=BOX)})
-    screens = [f"d{index}" for index in range(len(DESKTOP_ACTIONS) + 1)]
     desktop = [
-        step(index, action, (screens[index], screens[index + 1]), platform=Platform.DESKTOP)
+        step(index, action, (f"d{index}", f"d{index + 1}"), platform=Platform.DESKTOP)
         for index, action in enumerate(DESKTOP_ACTIONS)
     ]
-    return (
-        episode(phone, name="p", labels=[StepLabel.GOOD, StepLabel.NEUTRAL]),
-        episode(desktop, name="d", asked=query("qd", Platform.DESKTOP)),
-    )
+    labelled = episode(phone, name="p", labels=[StepLabel.GOOD, StepLabel.NEUTRAL])
+    return labelled, episode(desktop, name="d", asked=query("qd", Platform.DESKTOP))
 
 
 class Written(NamedTuple):
@@ -67,20 +64,13 @@ def write(
     """All steps of the episodes; `weights` are those of steps by their index, 1 where there is none."""
     folder.mkdir(parents=True)
     spec = format_spec(kind).model_copy(update={"shard_bytes": shard_bytes})
-    chosen = family_named(family)
-    steps = (
-        step_example(
-            chosen,
-            one,
-            ReleasedStep(
-                f"{one.query.query_id}-{at.index}", at.trajectory_id, at.index, (weights or {}).get(at.index, 1)
-            ),
-            StoredScreens(),
-        )
-        for one in episodes
-        for at in one.steps
-    )
-    return Written(folder, write_folder(folder, spec, chosen, SOURCE, ReleaseSteps(steps), StoredScreens()))
+    chosen, screens, weights = family_named(family), StoredScreens(), weights or {}
+
+    def released(one: Episode, at: Step) -> ReleasedStep:
+        return ReleasedStep(f"{one.query.query_id}-{at.index}", at.trajectory_id, at.index, weights.get(at.index, 1))
+
+    steps = (step_example(chosen, one, released(one, at), screens) for one in episodes for at in one.steps)
+    return Written(folder, write_folder(folder, spec, chosen, SOURCE, ReleaseSteps(steps), screens))
 
 
 class ReadRow(NamedTuple):
@@ -116,6 +106,5 @@ def _read(folder: Path, columns: dict[str, Any]) -> ReadRow:
 def _text(content: object) -> str:
     if isinstance(content, str):
         return content
-    assert isinstance(content, list)
-    assert all(block.keys() == {"type", "text"} for block in content)
+    assert isinstance(content, list) and all(block.keys() == {"type", "text"} for block in content)
     return "".join("<image>" if block["type"] == "image" else block["text"] for block in content)
