@@ -1,3 +1,5 @@
+from typing import Any
+
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -30,7 +32,7 @@ def export(warehouse: Warehouse, name: str, rows: int = 3) -> None:
 def release(
     warehouse: Warehouse, name: str, created_at: str = "2026-11-20T00:00:00Z", round: int = 1, run_id: str = "run-a"
 ) -> Release:
-    lineage = {"run_id": run_id, "code_version": "test", "created_at": created_at}
+    lineage: dict[str, Any] = {"run_id": run_id, "code_version": "test", "created_at": created_at}
     return write_release(warehouse, name, tables=table_versions(warehouse), round=round, **lineage)
 
 

@@ -3,6 +3,7 @@
 import os
 import signal
 from collections.abc import Callable, Mapping
+from typing import Any
 from unittest.mock import patch
 
 import pyarrow as pa
@@ -73,7 +74,7 @@ def make_release(warehouse: Warehouse) -> None:
     pq.write_table(pa.table({"a": [1, 2, 3]}), folder / "train.parquet")
     (folder / "README.md").write_text("# card\n")
     versions = releases.read_release(warehouse, RELEASE).tables if RELEASE in releases.release_names(warehouse) else {}
-    lineage = {"run_id": AT.run_id, "code_version": "test", "created_at": "2026-11-20T00:00:00Z"}
+    lineage: dict[str, Any] = {"run_id": AT.run_id, "code_version": "test", "created_at": "2026-11-20T00:00:00Z"}
     write_release(warehouse, RELEASE, tables=versions or table_versions(warehouse), round=1, **lineage)
 
 
