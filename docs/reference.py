@@ -361,10 +361,10 @@ def _paragraphs(text: str | None) -> str:
 
 def api_page() -> str:
     """Return the public names, grouped as in `trajmill/__init__.py`."""
-    homes = inspect.getsource(trajmill).partition("_HOMES = {\n")[2].partition("\n}")[0]
+    homes = inspect.getsource(trajmill).partition("_NAMES = {\n")[2].partition("\n}")[0]
     lines = [_API.rstrip()]
-    for comment, name in re.findall(r"^    (?:# (.+)|\"(\w+)\":.*)$", homes, re.MULTILINE):
-        lines += ["", f"## {comment}", ""] if comment else [_name(name)]
+    for comment, names in re.findall(r"^    (?:# (.+)|\".+\": \"(.+)\",)$", homes, re.MULTILINE):
+        lines += ["", f"## {comment}", ""] if comment else map(_name, names.split())
     return "\n".join(lines) + "\n"
 
 

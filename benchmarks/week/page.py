@@ -15,9 +15,8 @@ from benchmarks.week.days import DAYS
 from benchmarks.week.diary import Entry
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.nights.log import ended_flows
-from trajmill.flows.report.charts import share_chart
 from trajmill.flows.report.figures import read_figures, run_views
-from trajmill.flows.report.page import write_report
+from trajmill.flows.report.page import share_chart, write_report
 from trajmill.warehouse.layout import open_warehouse
 
 NOTICES = "notices.jsonl"

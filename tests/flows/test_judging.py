@@ -29,8 +29,7 @@ from trajmill.flows.progress import Unwatched, watched_by
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.tasks.judge import CALIBRATE, judge_precision
 from trajmill.flows.tasks.release import DERIVE_RL
-from trajmill.flows.terminal.show import find_trajectory
-from trajmill.flows.terminal.tables import calibration_table
+from trajmill.flows.terminal.show import calibration_table, find_trajectory
 from trajmill.pipelines.reading.episodes import read_history
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row

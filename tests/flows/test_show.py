@@ -8,7 +8,7 @@ from rich.console import Console
 
 from tests.stages.agents.errand import obedient_worker, run
 from tests.warehouse.samples import commit_rows, judgement, query, stage_run, trajectory
-from trajmill.flows.terminal.show import find_trajectory, print_trajectory
+from trajmill.flows.terminal.show import find_trajectory, trajectory_lines
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3Spec
@@ -45,10 +45,10 @@ def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(warehouse: Ware
     )
     name = episode.trajectory.trajectory_id
     console = Console(record=True, width=2000, file=StringIO())
-    print_trajectory(find_trajectory(warehouse, name), console)
+    console.print(*trajectory_lines(find_trajectory(warehouse, name)), sep="\n", soft_wrap=True)
     plain = console.export_text()
     assert 'plan        Open "Mail" and do there what the user asks.' in plain and "asked" not in plain
-    print_trajectory(find_trajectory(warehouse, name, with_calls=True), console)
+    console.print(*trajectory_lines(find_trajectory(warehouse, name, with_calls=True)), sep="\n", soft_wrap=True)
     lines = [line.strip() for line in console.export_text().splitlines()]
     roles = [line.partition(":")[0] for line in lines if "is asked:" in line or " says:" in line]
     assert roles[:4] == ["manager is asked", "manager says", "worker is asked", "worker says"]
@@ -70,7 +70,7 @@ def test_no_field_brings_control_characters_to_the_terminal(tmp_path: Path) -> N
     rule = judgement(row.trajectory_id, FIRST, correct=True).model_copy(update={"rule": escape})
     commit_rows(warehouse, FIRST, asked, row, rule)
     console = Console(file=StringIO(), force_terminal=False, color_system=None)
-    print_trajectory(find_trajectory(warehouse, row.trajectory_id), console)
+    console.print(*trajectory_lines(find_trajectory(warehouse, row.trajectory_id)), sep="\n", soft_wrap=True)
     assert isinstance(console.file, StringIO)
     shown = console.file.getvalue()
     assert "owned" in shown

@@ -137,12 +137,12 @@ def check_surroundings(config: Config) -> Iterator[Finding]:
     # The server that PREFECT_API_URL names, or that served the run last.
     is_there = store_at(config.run.root).size(VERSION_FILE) is not None
     known = flow_runs(open_warehouse(config.run.root) if is_there else None, config.run_id)
+    text, mend = f"{known.address} answers, {len(known.next)} deployments are scheduled", ""
+    if known.problem:
+        text, mend = known.problem, "start it (`trajmill serve`), or correct PREFECT_API_URL"
     if not known.address:
-        yield Finding("Prefect server", "none is named; each command starts one for itself")
-    elif known.problem:
-        yield Finding("Prefect server", known.problem, "start it (`trajmill serve`), or correct PREFECT_API_URL")
-    else:
-        yield Finding("Prefect server", f"{known.address} answers, {len(known.next)} deployments are scheduled")
+        text, mend = "none is named; each command starts one for itself", ""
+    yield Finding("Prefect server", text, mend)
 
 
 def _first_existing(folder: Path) -> Path:

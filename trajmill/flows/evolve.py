@@ -27,7 +27,7 @@ from trajmill.flows.stage import RoundContext, Stage, StageReport, report_of, tu
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import adopt_configured
-from trajmill.flows.terminal.tables import round_markdown, round_table
+from trajmill.flows.terminal.show import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import create_warehouse

@@ -19,17 +19,18 @@ from tests.warehouse.samples import commit_rows, query, stage_run, trajectory
 from trajmill.flows.cli.app import run
 from trajmill.flows.new_run import IDENTITY_FILE
 from trajmill.flows.progress import ConsoleWatcher
-from trajmill.flows.report.charts import Bar, Series, share_chart, stacked_bars
-from trajmill.flows.report.figures import Figures, read_figures, run_views
+from trajmill.flows.report.figures import Bar, Figures, Series, read_figures, run_views
 from trajmill.flows.report.page import (
     needs,
     pick_filmstrips,
     render_report,
     runs_to_report,
+    share_chart,
+    stacked_bars,
     warnings,
     write_report,
 )
-from trajmill.flows.terminal.tables import round_markdown, round_table
+from trajmill.flows.terminal.show import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.schemas.tables.query import Split

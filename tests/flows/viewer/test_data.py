@@ -12,7 +12,7 @@ from tests.flows.viewer.conftest import AT, COUNT, HOSTILE, RUN, name, write_hos
 from tests.warehouse.samples import commit_rows, png, stage_run, trajectory
 from trajmill.flows.viewer.app import viewer_app
 from trajmill.flows.viewer.attempts import Catalogue
-from trajmill.flows.viewer.trajectory import media_type_of
+from trajmill.flows.viewer.runs import media_type_of
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.export.exporter import SFT_FILE
 from trajmill.stages.export.release import released_rows
@@ -218,7 +218,7 @@ def test_without_a_token_only_names_of_this_machine_are_answered(
 
 def test_every_answer_has_the_headers(hostile_warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     client = TestClient(viewer_app(hostile_warehouse), base_url=LOCAL, raise_server_exceptions=False)
-    monkeypatch.setattr("trajmill.flows.viewer.trajectory.read_trajectory", lambda *arguments: 1 / 0)
+    monkeypatch.setattr("trajmill.flows.viewer.runs.read_trajectory", lambda *arguments: 1 / 0)
     broken = f"/api/trajectories/{RUN}/{name(0)}"
     answers = {"/": 200, "/static/app.js": 200, "/api/runs": 200, "/api/screens/none": 404, "/no": 404, broken: 500}
     for path, status in answers.items():

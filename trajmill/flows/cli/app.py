@@ -20,7 +20,7 @@ from traceback import format_exception
 import typer
 from typer import Option
 
-from trajmill.flows.cli import data, init, loop, operations, worlds
+from trajmill.flows.cli import data, init, loop, worlds
 from trajmill.flows.cli.options import ConfigFile, load
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
@@ -39,10 +39,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _module in (init, loop, operations, data, worlds):
+for _module in (init, loop, data, worlds):
     app.add_typer(_module.app)
 app.add_typer(worlds.apps, name="apps")
-app.add_typer(operations.policy, name="policy")
+app.add_typer(loop.policy, name="policy")
 app.add_typer(worlds.env, name="env")
 app.add_typer(worlds.graph, name="graph")
 
@@ -84,8 +84,7 @@ def main() -> None:
                 return  # The output is closed; Python reports that itself.
             os._exit(codes[0])
 
-    # Registered first, so it runs last.
-    atexit.register(end_at_once)
+    atexit.register(end_at_once)  # first, so it runs last
     # Without a handler, what libraries log while they are imported would be printed.
     logging.getLogger().addHandler(logging.NullHandler())
     show_own_warnings()
@@ -145,7 +144,7 @@ def _message_of(error: Exception) -> str:
     if is_disk_full(error):
         return f"disk full ({error}): nothing was lost; free some space and run the same command again"
     if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        where = error.filename if error.filename is not None else "a file"
+        where = "a file" if error.filename is None else error.filename
         return f"{where} cannot be written ({error.strerror}): nothing was lost; name a folder that you can write to"
     return f"unexpected {type(error).__name__}: {error}; --traceback shows where"
 

@@ -1,8 +1,9 @@
-"""Commands that write data from a warehouse, bring it in, and keep the warehouse small."""
+"""Commands on a warehouse: show what it has, write data from it, bring data in, and keep it small."""
 
 from __future__ import annotations
 
 import time
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -21,6 +22,7 @@ from trajmill.flows.cli.options import (
     tell_server,
     warehouse_of,
 )
+from trajmill.schemas.errors import BadInputError, TrajmillError
 
 app = typer.Typer()
 releases = typer.Typer(help="List, make, compare and drop releases.", no_args_is_help=True)
@@ -29,6 +31,125 @@ app.add_typer(releases, name="releases")
 _MOST_NAMED = 20
 _DAYS = "Age below which nothing is deleted, instead of retention.unused_days."
 Name = Annotated[str, Argument(metavar="NAME", help="Name of a release; `trajmill releases list` shows them.")]
+_HOST = "Address to listen on; readers elsewhere need the printed link with its token."
+
+
+class RowFormat(StrEnum):
+    TABLE = "table"
+    CSV = "csv"
+    JSON = "json"
+
+
+@app.command(epilog='Example: trajmill sql "SELECT * FROM funnel WHERE round = 1" --format csv')
+def sql(
+    query: str | None = Argument(None, help="One SELECT; SHOW TABLES lists tables and views. A prompt without one."),
+    form: RowFormat = Option(RowFormat.TABLE, "--format", "-f", help="How to print the rows."),
+    seconds: float = Option(600.0, min=0.1, help="Longest time of a query."),
+    memory: int = Option(4096, min=64, help="Most memory of a query, in MB."),
+    config: ConfigFile = None,
+    root: Root = None,
+) -> None:
+    """Query the committed rows of a warehouse with SQL (DuckDB)."""
+    from trajmill.flows.sql.prompt import run_prompt
+    from trajmill.warehouse.sql import QueryLimits, answer_sql, format_rows
+
+    warehouse, limits = warehouse_of(config, root), QueryLimits(seconds, memory)
+    if query is None:
+        run_prompt(warehouse, form.value, limits)
+        return
+    print(format_rows(answer_sql(warehouse, query, limits).rows, form.value), end="")
+
+
+@app.command(epilog="Example: trajmill report")
+def report(
+    config: ConfigFile = None,
+    root: Root = None,
+    run: str | None = Option(None, metavar="RUN", help="Run, if there are several."),
+    out: Path | None = Option(None, metavar="FILE", help="HTML file; in the warehouse by default."),
+) -> None:
+    """Write the report of a run as one HTML file, and print its path; with --root, of each run of that warehouse."""
+    from trajmill.flows.report.page import runs_to_report, write_report
+    from trajmill.warehouse.views import fresh_views
+
+    with fresh_views(warehouse_of(config, root)) as warehouse:
+        configured = load(config).run_id if root is None or config is not None else None
+        runs = runs_to_report(warehouse, run, configured)
+        if out is not None and len(runs) > 1:
+            raise BadInputError(f"--out takes the report of one run: name it with --run: {', '.join(runs)}")
+        for each in runs:
+            print(write_report(warehouse, each, out))
+
+
+@app.command(epilog="Example: trajmill show 3f2a9c --images pictures")
+def show(
+    trajectory: str = Argument(..., help="Id of a trajectory, or how it starts."),
+    images: Path | None = Option(None, metavar="FOLDER", help="Write each screen there, with the action drawn on it."),
+    roles: bool = Option(False, "--roles", help="Print what each role of the agent was asked and answered, too."),
+    config: ConfigFile = None,
+    root: Root = None,
+) -> None:
+    """Print a trajectory: its steps, the thoughts, the outputs of the agent's roles, and the verdicts."""
+    from rich.console import Console
+
+    from trajmill.flows.terminal.show import find_trajectory, trajectory_lines, write_images
+
+    warehouse = warehouse_of(config, root)
+    found = find_trajectory(warehouse, trajectory, with_calls=roles)
+    Console().print(*trajectory_lines(found), sep="\n", soft_wrap=True)
+    if images is not None:
+        print(f"{write_images(found, warehouse, images)} pictures in {images}")
+
+
+@app.command(epilog="Example: trajmill view --root trajmill-data --port 8080")
+def view(
+    host: str = Option("127.0.0.1", help=_HOST),
+    port: int = Option(8080, min=0, max=65535, help="0 for any that is free."),
+    token_file: Path | None = Option(None, metavar="FILE", help="File with the token that readers must send."),
+    config: ConfigFile = None,
+    root: Root = None,
+) -> None:
+    """Serve pages of runs, rounds and trajectories for a browser, until Ctrl-C."""
+    from trajmill.flows.viewer.app import serve_viewer
+
+    warehouse = warehouse_of(config, root)
+    serve_viewer(warehouse, host, port, token_file, lambda link: print(f"{link} (Ctrl-C ends it)", flush=True))
+
+
+@app.command(epilog="Example: trajmill status --config trajmill.toml")
+def status(
+    config: ConfigFile = None,
+    root: Root = None,
+    live: bool = Option(False, "--live", help="Show what each rollout slot waits for, every second, until Ctrl-C."),
+    server: bool = Option(False, "--server", help="Show all runs of the Prefect server that PREFECT_API_URL names."),
+) -> None:
+    """Show what runs now, the last and the next flows, success, judge, money, disk, and what needs a person."""
+    from trajmill.flows.new_run import runs_to_show
+    from trajmill.flows.status.page import server_lines, status_lines, watch
+
+    if server:
+        print("\n".join(server_lines()))
+        return
+    warehouse = warehouse_of(config, root)
+    runs = runs_to_show(config, warehouse, root)
+    if live:
+        from rich.console import Console
+
+        watch(runs[-1].config, warehouse, Console(highlight=False), runs[-1].run_id)
+        return
+    print("\n\n".join("\n".join(status_lines(run.config, warehouse, run.run_id)) for run in runs))
+
+
+@app.command(epilog="Example: trajmill doctor --config trajmill.toml")
+def doctor(config: ConfigFile = None) -> None:
+    """Check installation, disk, permissions, servers and the warehouse, and print how to fix what is wrong."""
+    from trajmill.flows.doctor import examine
+
+    wrong = 0
+    for finding in examine(load(config)):
+        print(finding.line(), flush=True)
+        wrong += bool(finding.mend)
+    if wrong:
+        raise TrajmillError(f"{wrong} {'things are' if wrong > 1 else 'thing is'} wrong")
 
 
 @app.command(epilog="Example: trajmill vacuum --dry-run")
@@ -129,7 +250,7 @@ def push(
 
     warehouse = warehouse_of(config, root)
     plan = plan_push(warehouse, release if release is not None else newest_release(warehouse), repository)
-    print("\n".join(file.path for file in plan.files))
+    print("\n".join(plan.files))
     done = f"nothing was sent; --upload sends it to {repository}"
     done = f"pushed to {push_planned(plan, private=not public)}" if upload else done
     print(f"{len(plan.files):,} files of {plan.release}, {plan.bytes / 1e6:,.1f} MB: {done}")

@@ -10,8 +10,8 @@ import re
 import shlex
 import shutil
 import sys
-import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 from urllib.parse import urlsplit
@@ -151,12 +151,10 @@ def _ask(file: Path) -> World:
 
 
 def _address(url: str) -> str:
-    try:
+    with suppress(ValueError):
         parts = urlsplit(url)
         if parts.scheme in ("http", "https") and parts.hostname and parts.port != 0:
             return url
-    except ValueError:
-        pass
     raise BadInputError(f"{url!r:.100} is no address: it begins with http:// or https://")
 
 
@@ -184,8 +182,7 @@ def _tested_model(url: str, name: str, family: str, weights: str) -> ServedModel
     if name not in names and (name or len(names) > 1):
         raise BadInputError(f"{url} serves {', '.join(names)}; choose one with --name")
     name = name or names[0]
-    family = family or _family_in(name)
-    if not family:
+    if not (family := family or _family_in(name)):
         raise BadInputError(f"{name} does not show its family; name it with --family: {', '.join(family_names())}")
     family_named(family)
     if weights and not (Path(weights) / "config.json").is_file():
@@ -279,8 +276,8 @@ def _copy_example(name: str, file: Path) -> None:
     if name not in example_names():
         raise BadInputError(f"there is no example {name!r:.60}; there are {', '.join(example_names())}")
     text = (_EXAMPLES / f"{name}.toml").read_text(encoding="utf-8")
-    inside = [Path(each) for each in _texts_in(tomllib.loads(text)) if each and ".." not in each]
-    files = [each for each in inside if not each.is_absolute() and (_EXAMPLES / each).exists()]
+    named = {Path(each) for each in re.findall(r'"([^"\n]+)"', text) if ".." not in each and not each.startswith("/")}
+    files = sorted(each for each in named if (_EXAMPLES / each).exists())
     if taken := [str(each) for each in files if (file.parent / each).exists()]:
         raise BadInputError(f"{', '.join(taken)} exists; write the example into an empty folder")
     for each in files:
@@ -288,12 +285,3 @@ def _copy_example(name: str, file: Path) -> None:
         copy = shutil.copytree if (_EXAMPLES / each).is_dir() else shutil.copyfile
         copy(_EXAMPLES / each, file.parent / each)
     file.write_text(text.replace(f"docs/examples/{name}.toml", str(file)).replace("../../", ""), encoding="utf-8")
-
-
-def _texts_in(value: object) -> Iterator[str]:
-    match value:
-        case str():
-            yield value
-        case dict() | list():
-            for each in value.values() if isinstance(value, dict) else value:
-                yield from _texts_in(each)

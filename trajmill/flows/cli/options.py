@@ -39,13 +39,8 @@ def load(config_file: Path | None, before_exploring: bool = False) -> Config:
 
 
 def begin(config_file: Path | None, new_run: bool) -> Config:
-    config = load(config_file)
-    begin_or_ask(config, new_run)
-    return config
-
-
-def begin_or_ask(config: Config, new_run: bool) -> None:
     """Begin or continue the run; confirm a second run of its name on a terminal, elsewhere require `--new-run`."""
+    config = load(config_file)
     from trajmill.flows.new_run import NewRunError, begin_or_continue
 
     try:
@@ -54,6 +49,7 @@ def begin_or_ask(config: Config, new_run: bool) -> None:
         if not (sys.stdin.isatty() and typer.confirm(f"{error}\nBegin it?", err=True)):
             raise
         begin_or_continue(config, new_run=True)
+    return config
 
 
 def warehouse_of(config_file: Path | None, root: str | None) -> Warehouse:

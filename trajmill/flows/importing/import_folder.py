@@ -33,7 +33,6 @@ _KB = 1024
 
 class ImportReport(NamedTuple):
     round: int
-    """The round that its rows belong to."""
     trajectories: int
     steps: int
     known: int
@@ -68,10 +67,8 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
                     kind = str(layout.model_dump()["kind"])
                     rows = context.read("trajectories", ["trajectory_id", "purpose"])
                     imported = rows["trajectory_id"].filter(pc.equal(rows["purpose"], Purpose.IMPORTED.value))
-                    known = {*context.all_queries, *imported.to_pylist()}
-                    written, counts = write_recordings(
-                        warehouse, at, context.origin, kind, found, held_out, known, counter
-                    )
+                    known, origin = {*context.all_queries, *imported.to_pylist()}, context.origin
+                    written, counts = write_recordings(warehouse, at, origin, kind, found, held_out, known, counter)
                     bad.extend(counts.bad)
                     result = {"trajectories": counts.trajectories, "steps": counts.steps, "known": counts.known}
                     rows_in = counts.trajectories + counts.known + len(counts.bad)
@@ -113,10 +110,8 @@ def _landing_round(config: Config) -> RoundContext:
     """Return the first round whose training data is not made yet."""
     context = current_round(config)
     if report_of(context.in_round(1), GENERATE) is None:
-        raise BadInputError(
-            f"run {config.run_id} has no queries yet, so nothing says what is held out from training: "
-            "run `trajmill generate` first"
-        )
+        reason = f"run {config.run_id} has no queries yet, so nothing says what is held out from training"
+        raise BadInputError(f"{reason}: run `trajmill generate` first")
     return context.in_round(context.round + 1) if has_begun(context, DERIVE) else context
 
 

@@ -14,15 +14,11 @@ from trajmill.warehouse.releases import MANIFEST, read_release, verify_release
 _CARD = "README.md"
 
 
-class PushedFile(NamedTuple):
-    path: str
-    content: Path | bytes
-
-
 class PushPlan(NamedTuple):
     repository: str
     release: str
-    files: tuple[PushedFile, ...]
+    files: dict[str, Path | bytes]
+    """By their path in the repository, their content or the file that has it."""
     bytes: int
 
 
@@ -37,9 +33,9 @@ def plan_push(warehouse: Warehouse, release: str, repository: str) -> PushPlan:
     found, folder = read_release(warehouse, release), warehouse.release(release)
     # The card names the warehouse's folder, which in a repository is the top.
     card = (folder / _CARD).read_text(encoding="utf-8").replace("../../", "").encode()
-    own = [PushedFile(file.path, folder / file.path) for file in found.files if file.path != _CARD]
-    shared = [PushedFile(file.path, warehouse.root / file.path) for file in found.shards]
-    files = (PushedFile(_CARD, card), PushedFile(MANIFEST, folder / MANIFEST), *own, *shared)
+    files: dict[str, Path | bytes] = {_CARD: card, MANIFEST: folder / MANIFEST}
+    files |= {file.path: folder / file.path for file in found.files if file.path != _CARD}
+    files |= {file.path: warehouse.root / file.path for file in found.shards}
     return PushPlan(repository, release, files, sum(file.bytes for file in (*found.files, *found.shards)))
 
 
@@ -58,7 +54,7 @@ def push_planned(plan: PushPlan, private: bool) -> str:
     api = HfApi(endpoint=os.environ.get("HF_ENDPOINT"), library_name="trajmill")
     try:
         address = api.create_repo(plan.repository, repo_type="dataset", private=private, exist_ok=True)
-        added, message = [CommitOperationAdd(*file) for file in plan.files], f"Release {plan.release}"
+        added, message = [CommitOperationAdd(*file) for file in plan.files.items()], f"Release {plan.release}"
         api.create_commit(plan.repository, added, commit_message=message, repo_type="dataset")
     except (HFValidationError, LocalTokenNotFoundError, HTTPError, OSError) as error:
         wrong = isinstance(error, HFValidationError | LocalTokenNotFoundError)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import duckdb
 
 from trajmill.flows.new_run import IDENTITY_FILE, flat_keys
-from trajmill.flows.report.charts import Bar, Series
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.views import connect, fresh_views
@@ -62,6 +61,18 @@ def run_views(warehouse: Warehouse, run_id: str = "") -> Iterator[RunViews]:
             yield RunViews(warehouse, connection, run_id)
         except (duckdb.InvalidInputException, duckdb.IOException) as error:
             raise unreadable(warehouse.address, error) from error
+
+
+class Series(NamedTuple):
+    name: str
+    points: Sequence[Any]
+    """With `round`, `share` and its interval from `low` to `high`, all in [0, 1]; in the order of the rounds."""
+
+
+class Bar(NamedTuple):
+    label: str
+    segments: Mapping[str, float]
+    note: str
 
 
 class Figures(NamedTuple):

@@ -1,21 +1,24 @@
-"""The report of a run: one self-contained HTML page, with warnings and the nights of the run."""
+"""The report of a run: one self-contained HTML page, with warnings, the nights of the run, and charts.
+
+Charts are inline SVG without scripts or fonts. Their colours are classes (`series-0`, `series-1`, ...) that the page's
+style sheet defines for light and dark.
+"""
 
 from __future__ import annotations
 
 import base64
 import io
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 from PIL import Image
 
-from trajmill.flows.nights.log import EndedFlow, ended_flows, needs_person
-from trajmill.flows.report.charts import segment_names, share_chart, stacked_bars
-from trajmill.flows.report.figures import SPLIT_NAMES, Figures, RunViews, money, read_figures, run_views
-from trajmill.flows.terminal.show import RoleLine, role_lines
+from trajmill.flows.nights.log import ended_flows, needs_person
+from trajmill.flows.report.figures import SPLIT_NAMES, Bar, Figures, RunViews, Series, money, read_figures, run_views
+from trajmill.flows.terminal.show import role_lines
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
@@ -34,6 +37,11 @@ ERROR_NAMES = {
 }
 _KAPPA_FALL = 0.1
 """A smaller fall from one round to another is taken for chance."""
+WIDTH = 760
+LINE_HEIGHT = 300
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 168, 14, 34
+_LABEL_GAP = 17.0
+_BAR, _BAR_GAP = 18, 8
 
 
 def write_report(warehouse: Warehouse, run_id: str, out: Path | None = None) -> Path:
@@ -70,7 +78,10 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
         error_names=ERROR_NAMES,
         warnings=list(warnings(figures)),
         needs=list(needs(figures)),
-        nights=[(ended, _badge(ended)) for ended in ended_flows(warehouse, run_id, 60)],
+        nights=[
+            (ended, "bad" if ended.failed else "flat" if ended.told is not None or needs_person([ended]) else "good")
+            for ended in ended_flows(warehouse, run_id, 60)
+        ],
         style=Markup(pages.get_template("report.css").render()),  # the package's own file, not text of a model
         success_chart=share_chart(figures.success, "Success per split and round, with 95 % intervals"),
         attempts_chart=share_chart(figures.attempts, "Success of guided and unguided attempts per round"),
@@ -139,12 +150,6 @@ def needs(figures: Figures) -> Iterator[str]:
         yield f"{sum(row.failures for row in rows):,} inputs became no row, most of them in {rows[0].stage}."
 
 
-def _badge(ended: EndedFlow) -> str:
-    if ended.failed:
-        return "bad"
-    return "flat" if ended.told is not None or needs_person([ended]) else "good"
-
-
 class FilmstripFrame(NamedTuple):
     step: Step
     image: str
@@ -152,7 +157,7 @@ class FilmstripFrame(NamedTuple):
     wide: bool
     label: str
     """GOOD, NEUTRAL, HARMFUL, or empty."""
-    roles: tuple[RoleLine, ...]
+    roles: Mapping[str, str]
 
 
 class Filmstrip(NamedTuple):
@@ -194,27 +199,102 @@ ORDER BY t.status = 'finished' AND coalesce(t.reward, 0) >= 1, abs(t.steps - 9),
 
 def pick_filmstrips(views: RunViews) -> tuple[Filmstrip, ...]:
     """Pick an early failure, a late success at the same query, a guided success and a wrong judgement, if any."""
-    titles: dict[str, str] = {}
-    rounds: set[int] = set()
-    for title, query in _PICKS.items():
-        for row in views.rows(query):
-            titles.setdefault(row.trajectory_id, title)
-            rounds.add(row.round)
+    picked = [(title, row) for title, query in _PICKS.items() for row in views.rows(query)]
+    titles, rounds = dict[str, str](), {row.round for _, row in picked}
+    for title, row in picked:
+        titles.setdefault(row.trajectory_id, title)
     episodes = read_episodes(views.warehouse, views.run_id, list(titles), sorted(rounds), with_verdicts=True)
-    by_id = {episode.trajectory.trajectory_id: episode for episode in episodes}
-    screens = WarehouseScreens(views.warehouse)
+    by_id, screens = {each.trajectory.trajectory_id: each for each in episodes}, WarehouseScreens(views.warehouse)
     return tuple(_filmstrip(title, by_id[trajectory_id], screens) for trajectory_id, title in titles.items())
 
 
 def _filmstrip(title: str, episode: Episode, screens: WarehouseScreens) -> Filmstrip:
     labels, frames = {verdict.index: str(verdict.label) for verdict in episode.step_verdicts}, []
     for step in episode.steps[:12]:
-        image = Image.open(io.BytesIO(marked_picture(step, screens).encode())).convert("RGB")
-        wide = image.width > image.height
-        width = 420 if wide else 216
+        image, packed = Image.open(io.BytesIO(marked_picture(step, screens).encode())).convert("RGB"), io.BytesIO()
+        width = 420 if (wide := image.width > image.height) else 216
         small = image.resize((width, round(image.height * width / image.width)), Image.Resampling.LANCZOS)
-        packed = io.BytesIO()
         small.save(packed, format="WEBP", quality=72)
         uri = f"data:image/webp;base64,{base64.b64encode(packed.getvalue()).decode('ascii')}"
         frames.append(FilmstripFrame(step, uri, wide, labels.get(step.index, ""), role_lines(step)))
     return Filmstrip(title, episode, tuple(frames))
+
+
+def share_chart(series: Sequence[Series], title: str) -> Markup:
+    """Draw shares over the rounds; each line has the band of its interval and a label at its end."""
+    lines = [(index, line) for index, line in enumerate(series) if line.points]
+    rounds: list[int] = sorted({point.round for _, line in lines for point in line.points})
+    if not rounds:
+        return Markup("")
+    right = WIDTH - _RIGHT
+
+    def x(number: int) -> float:
+        return _LEFT + (number - rounds[0]) / max(rounds[-1] - rounds[0], 1) * (right - _LEFT)
+
+    def y(share: float) -> float:
+        return _TOP + (1.0 - share) * (LINE_HEIGHT - _TOP - _BOTTOM)
+
+    parts, drawn = [_text((_LEFT + right) / 2, LINE_HEIGHT - 4, "round", "axis", "middle")], list[str]()
+    for percent in (0, 25, 50, 75, 100):
+        at = y(percent / 100)
+        parts.append(f'<line class="grid" x1="{_LEFT}" x2="{right}" y1="{at:.1f}" y2="{at:.1f}"/>')
+        parts.append(_text(_LEFT - 8, at + 4, f"{percent} %", "axis", "end"))
+    for number in rounds[:: max(1, len(rounds) // 12)]:
+        parts.append(_text(x(number), LINE_HEIGHT - 18, str(number), "axis", "middle"))
+    for index, line in lines:
+        upper, middle, lower = (
+            [f"{x(p.round):.1f},{y(getattr(p, name)):.1f}" for p in line.points] for name in ("high", "share", "low")
+        )
+        parts.append(f'<polygon class="band series-{index}" points="{" ".join(upper + lower[::-1])}"/>')
+        drawn.append(f'<polyline class="line series-{index}" points="{" ".join(middle)}"/>')
+        drawn += [
+            f'<circle class="dot series-{index}" cx="{x(p.round):.1f}" cy="{y(p.share):.1f}" r="3.2"><title>'
+            f"{escape(line.name)}, round {p.round}: {p.share:.0%} ({p.low:.0%} to {p.high:.0%})</title></circle>"
+            for p in line.points
+        ]
+    parts += drawn
+    # Labels are moved apart where lines end close together.
+    ordered = sorted(lines, key=lambda item: -item[1].points[-1].share)
+    heights: list[float] = []
+    for _, line in ordered:
+        height = y(line.points[-1].share)
+        heights.append(max(height, heights[-1] + _LABEL_GAP) if heights else height)
+    too_low = max(0.0, heights[-1] - (LINE_HEIGHT - _BOTTOM + 4))
+    for height, (index, line) in zip(heights, ordered, strict=True):
+        label = f"{line.points[-1].share:.0%}  {line.name}"
+        parts.append(_text(right + 12, height - too_low + 4, label, f"label series-{index}", "start"))
+    return _svg(LINE_HEIGHT, title, parts)
+
+
+def stacked_bars(bars: Sequence[Bar], title: str) -> Markup:
+    """Draw horizontal stacked bars on one common scale; segments of one name have one colour."""
+    longest = max((sum(bar.segments.values()) for bar in bars), default=0.0)
+    if longest <= 0.0:
+        return Markup("")
+    names, room, parts = segment_names(bars), WIDTH - 84 - 92, list[str]()
+    for row, bar in enumerate(bars):
+        top, x = row * (_BAR + _BAR_GAP), 84.0
+        parts.append(_text(76, top + _BAR - 5, bar.label, "axis", "end"))
+        for name, amount in bar.segments.items():
+            if amount > 0.0:
+                wide = amount / longest * room
+                parts.append(
+                    f'<rect class="series-{names.index(name)}" x="{x:.1f}" y="{top}" height="{_BAR}" '
+                    f'width="{max(wide - 1, 0):.1f}"><title>{escape(name)}: {amount:.1f}</title></rect>'
+                )
+                x += wide
+        parts.append(_text(x + 6, top + _BAR - 5, bar.note, "axis", "start"))
+    return _svg(len(bars) * (_BAR + _BAR_GAP), title, parts)
+
+
+def segment_names(bars: Sequence[Bar]) -> list[str]:
+    return list(dict.fromkeys(name for bar in bars for name, amount in bar.segments.items() if amount > 0.0))
+
+
+def _text(x: float, y: float, words: str, style: str, anchor: str) -> str:
+    return f'<text class="{style}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _svg(height: int, title: str, parts: Iterable[str]) -> Markup:
+    head = f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(title)}">'
+    return Markup(f"{head}{''.join(parts)}</svg>")  # every word in it went through `escape`

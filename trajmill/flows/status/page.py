@@ -128,11 +128,10 @@ def _began(context: RoundContext) -> float:
 
 
 def now_line(now: WorkingStage) -> str:
-    where = f"round {now.round}, {now.stage}"
-    if now.process is None and now.is_further:
-        return "nobody is at work; all configured rounds are done; with a larger run.rounds `trajmill evolve` does more"
+    where, done = f"round {now.round}, {now.stage}", "all configured rounds are done"
     if now.process is None:
-        return f"nobody is at work; {where} is next"
+        idle = f"{done}; with a larger run.rounds `trajmill evolve` does more" if now.is_further else f"{where} is next"
+        return f"nobody is at work; {idle}"
     of = "" if now.total is None else f" of {now.total:,}"
     parts = [f"{where} since {timedelta(seconds=round(now.seconds))}"]
     parts += [f"{now.done:,}{of}"] if now.done or of else []
@@ -159,18 +158,17 @@ def live_page(context: RoundContext) -> RenderableType:
     if not slots.workers:
         return Group(head, Text("no rollout is at work, so there are no slots", style="dim"))
     count = Text(f"{len(slots.slots)} slots of {slots.workers} {'workers' if slots.workers > 1 else 'worker'}")
-    total, shares, cells = sum(slots.spent.values()) or 1.0, [], []
+    total, shares = sum(slots.spent.values()) or 1.0, []
     for state, seconds in slots.spent.items():
         now = sum(slot.state is state for slot in slots.slots)
-        line = Text(f"{state:<12}{100 * seconds / total:5.1f} % ")
-        line.append("█" * round(40 * seconds / total), style=_STYLES[state][0])
-        shares.append(line.append(f" {now} now"))
+        bar = ("█" * round(40 * seconds / total), _STYLES[state][0])
+        shares.append(Text.assemble(f"{state:<12}{100 * seconds / total:5.1f} % ", bar, f" {now} now"))
+    cells = Columns(padding=(0, 1), equal=True)
     for slot in slots.slots:
         style, short = _STYLES[slot.state]
-        late = slot.seconds > _LATE and slot.state is not SlotState.IDLE
-        cells.append(Text(f"{slot.step:>3} {short:<5} {slot.seconds:4.0f}", style=f"bold {style}" if late else style))
-    columns = Columns(cells, padding=(0, 1), equal=True)
-    return Group(head, count, *shares, Text(), Text("step, what it waits for, seconds"), columns)
+        late = "bold " if slot.seconds > _LATE and slot.state is not SlotState.IDLE else ""
+        cells.add_renderable(Text(f"{slot.step:>3} {short:<5} {slot.seconds:4.0f}", style=late + style))
+    return Group(head, count, *shares, Text(), Text("step, what it waits for, seconds"), cells)
 
 
 class FlowRunLine(NamedTuple):
@@ -205,7 +203,7 @@ def flow_runs(warehouse: Warehouse | None, run_id: str) -> FlowRuns:
         return found
     ends = (ended for ended, *_ in last_ends(warehouse, run_id).values())
     return found._replace(
-        last=tuple(FlowRunLine(each.flow, each.state, f"{each.began:%Y-%m-%d %H:%M:%S}", each.line) for each in ends)
+        last=tuple(FlowRunLine(e.flow, e.state, f"{e.began:%Y-%m-%d %H:%M:%S}", e.line) for e in ends)
     )
 
 
@@ -218,31 +216,17 @@ def runs_at(address: str, resource: str = "") -> dict[str, FlowRuns]:
     if not address:
         problem = "no Prefect server is known; `trajmill serve` starts one, PREFECT_API_URL names one"
         return {resource: FlowRuns(problem=problem)}
-    headers, base = {"Content-Type": "application/json"}, address.rstrip("/")
+    headers, tagged = {"Content-Type": "application/json"}, {"deployments": {"tags": {"all_": [resource]}}}
     if key := os.environ.get("PREFECT_API_KEY"):
         headers["Authorization"] = f"Bearer {key}"
     elif pair := os.environ.get("PREFECT_API_AUTH_STRING"):
         headers["Authorization"] = f"Basic {b64encode(pair.encode()).decode()}"
-    tagged = {"deployments": {"tags": {"all_": [resource]}}} if resource else {}
 
-    def rows(what: str, **criteria: Any) -> list[dict[str, Any]]:
-        request = urllib.request.Request(
-            f"{base}/{what}/filter", data=json.dumps(tagged | criteria).encode(), headers=headers
-        )
+    def rows(what: str, **criteria: Any) -> Any:
+        data = json.dumps((tagged if resource else {}) | criteria).encode()
+        request = urllib.request.Request(f"{address.rstrip('/')}/{what}/filter", data, headers)
         with urllib.request.urlopen(request, timeout=5.0) as answer:
-            found: list[dict[str, Any]] = json.load(answer)
-            return found
-
-    def first_of_each(rows: Sequence[dict[str, Any]], time: str) -> dict[str, tuple[FlowRunLine, ...]]:
-        found = defaultdict[str, dict[str, FlowRunLine]](dict)
-        for row in rows:
-            if row["deployment_id"] in flows:
-                state, (tag, flow), when = row["state"] or {}, flows[row["deployment_id"]], (row[time] or "")[:19]
-                line = FlowRunLine(
-                    flow, str(state.get("name")), when.replace("T", " "), str(state.get("message") or "")
-                )
-                found[tag].setdefault(flow, line)
-        return {tag: tuple(lines.values()) for tag, lines in found.items()}
+            return json.load(answer)
 
     try:
         flows, about = dict[str, tuple[str, str]](), {}
@@ -251,15 +235,20 @@ def runs_at(address: str, resource: str = "") -> dict[str, FlowRuns]:
                 if tag.startswith(RESOURCE):
                     flows[row["id"]] = tag, row["entrypoint"].rpartition(".")[2]
                     about[tag] = str(row["description"] or tag)
-        begun = first_of_each(
-            [row for row in rows("flow_runs", sort="START_TIME_DESC", limit=200) if row["start_time"]], "start_time"
-        )
+        begun = rows("flow_runs", sort="START_TIME_DESC", limit=200)
         scheduled = {"state": {"type": {"any_": ["SCHEDULED"]}}}
         due = rows("flow_runs", flow_runs=scheduled, sort="NEXT_SCHEDULED_START_TIME_ASC")
-        coming = first_of_each(due, "expected_start_time")
+        # By tag, the first line of each flow.
+        last, coming = (defaultdict[str, dict[str, FlowRunLine]](dict) for _ in range(2))
+        for lines, found, time in ((last, begun, "start_time"), (coming, due, "expected_start_time")):
+            for row in found:
+                if row["deployment_id"] in flows and row[time]:
+                    state, (tag, flow), when = row["state"] or {}, flows[row["deployment_id"]], row[time][:19]
+                    words = (str(state.get("name")), when.replace("T", " "), str(state.get("message") or ""))
+                    lines[tag].setdefault(flow, FlowRunLine(flow, *words))
         return {
-            tag: FlowRuns(begun.get(tag, ()), coming.get(tag, ()), address, about=about.get(tag, ""))
-            for tag in (about if not resource else [resource])
+            tag: FlowRuns(tuple(last[tag].values()), tuple(coming[tag].values()), address, about=about.get(tag, ""))
+            for tag in ([resource] if resource else about)
         }
     except (OSError, ValueError, LookupError, TypeError, HTTPException) as error:
         scrub = Secrets.of(os.environ, urls=[address]).scrub
@@ -269,14 +258,12 @@ def runs_at(address: str, resource: str = "") -> dict[str, FlowRuns]:
 
 def server_lines() -> list[str]:
     """Describe all runs at the server that PREFECT_API_URL names. Raises BadInputError if it cannot be read."""
-    found = runs_at(os.environ.get("PREFECT_API_URL", ""))
-    if problem := "".join(runs.problem for runs in found.values()):
-        raise BadInputError(problem)
-    return [
-        line
-        for runs in sorted(found.values(), key=lambda runs: runs.about)
-        for line in _lines({"run": [runs.about.removeprefix("Run ").removesuffix(".")], **_flow_sections(runs)})
-    ] or ["no run of trajmill is deployed at this server"]
+    lines = []
+    for runs in sorted(runs_at(os.environ.get("PREFECT_API_URL", "")).values(), key=lambda runs: runs.about):
+        if runs.problem:
+            raise BadInputError(runs.problem)
+        lines += _lines({"run": [runs.about.removeprefix("Run ").removesuffix(".")], **_flow_sections(runs)})
+    return lines or ["no run of trajmill is deployed at this server"]
 
 
 def _flow_sections(runs: FlowRuns) -> dict[str, Sequence[str]]:
@@ -310,14 +297,14 @@ def result_lines(warehouse: Warehouse, run_id: str) -> dict[str, list[str]]:
     with run_views(warehouse, run_id) as views:
         rounds, failures, malformed = views.rows(TABLES["rounds"]), views.rows(_FAILURES), views.rows(_MALFORMED)
         measured, judged = views.rows(SUCCESS), views.rows(JUDGE)
-    first, last = (rounds[0].round, rounds[-1].round) if rounds else (0, 0)
+    recent = max(rounds[0].round, rounds[-1].round - 1) if rounds else 0
     success = defaultdict[str, list[float]](list)
     for row in measured:
-        if row.round >= max(first, last - 1):
+        if row.round >= recent:
             success[row.name].append(row.share)
-    judge = [row for row in judged if row.level == "trajectory" and row.round >= last - 1]
+    judge = [row for row in judged if row.level == "trajectory" and row.round >= recent]
     reached = f"{len(rounds)} finished" + (f", policy {rounds[-1].policy_after}" if rounds else "")
-    cost, recent = money(sum(row.cost for row in rounds)), money(rounds[-1].cost if rounds else 0.0)
+    costs = [row.cost for row in rounds]
     return {
         "rounds": [reached, *(row.reason for row in rounds[-1:] if row.reason)],
         "success": [_trend(name, shares) for name, shares in sorted(success.items())],
@@ -326,7 +313,7 @@ def result_lines(warehouse: Warehouse, run_id: str) -> dict[str, list[str]]:
         "malformed": [
             f"{row.malformed:,} of {row.replies:,} replies of the {row.role} in the newest round" for row in malformed
         ],
-        "money": [f"{cost} in all, {recent} in the last round"],
+        "money": [f"{money(sum(costs))} in all, {money(sum(costs[-1:]))} in the last round"],
     }
 
 
@@ -350,19 +337,18 @@ def used_bytes(root: Path) -> int:
 
 def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list[str]:
     context = RoundContext(config, warehouse, 1, run_id)
-    runs, now, ahead = flow_runs(warehouse, context.run_id), working_stage(context), ahead_line(context)
+    runs, now = flow_runs(warehouse, context.run_id), working_stage(context)
     results, disk = result_lines(warehouse, context.run_id), shutil.disk_usage(warehouse.root)
     # A choice by a command or the configuration counts more than the last round.
     if chosen := choices(first_unfinished(context)):
         finished, version = results["rounds"][0].partition(",")[0], chosen[-1].policy_row.model_version
         results["rounds"] = [f"{finished}, policy {version}, chosen since then; `trajmill policy list` says why"]
-    needs = list(_needs(context, runs, now))
-    needs += [_DISK_IS_FULL] if disk.free < _LITTLE_DISK * disk.total else []
+    needs = [*_needs(context, runs, now), *([_DISK_IS_FULL] if disk.free < _LITTLE_DISK * disk.total else [])]
     used = "used" if warehouse.store.is_local else "of copies on this machine"
-    sections: Mapping[str, Sequence[str]] = {
+    sections = {
         "run": [f"{context.run_id} in {warehouse.address}"],
         "now": [now_line(now)],
-        "ahead": [ahead] if ahead else [],
+        "ahead": [line for line in [ahead_line(context)] if line],
         **_flow_sections(runs),
         "server": [runs.problem] if runs.problem else [],
         **results,

@@ -1,21 +1,33 @@
-"""Prints one trajectory on the terminal, with its steps and verdicts, and writes its pictures."""
+"""What is shown on the terminal: one trajectory, the figures of a round, and those of a calibration."""
 
 from __future__ import annotations
 
+import html
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
-from rich.console import Console
+from rich import box
+from rich.columns import Columns
+from rich.console import Group, RenderableType
+from rich.table import Table
 from rich.text import Text
 
+from trajmill.flows.report.figures import SPLIT_NAMES
 from trajmill.pipelines.reading.episodes import places_of, read_role_calls, read_trajectory
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.policy_version import RoundSummary, SplitSuccess
 from trajmill.schemas.tables.trajectory import Step
+from trajmill.schemas.tables.verdict import Calibration, Ingredient
+from trajmill.stages.critics.calibration.agreement import agreement
+from trajmill.stages.metrics.intervals import wilson
 from trajmill.warehouse.layout import Warehouse
+
+if TYPE_CHECKING:
+    from trajmill.flows.judging import Calibrated
 
 _LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}
 _SHOWN: Final = (
@@ -55,11 +67,6 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
     )
 
 
-def print_trajectory(episode: Episode, console: Console) -> None:
-    for line in _lines(episode):
-        console.print(line, soft_wrap=True)
-
-
 def write_images(episode: Episode, warehouse: Warehouse, folder: Path) -> int:
     """Write the screen before each step with its action drawn, and the last screen; return the number of files.
 
@@ -84,7 +91,7 @@ def write_images(episode: Episode, warehouse: Warehouse, folder: Path) -> int:
     return len(pictures)
 
 
-def _lines(episode: Episode) -> Iterator[Text]:
+def trajectory_lines(episode: Episode) -> Iterator[Text]:
     trajectory = episode.trajectory
     yield _line(episode.query.instruction, "bold")
     yield _line(
@@ -108,7 +115,7 @@ def _lines(episode: Episode) -> Iterator[Text]:
         yield _line(f"{step.index + 1:>3}  {step.action or 'no action could be read'}", "bold")
         yield _line(f"     thought     {step.thought}")
         yield _line(f"     conclusion  {step.conclusion}")
-        for name, text in role_lines(step):
+        for name, text in role_lines(step).items():
             yield _line(f"     {name:<10}  {text}", "cyan")
         if (found := verdicts.get(step.index)) is not None:
             line = _line(f"     critic      {found.label}", _LABEL_STYLES[found.label])
@@ -135,12 +142,127 @@ def _plain(text: str) -> str:
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 
-class RoleLine(NamedTuple):
-    name: str
-    text: str
-    """On one line: the items of a list are separated by semicolons."""
-
-
-def role_lines(step: Step) -> tuple[RoleLine, ...]:
+def role_lines(step: Step) -> dict[str, str]:
+    """Return the shown role outputs by name, each on one line: the items of a list are separated by semicolons."""
     outputs = json.loads(step.role_outputs)
-    return tuple(RoleLine(name, "; ".join(outputs[name].splitlines())) for name in _SHOWN if outputs.get(name))
+    return {name: "; ".join(outputs[name].splitlines()) for name in _SHOWN if outputs.get(name)}
+
+
+_Block = tuple[tuple[str, ...], Sequence[tuple[str, ...]]]
+
+
+def round_table(summary: RoundSummary) -> RenderableType:
+    """Lay out the round's success, judge and stages, side by side where the terminal is wide enough."""
+    tables = []
+    for headings, rows in _blocks(summary):
+        table = Table(box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
+        for place, heading in enumerate(headings):
+            table.add_column(heading, justify="right" if place else "left", no_wrap=True)
+        for row in rows:
+            table.add_row(*row)
+        tables.append(table)
+    # One line, however long: it can be searched for in a log, and paths in it can be copied.
+    headline = Text(f"Round {summary.round}: {_headline(summary)}", style="bold", no_wrap=True, overflow="ignore")
+    return Group(Text(), headline, Columns(tables, padding=(0, 2)))
+
+
+def round_markdown(summary: RoundSummary) -> str:
+    parts = [f"# Round {summary.round}", html.escape(_headline(summary), quote=False)]
+    for headings, rows in _blocks(summary):
+        rules = ("---", *("--:" for _ in headings[1:]))
+        parts.append("\n".join(f"| {' | '.join(cells)} |" for cells in (headings, rules, *rows)))
+    return "\n\n".join(parts) + "\n"
+
+
+def _headline(summary: RoundSummary) -> str:
+    if not summary.trained:
+        return f"not trained, the policy stays: {summary.reason}"
+    if summary.policy_after == summary.policy_before:
+        return f"trained, not promoted: {summary.reason}"
+    return f"promoted {summary.policy_after}"
+
+
+def _blocks(summary: RoundSummary) -> tuple[_Block, ...]:
+    before, after = ({each.split: each for each in of} for of in (summary.success_before, summary.success_after))
+    success = [
+        (name, *_share(before.get(split))[:1], *_share(after.get(split)))
+        for split, name in SPLIT_NAMES.items()
+        if split in before or split in after
+    ]
+    judge = []
+    for quality in summary.judge:
+        found = agreement(quality)
+        values = ((found.precision.value, ".3f"), (found.recall.value, ".3f"), (found.kappa, ".2f"))
+        judge.append((quality.level, *(_number(value, form) for value, form in values)))
+    stages = [(each.stage, f"{each.rows_in:,}", f"{each.rows_out:,}", f"{each.seconds:.1f}") for each in summary.stages]
+    total = sum(each.seconds for each in summary.stages)
+    return (
+        (("success", "before", "after", "95 %"), success),
+        (("judge", "precision", "recall", "kappa"), judge),
+        (("stage", "in", "out", "seconds"), [*stages, ("all", "", "", f"{total:.1f}")]),
+    )
+
+
+def _share(entry: SplitSuccess | None) -> tuple[str, str]:
+    if entry is None or entry.queries == 0:
+        return "-", "-"
+    low, high = wilson(entry.successes, entry.queries)
+    return f"{entry.successes / entry.queries:.0%}", f"{low:.0%}-{high:.0%}"
+
+
+def _number(value: float | None, form: str) -> str:
+    return "-" if value is None else format(value, form)
+
+
+_HEADINGS = ("", "votes", "precision", "95 %", "recall", "95 %", "F1", "kappa", "n", "open", "calls", "tokens", "s")
+_NAMES = {
+    Ingredient.SINGLE: "single",
+    Ingredient.VOTING: "voting",
+    Ingredient.MULTI_RESOLUTION: "voting, multi-resolution",
+    Ingredient.ENSEMBLE: "ensemble",
+    Ingredient.CHANNEL: "channel",
+    Ingredient.CONSENSUS: "consensus",
+}
+
+
+def calibration_table(calibrated: Calibrated) -> RenderableType:
+    """Lay out the figures of one judge; calls, tokens and seconds are per verdict."""
+    labels = "programmatic rewards" if calibrated.labels is None else f"the labels of {calibrated.labels}"
+    found = calibrated.evaluated
+    counts = [f"{found.trajectories - found.unjudged:,} of {found.trajectories:,} labelled trajectories judged"]
+    for count, what in (
+        (found.unjudged, "could not be judged"),
+        (found.void, "void"),
+        (found.unlabelled, "without a label"),
+        (found.absent, "of the set are not there"),
+    ):
+        counts += [f"{count:,} {what}"] if count else []
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for number, heading in enumerate(_HEADINGS):
+        table.add_column(heading, justify="right" if number else "left", no_wrap=number > 0)
+    for row in calibrated.rows:
+        table.add_row(*map(Text, _cells(row)), end_section=row.ingredient is Ingredient.CHANNEL)
+    headline = Text(f'Judge "{calibrated.judge}" against {labels}: {calibrated.rows[-1].rule}', style="bold")
+    why = [Text(found.why_unjudged)] if found.unjudged else []
+    cached = max(row.cached for row in calibrated.rows)
+    note = Text(f"Up to {cached:.0%} of the calls were answered from the request cache and took no time.")
+    return Group(Text(), headline, Text("; ".join(counts)), *why, table, *([note] if cached else []))
+
+
+def _cells(row: Calibration) -> Iterable[str]:
+    name = _NAMES[row.ingredient]
+    if row.channel is not None:
+        # E.g. `multimodal: voting at 0.5, judge-72b`; a fine-tuned model shows in its name.
+        at = f" at {row.resolution}" if row.resolution not in (None, "full") else ""
+        models = dict.fromkeys(made_by.partition("@")[2] or made_by for made_by in row.models.split("+"))
+        name = f"{row.channel}: {name}{at}, {' + '.join(models)}"
+    yield from (name, str(row.votes))
+    yield from (_percent(row.precision), f"{100 * row.precision_low:.1f}-{100 * row.precision_high:.1f}")
+    yield from (_percent(row.recall), f"{100 * row.recall_low:.1f}-{100 * row.recall_high:.1f}")
+    yield from (_percent(row.f1), _number(row.kappa, ".2f"))
+    yield f"{row.true_positive + row.false_positive + row.true_negative + row.false_negative:,}"
+    yield from (f"{row.undecided:,}", f"{row.calls:.1f}", f"{row.tokens:,.0f}", f"{row.seconds:.2f}")
+
+
+def _percent(rate: float | None) -> str:
+    return "-" if rate is None else f"{100 * rate:.1f}"

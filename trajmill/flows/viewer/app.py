@@ -7,19 +7,18 @@ import hmac
 import secrets
 from collections.abc import Callable
 from http import HTTPStatus
-from importlib import resources
-from pathlib import Path, PurePath
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from fastapi import FastAPI, Request
-from fastapi.responses import JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
+from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 
 from trajmill.flows.serving.listening import is_loopback, listening, serve_app
 from trajmill.flows.viewer.attempts import Catalogue, attempt_routes
-from trajmill.flows.viewer.runs import run_routes
-from trajmill.flows.viewer.trajectory import trajectory_routes
+from trajmill.flows.viewer.runs import run_routes, trajectory_routes
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.kinds import read_token
 from trajmill.warehouse.layout import Warehouse
@@ -27,11 +26,12 @@ from trajmill.warehouse.layout import Warehouse
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+_PAGE = Path(__file__).parent / "page"
 _PLACES = ("/", "/trajectories", "/success", "/failures", "/policies", "/compare")
-_MEDIA_TYPES = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 _TOKEN = "token"
 _COOKIE = "trajmill_view"
 _HEADERS = {
+    "cache-control": "no-cache",
     # Only the viewer's own files: a script, style or image that a model has written into a text is never loaded.
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
     "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -49,20 +49,16 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
     entry of a table's log is missing or damaged.
     """
     app, catalogue = FastAPI(title="trajmill", openapi_url=None), Catalogue(warehouse)
-    app.include_router(attempt_routes(catalogue))
-    app.include_router(run_routes(warehouse, catalogue))
-    app.include_router(trajectory_routes(warehouse, catalogue))
-    files = {path.name: path.read_bytes() for path in resources.files(__package__).joinpath("page").iterdir()}
-
-    @app.get("/static/{name}")
-    def static(name: str) -> Response:
-        if name not in files:
-            return Response(status_code=HTTPStatus.NOT_FOUND)
-        media_type = _MEDIA_TYPES[PurePath(name).suffix]
-        return Response(files[name], media_type=media_type, headers={"cache-control": "no-cache"})
+    for routes in (
+        attempt_routes(catalogue),
+        run_routes(warehouse, catalogue),
+        trajectory_routes(warehouse, catalogue),
+    ):
+        app.include_router(routes)
+    app.mount("/static", StaticFiles(directory=_PAGE))
 
     def place() -> Response:
-        return static("index.html")
+        return FileResponse(_PAGE / "index.html")
 
     for path in (*_PLACES, "/trajectories/{run_id}/{trajectory_id}"):
         app.add_api_route(path, place)
@@ -71,9 +67,7 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
     def nowhere(request: Request, error: Exception) -> Response:
         if request.url.path.startswith(("/api/", "/static/")):
             return JSONResponse({"detail": f"there is no {request.url.path}"}, HTTPStatus.NOT_FOUND)
-        page = place()
-        page.status_code = HTTPStatus.NOT_FOUND
-        return page
+        return FileResponse(_PAGE / "index.html", HTTPStatus.NOT_FOUND)
 
     @app.exception_handler(BadInputError)
     def not_found(request: Request, error: BadInputError) -> Response:
