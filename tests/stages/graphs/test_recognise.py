@@ -40,12 +40,6 @@ def test_a_page_is_recognised_by_what_it_shows_and_lacks() -> None:
     assert page_on(graph, _seen(UIElement("switch", "Wi-Fi", _BOX, ("checked",)))) == "on"
 
 
-def test_the_features_of_a_transition_are_filled_with_values() -> None:
-    feature = Feature(role="text", text="{entry} ({size})")
-    assert filled(feature, {"entry": "Milk", "size": "big"}).text == "Milk (big)"
-    assert filled(Feature(role="text_field", value="{entry}"), {"entry": "Milk"}).value == "Milk"
-
-
 def _png(left: int, clock: str) -> bytes:
     image = Image.new("RGB", (320, 240), "white")
     draw = ImageDraw.Draw(image)
@@ -69,6 +63,8 @@ def test_a_page_without_a_tree_is_recognised_by_its_picture() -> None:
 
 
 def test_a_field_is_filled_before_what_only_then_stands_there() -> None:
+    feature = filled(Feature(role="text", text="{entry} ({size})", value="{entry}"), {"entry": "Milk", "size": "big"})
+    assert (feature.text, feature.value) == ("Milk (big)", "Milk")
     page = LIST.pages["things"]
     transitions = tuple(each for each in page.transitions if each.by != "add")
     graph = LIST.model_copy(

@@ -27,9 +27,7 @@ from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.guidance.write import OWN_SUCCESS, REFERENCE_PATH, write_guidance
 
 
-def written(episode: Episode, trees: Trees, judged: bool = False) -> Guidance:
-    if judged:
-        episode = asyncio.run(judge_episode(episode, annotated_judge(), trees, ORIGIN))
+def written(episode: Episode, trees: Trees) -> Guidance:
     made = asyncio.run(write_guidance(episode, trees, ORIGIN, REFERENCE_PATH))
     assert isinstance(made, Guidance)
     return made
@@ -78,11 +76,7 @@ def test_steps_without_effect_or_undone_are_left_out_with_their_reason() -> None
         (8, "changed again later"),
     ]
     lines = guidance.text.splitlines()
-    assert [line.partition(". ")[2] for line in lines[:3]] == [
-        'Open "Food".',
-        'Tap "Margherita".',
-        'Tap "Large" in Size.',
-    ]
+    assert lines[:3] == ['1. Open "Food".', '2. Tap "Margherita".', '3. Tap "Large" in Size.']
 
 
 def test_a_field_that_is_empty_again_because_its_text_was_sent_was_not_undone() -> None:
@@ -112,21 +106,18 @@ def test_a_detour_on_which_something_was_set_or_read_is_kept() -> None:
     assert written(episode.model_copy(update={"query": reads}), trees).dropped_steps == ()
 
 
-def test_more_than_needed_of_a_number_is_left_out() -> None:
+def test_more_than_needed_of_a_number_and_harmful_steps_are_left_out() -> None:
     trees = Trees()
     walk = Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish()).tap("+", dish(quantity=2))
     walk.tap("+", dish(quantity=3)).tap("-", dish(quantity=2))
     guidance = written(finish(walk), trees)
     assert [dropped.index for dropped in guidance.dropped_steps] == [3, 4]
     assert guidance.text.count('Tap "+" in Quantity.') == 1
-
-
-def test_harmful_steps_are_left_out() -> None:
     trees = Trees()
     walk = Walk(launcher(), trees).tap("Food", menu()).tap("Past orders", history())
     walk.do(SystemButton(button="Home"), launcher()).tap("Food", menu()).tap("Margherita", dish())
-    episode = finish(walk.tap("Large", dish(size="Large")))
-    assert "Past orders" not in written(episode, trees, judged=True).text
+    judged = asyncio.run(judge_episode(finish(walk.tap("Large", dish(size="Large"))), annotated_judge(), trees, ORIGIN))
+    assert "Past orders" not in written(judged, trees).text
 
 
 def test_scrolling_goes_without_saying_and_texts_of_the_screen_do_not_break_the_layout() -> None:

@@ -18,7 +18,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
-from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.end_to_end import EndToEndAgent
@@ -35,7 +35,7 @@ from trajmill.stages.guidance.model_guide import (
 from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.guidance.write import OWN_SUCCESS, REFERENCE_PATH, Guide, guide_episodes, write_guidance
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
 Answer = str | Completion | ModelFailure
@@ -193,12 +193,8 @@ def test_a_screen_that_does_not_decode_or_is_missing_is_a_failure(walk: PhoneWal
 
 
 def test_several_episodes_are_in_work_at_once_and_one_that_fails_does_not_end_the_others(walk: PhoneWalk) -> None:
-    episodes = [
-        walk.episode.model_copy(
-            update={"trajectory": walk.episode.trajectory.model_copy(update={"trajectory_id": f"t{number}"})}
-        )
-        for number in range(12)
-    ]
+    trajectories = [walk.episode.trajectory.model_copy(update={"trajectory_id": f"t{n}"}) for n in range(12)]
+    episodes = [walk.episode.model_copy(update={"trajectory": each}) for each in trajectories]
     waiting: set[str] = set()
     most = 0
 
@@ -224,13 +220,6 @@ def test_several_episodes_are_in_work_at_once_and_one_that_fails_does_not_end_th
     assert most == 4
 
 
-def guided_rollout(query: Query, guidance: Guidance, policy: ScriptedModel) -> FinishedAttempt:
-    environment = SimulatedEnvironment(shared_world(()), query.platform)
-    attempt = Attempt(query, Purpose.GUIDED, 0, 0, guidance)
-    agent = EndToEndAgent(policy, query.platform)
-    return asyncio.run(run_episode(attempt, agent, environment, Limits(), ORIGIN))
-
-
 def policy_reply(request: ChatRequest) -> str:
     screen = next(part for part in request.messages[1].parts if isinstance(part, Observation)).screen.size
     done = "Step 1: " in words(request)
@@ -243,7 +232,10 @@ def test_model_made_guidance_reaches_the_policy_and_not_the_training_data(walk: 
     guidance = write(walk, writer=lambda request: hints(*nasty))
     assert isinstance(guidance, Guidance)
     policy = ScriptedModel(policy_reply)
-    rollout = guided_rollout(walk.episode.query, guidance, policy)
+    query = walk.episode.query
+    environment = SimulatedEnvironment(shared_world(()), query.platform)
+    attempt = Attempt(query, Purpose.GUIDED, 0, 0, guidance)
+    rollout = asyncio.run(run_episode(attempt, EndToEndAgent(policy, query.platform), environment, Limits(), ORIGIN))
     assert all(guidance.text in words(request) for request in policy.asked)
     assert len(rollout.episode.steps) == 2
     lines = guidance.text.splitlines()

@@ -1,7 +1,6 @@
-from trajmill.schemas.actions import Swipe
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.environments.android.screen import ListEnds, ScreenContext, read_tree
+from trajmill.stages.environments.android.screen import ScreenContext, read_tree
 
 WINDOW = ScreenContext(Size(1080, 2400), "Settings", "com.android.launcher3", None)
 
@@ -86,15 +85,3 @@ def test_disabled_things_are_not_clickable() -> None:
 def test_text_that_is_no_dump_gives_no_tree() -> None:
     for dump in ("ERROR: could not get idle state.", "", "<html/>"):
         assert read_tree(dump, WINDOW) is None
-
-
-def test_a_swipe_that_moves_nothing_finds_the_end_of_its_list() -> None:
-    elements = read(node(LIST, "[0,300][1080,2400]", ROW, scrollable="true"))
-    ends = ListEnds()
-    down = Swipe(x=500, y=1500, x2=500, y2=700)
-    ends.learn(down, elements, elements[:1])
-    assert ends.correct(elements) == elements
-    ends.learn(down, elements, elements)
-    told = ends.correct(elements)
-    assert told is not None and told[1].states == ("scrollable_up",)
-    assert ends.correct(elements[:2]) == elements[:2]

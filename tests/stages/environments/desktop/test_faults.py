@@ -60,10 +60,10 @@ def own_folders() -> set[Path]:
 
 
 @asynccontextmanager
-async def local_desktop(timeouts: DesktopTimeouts = SHORT) -> AsyncIterator[tuple[DesktopEnvironment, LocalDesktops]]:
+async def local_desktop(timeouts: DesktopTimeouts = SHORT) -> AsyncIterator[DesktopEnvironment]:
     factory = LocalDesktops(Path(), timeouts=timeouts)
     try:
-        yield await factory(), factory
+        yield await factory()
     finally:
         await factory.close()
 
@@ -79,7 +79,7 @@ async def local_desktop(timeouts: DesktopTimeouts = SHORT) -> AsyncIterator[tupl
 async def test_a_crash_ends_the_episode_as_an_environment_failure(
     tmp_path: Path, victim: str, blow: signal.Signals, message: str
 ) -> None:
-    async with local_desktop() as (environment, _):
+    async with local_desktop() as environment:
         await environment.reset(query_of(tmp_path, config=[LAUNCH]), 0)
         for process in named(victim):
             os.kill(process, blow)
@@ -135,7 +135,7 @@ async def test_a_task_that_cannot_be_prepared_fails_in_one_line_with_its_class_a
     cases = [(query_of(tmp_path, config=[step]), FailureClass.SETUP, message) for step, message in steps]
     malformed = query_of(tmp_path).model_copy(update={"start_state": '{"config": [{"type": 1}]}'})
     closed = query_of(tmp_path, config=[LAUNCH, {"type": "close_window", "parameters": {"window_name": "Mousepad"}}])
-    async with local_desktop() as (environment, _):
+    async with local_desktop() as environment:
         for query, kind, message in (*cases, (malformed, FailureClass.TASK, "config.0.type")):
             with pytest.raises(EnvironmentFailure) as failure:
                 await environment.reset(query, 0)
@@ -157,7 +157,7 @@ async def test_a_missing_program_of_the_desktop_gives_one_error_line_that_says_w
 
 
 async def test_the_server_refuses_requests_without_its_secret_and_a_hung_watchdog_goes_with_its_desktop() -> None:
-    async with local_desktop(DesktopTimeouts(request=8.0, end=0.2)) as (environment, _):
+    async with local_desktop(DesktopTimeouts(request=8.0, end=0.2)) as environment:
         server = environment.desktop.server
         async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
             stranger = await http.post("/execute", json={"command": ["true"]})

@@ -78,17 +78,14 @@ def test_a_folder_without_tasks_or_with_two_of_one_id_gives_one_error_line(
     assert str(tmp_path) in str(refusal.value) and "\n" not in str(refusal.value)
 
 
-def test_our_own_tasks_are_over_five_programs_and_have_paths_and_checks() -> None:
+def test_our_own_tasks_are_over_five_programs_have_paths_and_checks_and_can_be_left_out() -> None:
     queries = import_tasks(packaged_tasks(), 0.25, ORIGIN)
     assert len(queries) >= 12
     programs = {app for query in queries for app in query.apps}
     assert programs == {"mousepad", "galculator", "pcmanfm", "libreoffice_calc", "libreoffice_writer"}
     assert all(query.path[-1].operation == "finish" and query.goal != "{}" for query in queries)
     assert {query.split for query in queries} == {Split.TRAIN, Split.HELDOUT_SLOTS}
-
-
-def test_the_tasks_of_the_package_can_be_left_out_of_a_run() -> None:
     alone = DesktopSpec(packaged=False)
     assert not asyncio.run(alone.own_queries(0, ORIGIN)).queries
-    assert len(asyncio.run(DesktopSpec().own_queries(0, ORIGIN)).queries) == 16
+    assert len(asyncio.run(DesktopSpec().own_queries(0, ORIGIN)).queries) == len(queries)
     assert "packaged" not in DesktopSpec().identity() and alone.identity() != DesktopSpec().identity()
