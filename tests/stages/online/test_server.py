@@ -1,4 +1,3 @@
-import asyncio
 import json
 import time
 from collections.abc import Callable
@@ -6,14 +5,14 @@ from dataclasses import replace
 
 import httpx
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.records import record
-from tests.stages.online.toy_server import DONE, PRESS, ToyServer, ToySpec, toy_server
+from tests.stages.online.toy_server import DONE, PRESS, ToyServer, ToySpec, in_words, toy_server
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment
+from trajmill.schemas.actions import Click, Terminate
+from trajmill.schemas.dialects.families import FAMILIES
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
@@ -88,6 +87,7 @@ def test_a_limit_ends_an_episode_without_success_and_equal_attempts_are_differen
             "no action: the reply is written as ui-tars writes, not as gui-owl",
         ),
         (reply("x" * (MOST_REPLY_CHARACTERS + 1)), "no action: no <tool_call> in the reply"),
+        (reply("\x00\u2028<tool_call>" + "[" * 5000), "no action: the tool call is not JSON"),
         (WireAction(action={"kind": "clik"}), "no typed action: the whole: Input tag 'clik' found using 'kind'"),
         (WireAction(action={"kind": "click", "x": 5}), "no typed action: click.y: Field required"),
         (WireAction(action={"kind": "click", "x": 20, "y": 5}), "x: 20 is not on a screen of 20 x 20 pixels"),
@@ -104,16 +104,6 @@ def test_what_is_no_action_is_a_step_without_effect_that_says_why(asked: WireAct
         assert client.step(CLICK).screen.error == ""
         client.finish()
     assert server.recorded[0].episode.steps[0].action_kind == "unparsed"
-
-
-@given(texts=st.lists(st.text(max_size=200), min_size=1, max_size=3))
-@settings(max_examples=25)
-def test_no_text_stops_the_server(busy_server: ToyServer, texts: list[str]) -> None:
-    with EnvironmentClient(busy_server.url) as client:
-        client.reset("press")
-        for text in texts:
-            client.step(reply(text))
-        assert client.finish().reward == 0.0
 
 
 @pytest.fixture(scope="module")
@@ -195,28 +185,28 @@ def test_only_served_queries_can_be_asked_for() -> None:
 
 
 def test_wrong_requests_of_a_session_give_an_error_and_keep_it_open() -> None:
-    # OpenEnv takes four seconds to import, which each process that collects tests would spend.
-    from openenv import GenericEnvClient
+    with toy_server() as server, connect(session_address(server.url), proxy=None) as raw:
+        for kind, data, said in (
+            ("step", {"reply": "x"}, "reset first"),
+            ("reset", {"query_id": 5}, "query_id: a text"),
+            ("reset", {"seed": -1}, "seed: a whole number"),
+            ("reset", {"query_id": "press"}, "Press Go"),
+            ("step", {"reply": "x", "stop": True}, "one of reply"),
+        ):
+            raw.send(json.dumps({"type": kind, "data": data}))
+            assert said in str(raw.recv(timeout=60))
 
-    async def lines(url: str) -> list[str]:
-        said = []
-        async with GenericEnvClient(url) as client:
-            for ask in (client.step({"reply": "x"}), client.reset(query_id=5), client.reset(seed=-1)):
-                with pytest.raises(RuntimeError) as error:
-                    await ask
-                said.append(str(error.value))
-            await client.reset(query_id="press")
-            with pytest.raises(RuntimeError) as error:
-                await client.step({"reply": "x", "stop": True})
-            said.append(str(error.value))
-        return said
 
-    with toy_server() as server:
-        said = asyncio.run(lines(server.url))
-    for line, expected in zip(
-        said, ["reset first", "query_id: a text", "seed: a whole number", "one of reply"], strict=True
-    ):
-        assert expected in line
+@pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {"read-aloud"}))
+def test_an_episode_is_played_in_the_words_of_a_family(name: str) -> None:
+    family = FAMILIES[name]
+    with toy_server(family=family) as server, EnvironmentClient(server.url) as client:
+        assert client.reset("press").screen.messages
+        pressed = client.step(reply(in_words(Click(x=5, y=5), family)))
+        assert (pressed.screen.error, pressed.screen.screen_id) == ("", "after")
+        assert client.step(reply(in_words(Terminate(status="success"), family))).reward == 1.0
+    click = server.recorded[0].episode.steps[0].action
+    assert click is not None and abs(json.loads(click)["x"] - 5) <= 1
 
 
 def test_a_full_server_says_so_until_a_session_ends() -> None:

@@ -17,7 +17,7 @@ from pydantic import PrivateAttr
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, ToyFactory, toy_query
 from trajmill.schemas.actions import Action, Click, Terminate
 from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.families import ANY
+from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query, Split
@@ -56,9 +56,9 @@ async def draw(observation: Observation) -> bytes:
     return picture()
 
 
-def in_words(action: Action) -> str:
-    """As a model of the family `any` writes an action on the toy's screen."""
-    return ANY.mobile.render(Reply("I press.", action, "Pressed."), ANY.frame(Size(20, 20)))
+def in_words(action: Action, family: Family = ANY) -> str:
+    """As a model of a family writes an action on the toy's screen."""
+    return family.mobile.render(Reply("I press.", action, "Pressed."), family.frame(Size(20, 20)))
 
 
 PRESS, DONE = in_words(Click(x=5, y=5)), in_words(Terminate(status="success"))
@@ -83,6 +83,7 @@ def toy_server(
     step_seconds: float = 5.0,
     judge: JudgeAttempt | None = None,
     splits: tuple[Split, ...] = (Split.TRAIN,),
+    family: Family = ANY,
 ) -> Iterator[ToyServer]:
     """Serve until the context ends; then everything that was under way is recorded."""
     # OpenEnv imports Gradio, which takes seconds: not when tests are collected.
@@ -90,7 +91,7 @@ def toy_server(
 
     server, started = ToyServer(), threading.Event()
     limits = Limits(environment=EnvironmentLimits(step_seconds=step_seconds, reset_seconds=step_seconds))
-    settings = HostSettings(ORIGIN, slots=slots, limits=limits, idle_seconds=idle_seconds)
+    settings = HostSettings(ORIGIN, slots=slots, limits=limits, idle_seconds=idle_seconds, family=family)
     running: list[uvicorn.Server] = []
 
     async def serve() -> None:

@@ -102,15 +102,12 @@ async def test_sessions_spread_over_the_servers_and_servers_that_are_gone_are_a_
         ('{"type": "error", "data": {"message": "out of\\nmemory", "code": "EXECUTION_ERROR"}}', "out of memory"),
     ],
 )
-def test_whatever_a_server_sends_gives_one_error_line(raw: str, line: str) -> None:
+def test_whatever_a_server_sends_gives_one_error_line_and_a_full_one_is_told_apart(raw: str, line: str) -> None:
+    with pytest.raises(ServerBusy):
+        read_answer(json.dumps({"type": "error", "data": {"message": "full", "code": BUSY}}), "http://far")
     with pytest.raises(EnvironmentFailure) as error:
         read_answer(raw, "http://far")
     assert line in str(error.value) and "\n" not in str(error.value)
-
-
-def test_a_full_server_is_told_from_a_failing_one() -> None:
-    with pytest.raises(ServerBusy):
-        read_answer(json.dumps({"type": "error", "data": {"message": "full", "code": BUSY}}), "http://far")
 
 
 def large_picture() -> str:
