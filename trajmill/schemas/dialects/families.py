@@ -18,7 +18,7 @@ from trajmill.schemas.coordinates import (
     CoordinateSpace,
     PixelBudget,
 )
-from trajmill.schemas.dialects import gui_owl_1_5, qwen_vl
+from trajmill.schemas.dialects import qwen_vl
 from trajmill.schemas.dialects.base import Dialect
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.dialects.read_aloud import ReadAloud
@@ -70,7 +70,9 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         family.name: family
         for family in (
             Family("gui-owl", _V3_MOBILE, _V3_DESKTOP, _PIXELS, GUI_OWL),
-            Family("gui-owl-1.5", gui_owl_1_5.MOBILE, gui_owl_1_5.DESKTOP, CoordinateSpace.PER_MILLE, QWEN3_VL, 4),
+            Family(
+                "gui-owl-1.5", qwen_vl.MOBILE_GUI_OWL, qwen_vl.DESKTOP_GUI_OWL, CoordinateSpace.PER_MILLE, QWEN3_VL, 4
+            ),
             Family("ui-tars", UiTarsMobile(), UiTarsDesktop(), _PIXELS, UI_TARS, 4, keeps_replies=True),
             Family("qwen2.5-vl", qwen_vl.MOBILE_2_5, qwen_vl.DESKTOP_2_5, _PIXELS, QWEN2_5_VL),
             Family("qwen3-vl", qwen_vl.MOBILE_3, qwen_vl.DESKTOP_3, CoordinateSpace.PER_999, QWEN3_VL),

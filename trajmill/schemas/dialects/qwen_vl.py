@@ -1,21 +1,25 @@
-"""The dialects of Qwen2.5-VL and Qwen3-VL, as in their cookbooks: one JSON function call, alone or after a thought.
+"""The dialects of Qwen2.5-VL, Qwen3-VL and GUI-Owl 1.5: one JSON function call of a published tool.
 
-Qwen2.5-VL writes only the call. Qwen3-VL writes
+Qwen2.5-VL writes only the call. Qwen3-VL writes, as in its cookbook,
 
     Thought: I need to open the menu.
     Action: "Open the menu."
     <tool_call>
     {"name": "mobile_use", "arguments": {"action": "click", "coordinate": [447, 81]}}
     </tool_call>
+
+GUI-Owl 1.5 writes the same without a thought and quotes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trajmill.schemas.dialects.base import QWEN2_5_VL, QWEN3_VL
+from trajmill.schemas.dialects.base import GUI_OWL_1_5, QWEN2_5_VL, QWEN3_VL
 from trajmill.schemas.dialects.published_tools import (
+    COMPUTER_ACTIONS,
     COMPUTER_USE,
+    MOBILE_ACTIONS,
     MOBILE_USE,
     PublishedToolDialect,
     computer_message,
@@ -45,16 +49,20 @@ _FORM = """
 # Response format
 
 Response format for every step:
-1) Thought: one short sentence on why the next step is the right one.
-2) Action: one short sentence that says what to do on the screen.
-3) One <tool_call>...</tool_call> block that holds nothing but the JSON: {"name": <function-name>, "arguments": \
+{parts}) One <tool_call>...</tool_call> block that holds nothing but the JSON: {"name": <function-name>, "arguments": \
 <args-json-object>}.
 
 Rules:
-- Write these three parts in this order, and nothing else.
+- Write these {count} parts in this order, and nothing else.
 - To finish, call the tool with action=terminate."""
+_SAY = "Action: one short sentence that says what to do on the screen."
+_FORM_3 = _FORM.replace(
+    "{parts}", f"1) Thought: one short sentence on why the next step is the right one.\n2) {_SAY}\n3"
+).replace("{count}", "three")
+_FORM_1_5 = _FORM.replace("{parts}", f"1) {_SAY}\n2").replace("{count}", "two")
 _PROGRESS = "Task progress (You have done the following operation on the current device): "
-_THOUGHT, _ACTION = "Thought:", "\nAction:"
+_REQUEST = "Please generate the next move according to the UI screenshot, instruction and previous actions."
+_THOUGHT, _LABEL = "Thought:", "Action:"
 
 
 class _Qwen(PublishedToolDialect):
@@ -82,11 +90,29 @@ class _Qwen3(_Qwen):
     written_by = (QWEN3_VL,)
 
     def _words(self, call: CallText) -> Words:
-        thought, _, sentence = f"\n{call.before.strip()}".rpartition(_ACTION)
+        thought, _, sentence = f"\n{call.before.strip()}".rpartition(f"\n{_LABEL}")
         return Words(thought.strip().removeprefix(_THOUGHT).strip(), _unquoted(sentence.strip()))
 
     def _around(self, call: str, words: Words) -> str:
-        return f'{_THOUGHT} {words.thought.strip()}{_ACTION} "{one_line(words.conclusion)}"\n{call}'
+        return f'{_THOUGHT} {words.thought.strip()}\n{_LABEL} "{one_line(words.conclusion)}"\n{call}'
+
+
+class _GuiOwl15(PublishedToolDialect):
+    """A sentence on what to do, and the call."""
+
+    written_by = (GUI_OWL_1_5,)
+
+    def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
+        hints = f"\n\nGuidance:\n{guidance.strip()}" if guidance else ""
+        done = "\n".join(f"Step {number}: {one_line(step)}" for number, step in enumerate(past, 1)) or "None"
+        return f"{_REQUEST}\n\nInstruction: {instruction}{hints}\n\nPrevious actions:\n{done}"
+
+    def _words(self, call: CallText) -> Words:
+        thought, label, sentence = call.before.rpartition(_LABEL)
+        return Words(thought.strip(), sentence.strip()) if label else Words("", call.before.strip())
+
+    def _around(self, call: str, words: Words) -> str:
+        return f"{_LABEL} {one_line(words.conclusion)}\n{call}"
 
 
 def _unquoted(sentence: str) -> str:
@@ -96,5 +122,9 @@ def _unquoted(sentence: str) -> str:
 
 MOBILE_2_5 = _Qwen25(MOBILE_USE, _MOBILE_2_5, _ASSISTANT + mobile_message(_MOBILE_2_5, with_human_name=True))
 DESKTOP_2_5 = _Qwen25(COMPUTER_USE, _COMPUTER_2_5, _ASSISTANT + computer_message(_COMPUTER_2_5))
-MOBILE_3 = _Qwen3(MOBILE_USE, _MOBILE_3, mobile_message(_MOBILE_3, with_human_name=False) + _FORM)
-DESKTOP_3 = _Qwen3(COMPUTER_USE, _COMPUTER_3, computer_message(_COMPUTER_3) + _FORM)
+MOBILE_3 = _Qwen3(MOBILE_USE, _MOBILE_3, mobile_message(_MOBILE_3, with_human_name=False) + _FORM_3)
+DESKTOP_3 = _Qwen3(COMPUTER_USE, _COMPUTER_3, computer_message(_COMPUTER_3) + _FORM_3)
+MOBILE_GUI_OWL = _GuiOwl15(
+    MOBILE_USE, tuple(MOBILE_ACTIONS), mobile_message(MOBILE_ACTIONS, with_human_name=True) + _FORM_1_5
+)
+DESKTOP_GUI_OWL = _GuiOwl15(COMPUTER_USE, tuple(COMPUTER_ACTIONS), computer_message(COMPUTER_ACTIONS) + _FORM_1_5)

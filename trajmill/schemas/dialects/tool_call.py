@@ -44,15 +44,15 @@ class Arguments(NamedTuple):
         value = self.values.get(name)
         return value if isinstance(value, str) else ""
 
-    def text(self) -> str:
-        """The `text` argument: any string that can be stored as UTF-8."""
-        return _checked_text(self.values.get("text"), "text")
+    def text(self, name: str = "text") -> str:
+        """Any string that can be stored as UTF-8."""
+        return _checked_text(self.values.get(name), name)
 
     def position(self, name: str) -> Point:
         """A position on the screen in pixels of the stored screenshot."""
         value = self.values.get(name)
         if not isinstance(value, list) or len(value) != 2:
-            raise ArgumentsError(f"{name} is not a list of two numbers")
+            raise ArgumentsError(f"{name} is not a position of two numbers")
         wide, high = self.frame.extent
         return self.frame.to_pixels(_number(value[0], name, 0.0, wide), _number(value[1], name, 0.0, high))
 

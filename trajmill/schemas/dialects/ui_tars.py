@@ -11,7 +11,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 from trajmill.schemas.actions import (
     Action,
@@ -32,7 +32,7 @@ from trajmill.schemas.actions import (
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import QWEN2_5_VL, UI_TARS, ParseFailure, Reply, dialect_seen_in
 from trajmill.schemas.dialects.tool_call import (
-    LONGEST_SECONDS,
+    Arguments,
     ArgumentsError,
     Form,
     refusal,
@@ -40,7 +40,6 @@ from trajmill.schemas.dialects.tool_call import (
     written_position,
     written_seconds,
 )
-from trajmill.schemas.geometry import Point
 
 _ACTION_LINE = re.compile(r"^Action:", re.MULTILINE)
 _SYSTEM = "You are a helpful assistant."
@@ -120,7 +119,7 @@ class _UiTars:
         if not storable(text):
             return ParseFailure("the reply is not valid Unicode")
         try:
-            action = self._read(read_call(call.strip(), frame))
+            action = self._read(*read_call(call.strip(), frame))
         except ArgumentsError as error:
             return ParseFailure(str(error))
         closed = call.count("<|box_start|>") == call.count("<|box_end|>")
@@ -133,17 +132,17 @@ class _UiTars:
         thought = reply.thought.replace(_ACTION, "Action -").replace("tool_call>", "tool_call›")
         return f"{_THOUGHT} {thought.strip()}\n{_ACTION} {call}"
 
-    def _read(self, call: UiTarsCall) -> Action:
+    def _read(self, called: str, given: Arguments) -> Action:
         for name, form in self.forms:
-            if name == call.name:
-                fields = [_read_argument(argument, form, call) for argument in form.arguments]
+            if name == called:
+                fields = [_read_argument(argument, form, given) for argument in form.arguments]
                 if None not in fields:
-                    given = dict(
-                        form.fixed, **{field: value for each in fields if each for field, value in each.items()}
-                    )
-                    action: Action = form.kind(**given)
+                    values = dict(form.fixed)
+                    for each in fields:
+                        values |= each or {}
+                    action: Action = form.kind(**values)
                     return action
-        raise ArgumentsError(f"{self.name} has no action {call.name!r:.40}")
+        raise ArgumentsError(f"{self.name} has no action {called!r:.40}")
 
     def _written(self, action: Action, frame: CoordinateFrame) -> str | None:
         for call, form in self.forms:
@@ -207,30 +206,31 @@ call_user()  # the task cannot be done"""
     )
 
 
-def _read_argument(name: str, form: Form, call: UiTarsCall) -> Mapping[str, object] | None:
+def _read_argument(name: str, form: Form, given: Arguments) -> Mapping[str, object] | None:
     """Return the fields that an argument stands for; None if it belongs to another form of the same call."""
     match name:
         case "start_box":
-            return call.position(name)._asdict()
+            return given.position(name)._asdict()
         case "end_box":
-            x2, y2 = call.position(name)
+            x2, y2 = given.position(name)
             return {"x2": x2, "y2": y2}
         case "content":
-            content = call.text(name)
+            content = given.text(name)
             return {"text": content.removesuffix("\n"), "enter": content.endswith("\n")}
         case "answer":
-            content = call.arguments.get("content", "")
-            return {"text": content} if content else None
+            return {"text": given.word("content")} if given.word("content") else None
         case "time":
-            return {"seconds": call.seconds(name, 1.0)}
+            return {"seconds": given.seconds(1.0)}
         case "key":
-            return {"keys": call.keys(name)}
+            return {"keys": Arguments({"keys": given.text(name).split()}, given.frame).keys()}
         case "direction":
-            direction = call.one_of(name, [each for clicks in _CLICKS.values() for each in clicks])
+            direction, known = given.word(name).strip(), [each for clicks in _CLICKS.values() for each in clicks]
+            if direction not in known:
+                raise ArgumentsError(f"direction is not one of {', '.join(known)}")
             clicks = _CLICKS[form.kind].get(direction)
             return None if clicks is None else {"clicks": clicks}
         case _:
-            return {"app": call.text(name)}
+            return {"app": given.text(name)}
 
 
 def _written_argument(name: str, action: Any, frame: CoordinateFrame) -> str | None:
@@ -267,68 +267,33 @@ def _no_call(text: str) -> str:
     return "no line in the reply begins with Action: and a call of ui-tars"
 
 
-class UiTarsCall(NamedTuple):
-    """A call and the frame of its positions; every value is checked before it is used."""
-
-    name: str
-    arguments: Mapping[str, str]
-    frame: CoordinateFrame
-
-    def text(self, name: str) -> str:
-        if name not in self.arguments:
-            raise ArgumentsError(f"{self.name} has no {name}")
-        return self.arguments[name]
-
-    def position(self, name: str) -> Point:
-        """A position on the screen in pixels of the stored screenshot."""
-        found = _POSITION.fullmatch(self.text(name).strip())
-        if not found:
-            raise ArgumentsError(f"{name} is not a position (x,y)")
-        (x, y), (wide, high) = (float(found[1]), float(found[2])), self.frame.extent
-        if x > wide or y > high:
-            raise ArgumentsError(f"{name} is not within {wide:g}x{high:g}")
-        return self.frame.to_pixels(x, y)
-
-    def seconds(self, name: str, default: float) -> float:
-        written = self.arguments.get(name, "").strip()
-        if not written:
-            return default
-        if not _NUMBER.fullmatch(written) or float(written) > LONGEST_SECONDS:
-            raise ArgumentsError(f"{name} holds no number between 0 and {LONGEST_SECONDS:g}")
-        return float(written)
-
-    def keys(self, name: str) -> tuple[str, ...]:
-        """Keys that are separated by spaces, at least one."""
-        keys = tuple(self.text(name).split())
-        if not keys:
-            raise ArgumentsError(f"{name} names no key")
-        return keys
-
-    def one_of(self, name: str, choices: Sequence[str]) -> str:
-        word = self.text(name).strip()
-        if word not in choices:
-            raise ArgumentsError(f"{name} is not one of {', '.join(choices)}")
-        return word
-
-
-def read_call(text: str, frame: CoordinateFrame) -> UiTarsCall:
+def read_call(text: str, frame: CoordinateFrame) -> tuple[str, Arguments]:
     """Parse a text that is one call. Raises ArgumentsError if the text is no call, or continues after the call."""
     name = _NAME.match(text)
     if not name:
         raise ArgumentsError("the action is not a call like click(start_box='(x,y)')")
-    arguments: dict[str, str] = {}
+    arguments: dict[str, Any] = {}
     at = name.end()
     while found := _ARGUMENT.match(text, at):
         if found[1] in arguments:
             raise ArgumentsError(f"{found[1]} is given twice")
-        arguments[found[1]] = _unescaped(found[2] if found[2] is not None else found[3])
+        arguments[found[1]] = _value(_unescaped(found[2] if found[2] is not None else found[3]), found[1])
         at = found.end()
         if text[at : at + 1] != ",":
             break
         at += 1 + len(text[at + 1 :]) - len(text[at + 1 :].lstrip())
     if text[at:] != ")":
         raise ArgumentsError(f"the call of {name[1]:.40} has arguments that cannot be read, or something after it")
-    return UiTarsCall(name[1], arguments, frame)
+    return name[1], Arguments(arguments, frame)
+
+
+def _value(text: str, name: str) -> list[float] | float | str | None:
+    """An argument as a JSON call would have it; as it is written where it is malformed."""
+    if name in ("start_box", "end_box") and (found := _POSITION.fullmatch(text.strip())):
+        return [float(found[1]), float(found[2])]
+    if name == "time":
+        return float(text) if _NUMBER.fullmatch(text.strip()) else text.strip() or None
+    return text
 
 
 def _quoted(text: str) -> str:
