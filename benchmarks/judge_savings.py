@@ -24,10 +24,18 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import Ask, StepResult, TrajectoryCritic, Vote
 from trajmill.stages.critics.calibration.agreement import agreement, calibrate
 from trajmill.stages.critics.judge import Judge, judge_episodes
-from trajmill.stages.critics.voting import ChannelCritics, ChannelRule, PassRule, resolution_of
+from trajmill.stages.critics.voting import (
+    Ask,
+    ChannelCritics,
+    ChannelRule,
+    PassRule,
+    StepResult,
+    TrajectoryCritic,
+    Vote,
+    resolution_of,
+)
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.world import World, load_world
 

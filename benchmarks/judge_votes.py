@@ -30,9 +30,9 @@ from tests.vllm.test_votes import ValidVotesModel
 from tests.vllm.tiny_server import MODEL, tiny_server
 from trajmill.flows.serving.model_server import ModelServer, ask_server, served
 from trajmill.schemas.observation import ScreenHandle
-from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.model.channels import ModelChannel
 from trajmill.stages.critics.spec import critic_prompts
+from trajmill.stages.critics.voting import Vote
 from trajmill.stages.models.base import ChatRequest, Completion, ContextBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel, request_body
 from trajmill.stages.models.openai_api.spec import OpenAiSpec

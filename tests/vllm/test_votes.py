@@ -14,10 +14,10 @@ from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_server import MODEL
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
-from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.judge import Judge, judge_episodes
 from trajmill.stages.critics.model.channels import ModelChannel
 from trajmill.stages.critics.spec import critic_prompts
+from trajmill.stages.critics.voting import Ask
 from trajmill.stages.models.base import ChatRequest, Completion, ContextBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec

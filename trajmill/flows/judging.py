@@ -27,7 +27,6 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Calibration, Channel
-from trajmill.stages.critics.base import PASSED, Vote
 from trajmill.stages.critics.calibration.agreement import (
     COST_COLUMNS,
     CallCost,
@@ -36,8 +35,9 @@ from trajmill.stages.critics.calibration.agreement import (
     agreement,
     tally,
 )
-from trajmill.stages.critics.calibration.labelled.trajectories import judge_labelled, read_labels
+from trajmill.stages.critics.calibration.labelled_set import judge_labelled, read_labels
 from trajmill.stages.critics.judge import still_to_judge
+from trajmill.stages.critics.voting import PASSED, Vote
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows

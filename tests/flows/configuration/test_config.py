@@ -15,7 +15,7 @@ from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.pipelines.executors.beam import runner_mistake
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.critics.base import Ask
+from trajmill.stages.critics.voting import Ask
 from trajmill.stages.environments.kinds import SimulatedSpec
 
 DOCUMENT = Path(__file__).parents[3] / "docs" / "configuration.md"

@@ -11,8 +11,17 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import StageError
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import StepResult, TrajectoryCritic, Vote, vote_of
-from trajmill.stages.critics.voting import FULL, ChannelCritics, ChannelRule, Noise, PassRule
+from trajmill.stages.critics.voting import (
+    FULL,
+    ChannelCritics,
+    ChannelRule,
+    Noise,
+    PassRule,
+    StepResult,
+    TrajectoryCritic,
+    Vote,
+    vote_of,
+)
 
 Answer = bool | StageError
 

@@ -14,7 +14,7 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.critics.base import StepResult
+from trajmill.stages.critics.voting import StepResult
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.queries.spec import GraphQueriesSpec

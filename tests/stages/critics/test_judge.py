@@ -16,7 +16,6 @@ from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge
-from trajmill.stages.critics.base import TrajectoryCritic
 from trajmill.stages.critics.calibration.agreement import Precision, agreement, calibrate, precise_enough
 from trajmill.stages.critics.judge import (
     TRIED_AT_MOST,
@@ -28,7 +27,7 @@ from trajmill.stages.critics.judge import (
     to_judge_again,
 )
 from trajmill.stages.critics.trees.replay import SeenScreens
-from trajmill.stages.critics.voting import Noise, ProgrammaticChannel, VotingCase, single_vote
+from trajmill.stages.critics.voting import Noise, ProgrammaticChannel, TrajectoryCritic, VotingCase, single_vote
 
 
 async def run(episodes: Sequence[Episode], trees: Trees, *critics: TrajectoryCritic) -> Judged:

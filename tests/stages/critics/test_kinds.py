@@ -11,15 +11,14 @@ from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.judge import judge_episode
-from trajmill.stages.critics.kinds import step_critic_spec, trajectory_critic_spec
-from trajmill.stages.critics.spec import CriticModels, JudgeSpec
+from trajmill.stages.critics.spec import CriticModels, JudgeSpec, step_critic_spec, trajectory_critic_spec
 
 STRICT = """
 from typing import Literal
 
 from trajmill.schemas.tables.verdict import Channel, StepLabel
-from trajmill.stages.critics.base import StepResult, vote_of
-from trajmill.stages.critics.kinds import StepCriticSpec, TrajectoryCriticSpec
+from trajmill.stages.critics.voting import StepResult, vote_of
+from trajmill.stages.critics.spec import StepCriticSpec, TrajectoryCriticSpec
 
 
 class Strict:

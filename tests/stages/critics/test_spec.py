@@ -18,9 +18,9 @@ from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.judge import Judged, judge_episodes
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
+from trajmill.stages.critics.voting import Ask
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.wrapped import AccountedModel

@@ -16,9 +16,8 @@ from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, Judgement
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
-from trajmill.stages.critics.base import Ask, StepResult, Vote, VoteFailure, vote_of
 from trajmill.stages.critics.judge import Judge, Judged, judge_each, judge_episodes
-from trajmill.stages.critics.voting import ChannelCritics, Noise
+from trajmill.stages.critics.voting import Ask, ChannelCritics, Noise, StepResult, Vote, VoteFailure, vote_of
 
 YES, NO = True, False
 GARBAGE, SILENCE = JudgeFailure("garbage"), ModelFailure("no answer")

@@ -10,15 +10,13 @@ from pathlib import Path
 import pytest
 
 from trajmill.schemas.errors import TrainingFailedError
-from trajmill.stages.training.child import ChildLimits, run_child
-
-PATIENT = ChildLimits(60.0)
+from trajmill.stages.training.child import run_child
 
 
-def run(script: str, folder: Path, limits: ChildLimits = PATIENT, **more: str) -> list[str]:
+def run(script: str, folder: Path, **more: str) -> list[str]:
     lines: list[str] = []
     command = [sys.executable, "-u", "-c", script]
-    run_child(command, folder / "log", limits, folder, more, lambda line: lines.append(line.strip()))
+    run_child(command, folder / "log", folder, 60, variables=more, on_line=lambda line: lines.append(line.strip()))
     return lines
 
 
@@ -51,7 +49,7 @@ def test_a_killed_trainer_is_reported_as_probably_out_of_memory(tmp_path: Path) 
 def test_a_trainer_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) -> None:
     began = time.monotonic()
     with pytest.raises(TrainingFailedError, match=r"hung: silent for 2 s, and was ended; its last line is '\d+'"):
-        run_child(["sh", "-c", "sleep 60 & echo $!; sleep 60"], tmp_path / "log", ChildLimits(2.0), tmp_path)
+        run_child(["sh", "-c", "sleep 60 & echo $!; sleep 60"], tmp_path / "log", tmp_path, 2)
     assert time.monotonic() - began < 30
     assert not is_alive(int((tmp_path / "log").read_text()))
 
@@ -80,13 +78,13 @@ def test_a_trainer_is_done_when_it_exits_though_a_child_holds_its_output(
 def test_a_trainer_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     script = "while true; do echo working; sleep 0.05; done"
     with pytest.raises(TrainingFailedError, match="took over 2 s, and was ended; its last line is 'working'"):
-        run_child(["sh", "-c", script], tmp_path / "log", ChildLimits(60.0, 2.0), tmp_path)
+        run_child(["sh", "-c", script], tmp_path / "log", tmp_path, 60, 2)
 
 
 def test_the_command_is_no_shells(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailedError, match="the trainer no-such-program cannot be started: No such file"):
-        run_child(["no-such-program"], tmp_path / "log", PATIENT, tmp_path)
+        run_child(["no-such-program"], tmp_path / "log", tmp_path, 60)
     command = [sys.executable, "-c", "import sys; print(sys.argv[1:])", "$HOME; ls", "*"]
-    run_child(command, tmp_path / "log", PATIENT, tmp_path)
+    run_child(command, tmp_path / "log", tmp_path, 60)
     assert (tmp_path / "log").read_text() == "['$HOME; ls', '*']\n"
     assert [file.name for file in tmp_path.iterdir()] == ["log"]

@@ -14,9 +14,8 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.stages.annotation.annotate import AnnotationPrompts, annotation_prompts
-from trajmill.stages.critics.base import Ask
 from trajmill.stages.critics.spec import CriticModels, CriticPrompts, JudgeSpec, critic_prompts
-from trajmill.stages.critics.voting import Rule
+from trajmill.stages.critics.voting import Ask, Rule
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.written import QueryPrompts, query_prompts

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
-from trajmill.stages.critics.model.action_words import quotable
+from trajmill.stages.critics.model.marking import quotable
 from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.graphs.explore.base import WalkedScreen
 from trajmill.stages.graphs.explore.pages import page_key

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from trajmill.schemas.geometry import Size
-from trajmill.stages.critics.model.action_words import untrusted
+from trajmill.stages.critics.model.marking import untrusted
 from trajmill.stages.graphs.base import (
     OUTSIDE,
     AppGraph,

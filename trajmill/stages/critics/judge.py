@@ -16,9 +16,18 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.stages.concurrency import side_by_side
-from trajmill.stages.critics.base import Ask, StepCritic
 from trajmill.stages.critics.trees.replay import seen
-from trajmill.stages.critics.voting import ChannelCritics, Rule, VotingCase, VotingResult, all_of, ask_channel
+from trajmill.stages.critics.voting import (
+    Ask,
+    ChannelCritics,
+    Rule,
+    StepCritic,
+    Vote,
+    VotingCase,
+    VotingResult,
+    all_of,
+    ask_channel,
+)
 
 STAGE = "judge"
 TRIED_AT_MOST = 3
@@ -53,19 +62,12 @@ class Judged:
     """All episodes, in order, with their verdicts; those that were not judged are unchanged."""
     failures: list[Failure]
 
-    def add(self, one: OneJudged) -> None:
-        self.episodes.append(one.episode)
-        if one.failure is not None:
-            self.failures.append(one.failure)
-
 
 async def judge_episodes(
     episodes: Iterable[Episode], judge: Judge, screens: ScreenReader, origin: Origin, concurrency: int = 1
 ) -> Judged:
-    judged = Judged([], [])
-    async for one in judge_each(episodes, judge, screens, origin, concurrency):
-        judged.add(one)
-    return judged
+    found = [one async for one in judge_each(episodes, judge, screens, origin, concurrency)]
+    return Judged([one.episode for one in found], [one.failure for one in found if one.failure is not None])
 
 
 async def judge_each(
@@ -112,9 +114,8 @@ async def judge_each(
 async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, origin: Origin) -> Episode:
     """Judge one finished episode: add the verdicts on its steps, the votes on the trajectory and the decision.
 
-    Raises:
-        JudgeFailure: a critic gave no usable answer, or missing votes could change the decision.
-        ModelFailure: the model of a critic did not answer.
+    Raises JudgeFailure if a critic gave no usable answer, or missing votes could change the decision; ModelFailure if
+    the model of a critic did not answer.
     """
     trajectory_id = episode.trajectory.trajectory_id
     steps = await judge.step_critic.judge(episode, screens)
@@ -131,7 +132,12 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
         results += await side_by_side(ask_channel(case, channel, ask_all) for channel in judge.channels)
     correct = all_of(result.outcome for result in results)
     if correct is None:
-        raise _undecided(judge, results)
+        open_ones = (each for each in zip(judge.channels, results, strict=False) if each[1].outcome is None)
+        channel, result = next(each for each in open_ones if each[1].missing is not None)
+        yes = sum(vote.correct for vote in result.votes)
+        text = f"{channel.rule.channel}: {yes} Correct, {len(result.votes) - yes} Incorrect, too few to decide"
+        kind = ModelFailure if isinstance(result.missing, ModelFailure) else JudgeFailure
+        raise kind(f"{text}; the last that is missing: {result.missing}")
     votes = [vote for result in results for vote in result.votes]
     errors, redundant = list[int](), set[int]()
     for result in results:
@@ -150,24 +156,14 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
         **origin.common(made_by=judge.version),
     )
     verdicts = []
-    for vote in votes:
-        values = vote._asdict()
-        values["vote"] = values.pop("number")
-        verdicts.append(TrajectoryVerdict(**origin.common("") | values, trajectory_id=trajectory_id))
+    for *values, number in votes:
+        fields = dict(zip(Vote._fields, values, strict=False))
+        verdicts.append(TrajectoryVerdict(**origin.common("") | fields, vote=number, trajectory_id=trajectory_id))
     common = {"trajectory_id": trajectory_id, **origin.common(made_by=judge.step_critic.version)}
     on_steps = tuple(StepVerdict(**asdict(result), **common) for result in steps)
     return episode.model_copy(
         update={"step_verdicts": on_steps, "trajectory_verdicts": tuple(verdicts), "judgement": judgement}
     )
-
-
-def _undecided(judge: Judge, results: Iterable[VotingResult]) -> JudgeFailure | ModelFailure:
-    open_ones = (each for each in zip(judge.channels, results, strict=False) if each[1].outcome is None)
-    channel, result = next(each for each in open_ones if each[1].missing is not None)
-    yes = sum(vote.correct for vote in result.votes)
-    text = f"{channel.rule.channel}: {yes} Correct, {len(result.votes) - yes} Incorrect, too few to decide"
-    kind = ModelFailure if isinstance(result.missing, ModelFailure) else JudgeFailure
-    return kind(f"{text}; the last that is missing: {result.missing}")
 
 
 class Unjudged(NamedTuple):

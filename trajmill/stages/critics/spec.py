@@ -1,12 +1,13 @@
-"""The spec of a judge: its section of the configuration, which workers get and open."""
+"""The spec of a judge, its section of the configuration, and the kinds of critics that ask no model."""
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
 from pydantic_core import PydanticCustomError
@@ -17,31 +18,105 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.base import Ask, TrajectoryCritic
-from trajmill.stages.critics.kinds import CRITICS, step_critic_spec, trajectory_critic_spec
 from trajmill.stages.critics.voting import (
+    Ask,
     ChannelCritics,
     ChannelRule,
     Noise,
     PassRule,
     ProgrammaticChannel,
     Rule,
+    StepCritic,
+    TrajectoryCritic,
     resolution_of,
 )
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget, OpenableModel
 from trajmill.stages.models.prompts import Prompt, Sampling, load_prompt
+from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
     from trajmill.stages.critics.judge import Judge
+    from trajmill.stages.graphs.base import AppGraph
 
-ImageScale = Annotated[float, Field(gt=0.0, le=1.0)]
+_HERE = "trajmill.stages.critics.spec"
+CRITICS: Final = PartGroup(
+    "trajmill.critics",
+    "critic",
+    {
+        "annotated_step": f"{_HERE}:GraphStepSpec",
+        "annotated_text": f"{_HERE}:GraphTextSpec",
+        "annotated_tree": f"{_HERE}:GraphTreeSpec",
+        "graph_step": f"{_HERE}:GraphStepSpec",
+        "graph_way": f"{_HERE}:GraphTextSpec",
+        "graph_end": f"{_HERE}:GraphTreeSpec",
+    },
+)
 
 
-class CriticModel(OpenableModel, Protocol):
-    """The spec of a model that a critic asks; equal specs are one model."""
+class StepCriticSpec(Spec):
+    """A critic of steps that asks no model; `judge.step_critic` names its kind."""
 
-    @property
-    def budget(self) -> ContextBudget: ...
+    @abstractmethod
+    def open(self, graphs: tuple[Path, ...]) -> StepCritic:
+        """Open the critic; `graphs` are the files of the graphs of the run's apps."""
+
+
+class TrajectoryCriticSpec(Spec):
+    """A critic of trajectories that asks no model; `judge.text_critic` or `judge.multimodal_critic` names its kind."""
+
+    @abstractmethod
+    def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic: ...
+
+
+class GraphStepSpec(StepCriticSpec):
+    """Compares each step with the annotations of its query, or with the graph of its app."""
+
+    kind: Literal["graph_step", "annotated_step"] = "graph_step"
+
+    def open(self, graphs: tuple[Path, ...]) -> StepCritic:
+        """Open the critic. Raises BadInputError if a file is no graph."""
+        from trajmill.stages.critics.app_graph.channels import StepCriticByGraph
+
+        return StepCriticByGraph(_by_app(graphs))
+
+
+class _GraphChannelSpec(TrajectoryCriticSpec):
+    channel: ClassVar[Channel]
+
+    def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
+        from trajmill.stages.critics.app_graph.channels import GraphChannel
+
+        return GraphChannel(self.channel, _by_app(graphs))
+
+
+class GraphTextSpec(_GraphChannelSpec):
+    """Votes in the text channel by the annotations of a query, or by the graph of its app."""
+
+    channel = Channel.TEXT
+    kind: Literal["graph_way", "annotated_text"] = "graph_way"
+
+
+class GraphTreeSpec(_GraphChannelSpec):
+    """Votes in the multimodal channel by the annotations of a query, or by the graph of its app."""
+
+    channel = Channel.MULTIMODAL
+    kind: Literal["graph_end", "annotated_tree"] = "graph_end"
+
+
+def _by_app(files: tuple[Path, ...]) -> dict[str, AppGraph]:
+    from trajmill.stages.graphs.file import read_graph
+
+    return {graph.app: graph for graph in map(read_graph, files)}
+
+
+def step_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> StepCriticSpec:
+    """Return the spec of a kind. Raises BadInputError for an unknown or unfit kind, or a wrong setting."""
+    return CRITICS.default_spec(kind, StepCriticSpec, settings)
+
+
+def trajectory_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> TrajectoryCriticSpec:
+    """Return the spec of a kind; raises as `step_critic_spec`."""
+    return CRITICS.default_spec(kind, TrajectoryCriticSpec, settings)
 
 
 class CriticPrompts(NamedTuple):
@@ -55,26 +130,26 @@ def critic_prompts(
     step: Path | None = None, text: Path | None = None, multimodal: Path | None = None, describer: Path | None = None
 ) -> CriticPrompts:
     """Load the user's prompt files, or those of the package. Raises BadInputError for an unusable file."""
-    names = {"critic_step-1": step, "critic_text-2": text, "critic_multimodal-2": multimodal}
-    names["describer_screen-1"] = describer
-    return CriticPrompts(*(load_prompt("trajmill.stages.critics.model", name, own) for name, own in names.items()))
+    names = ("critic_step-1", "critic_text-2", "critic_multimodal-2", "describer_screen-1")
+    files = zip(names, (step, text, multimodal, describer), strict=True)
+    return CriticPrompts(*(load_prompt("trajmill.stages.critics.model", name, own) for name, own in files))
 
 
 @dataclass(frozen=True)
 class CriticModels:
-    """The models of the critics, and their prompts; a critic without a model is an annotated one."""
+    """The models of the critics, and their prompts; equal specs are one model. Critics without one are annotated."""
 
-    step: CriticModel | None = None
-    text: tuple[CriticModel, ...] = ()
-    multimodal: tuple[CriticModel, ...] = ()
+    step: OpenableModel | None = None
+    text: tuple[OpenableModel, ...] = ()
+    multimodal: tuple[OpenableModel, ...] = ()
     """Several models of a channel are an ensemble."""
-    describer: CriticModel | None = None
+    describer: OpenableModel | None = None
     """Describes screens without an accessibility tree for the text channel."""
     prompts: CriticPrompts = field(default_factory=critic_prompts)
     seed: int = 0
     """Seed of sampled answers, and of intentional errors."""
 
-    def of(self, channel: Channel) -> tuple[CriticModel, ...]:
+    def of(self, channel: Channel) -> tuple[OpenableModel, ...]:
         return {Channel.TEXT: self.text, Channel.MULTIMODAL: self.multimodal}.get(channel, ())
 
 
@@ -90,7 +165,7 @@ class JudgeSpec(Spec):
     """Votes at each resolution that must say Correct; 0 means all of them."""
     tries: PositiveInt = 2
     """How often a vote is asked for before it counts as missing. A missing vote is neither Correct nor Incorrect."""
-    resolutions: Annotated[tuple[ImageScale, ...], Field(min_length=1)] = (1.0,)
+    resolutions: Annotated[tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...], Field(min_length=1)] = (1.0,)
     """Factors for the width and height of the screenshots that a multimodal model sees, e.g. `[0.5, 1.0]`. Only
     trajectories that are called correct at the first are judged at the next."""
     ask: Ask = Ask.CHANNELS
@@ -145,12 +220,12 @@ class JudgeSpec(Spec):
         for channel in self.channels:
             voters = max(1, len(models.of(channel)))
             votes = max(self.votes, voters)
-            scales = map(resolution_of, self.scales(channel, models))
-            passes = (PassRule(votes, self.quorum or votes, resolution, voters) for resolution in scales)
+            scales = self._scales(channel, models)
+            passes = (PassRule(votes, self.quorum or votes, resolution_of(scale), voters) for scale in scales)
             channels.append(ChannelRule(channel, tuple(passes)))
         return Rule(tuple(channels))
 
-    def scales(self, channel: Channel, models: CriticModels) -> tuple[float, ...]:
+    def _scales(self, channel: Channel, models: CriticModels) -> tuple[float, ...]:
         """Return the factor for the size of screenshots in each pass; only multimodal models read screenshots."""
         return self.resolutions if channel == Channel.MULTIMODAL and models.multimodal else (1.0,)
 
@@ -160,12 +235,12 @@ class JudgeSpec(Spec):
     ) -> AsyncIterator[Judge]:
         """Open the judge, each model connected once. Raises BadInputError if a model cannot be connected."""
         from trajmill.stages.critics.judge import Judge
-        from trajmill.stages.critics.model.step_critic import ModelStepCritic
+        from trajmill.stages.critics.model.channels import ModelStepCritic
 
         async with AsyncExitStack() as stack:
-            opened: list[tuple[CriticModel, ChatModel]] = []
+            opened: list[tuple[OpenableModel, ChatModel]] = []
 
-            def connect(model: CriticModel) -> ChatModel:
+            def connect(model: OpenableModel) -> ChatModel:
                 known = next((chat for other, chat in opened if other == model), None)
                 if known is not None:
                     return known
@@ -184,19 +259,18 @@ class JudgeSpec(Spec):
             noise = Noise(*rates, models.seed) if any(rates) else None
             channels = []
             for rule in self.rule(models).channels:
-                passes = zip(rule.passes, self.scales(rule.channel, models), strict=True)
-                critics = tuple(
-                    self._critics(rule.channel, models, connect, scale, sampled if one.votes > 1 else greedy)
-                    for one, scale in passes
-                )
-                channels.append(ChannelCritics(rule, critics, self.tries, noise))
+                critics = []
+                for one, scale in zip(rule.passes, self._scales(rule.channel, models), strict=True):
+                    sampling = sampled if one.votes > 1 else greedy
+                    critics.append(self._critics(rule.channel, models, connect, scale, sampling))
+                channels.append(ChannelCritics(rule, tuple(critics), self.tries, noise))
             yield Judge(step_critic, tuple(channels), self.ask)
 
     def _critics(
         self,
         channel: Channel,
         models: CriticModels,
-        connect: Callable[[CriticModel], ChatModel],
+        connect: Callable[[OpenableModel], ChatModel],
         scale: float,
         sampling: Sampling,
     ) -> tuple[TrajectoryCritic, ...]:

@@ -1,4 +1,4 @@
-"""Votes: how many are cast, and the rule that combines them; it is stored on every judgement.
+"""Votes, and the rule that combines them; it is stored on every judgement.
 
 A channel has one or more passes, the cheapest first. In a pass, a quorum of its votes must say Correct. A channel is
 Correct if all its passes are, and the trajectory if all channels are (paper 6.3, equation 4; CODA 4.2). A vote that was
@@ -11,25 +11,17 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import accumulate
 from random import Random
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.verdict import Channel, TrajectoryVerdict
+from trajmill.schemas.tables.verdict import Channel, StepLabel, TrajectoryVerdict
 from trajmill.stages.concurrency import side_by_side
-from trajmill.stages.critics.base import (
-    PASSED,
-    SeveralVotesCritic,
-    StepResult,
-    TrajectoryCritic,
-    Vote,
-    VoteFailure,
-    vote_of,
-)
 
 FULL = "full"
 _RULE = re.compile(r"consensus\((?P<channels>[^()]*)\)")
@@ -258,7 +250,6 @@ class _Pass(NamedTuple):
         return [*needed, *free]
 
     async def _ask(self, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
-        """Ask one critic for votes, and again for those that failed."""
         critic, noise = self._critic(numbers[0]), self.channel.noise
         found: dict[int, Vote | VoteFailure] = {}
         for tried in range(self.channel.tries):
@@ -283,3 +274,101 @@ class _Pass(NamedTuple):
 
 def _votes_together(critic: TrajectoryCritic) -> bool:
     return isinstance(critic, SeveralVotesCritic) and critic.votes_together
+
+
+SUMMARY_WORDS = 30
+PASSED = 1.0
+"""The programmatic reward of a task that was done."""
+
+
+class Ask(StrEnum):
+    """How many votes are cast, see `JudgeSpec.ask`; the decision is the same."""
+
+    NEEDED = "needed"
+    CHANNELS = "channels"
+    ALL = "all"
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    index: int
+    analysis: str
+    summary: str
+    label: StepLabel
+
+
+class Vote(NamedTuple):
+    """One critic's vote on one trajectory, with CODA's two other signals (its 3.4) and the reason."""
+
+    channel: Channel
+    resolution: str
+    made_by: str
+    correct: bool
+    reason: str = ""
+    redundant_steps: tuple[int, ...] = ()
+    first_error_step: int | None = None
+    number: int = 0
+    """Its number among the votes of its channel; `voting` sets it."""
+
+
+VoteFailure = JudgeFailure | ModelFailure
+
+
+class StepCritic(Protocol):
+    """Judges every action of a trajectory by the screens before and after it."""
+
+    @property
+    def version(self) -> str: ...
+
+    async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
+        """Judge each step of an episode, in order. Raises JudgeFailure if no usable verdict."""
+
+
+class TrajectoryCritic(Protocol):
+    """One channel: decides whether a trajectory did what its query asks."""
+
+    @property
+    def channel(self) -> Channel: ...
+
+    @property
+    def resolution(self) -> str:
+        """`full`, or the scale of the screenshots that it reads."""
+
+    @property
+    def version(self) -> str: ...
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        """Cast one vote on a finished episode; equal draws give equal votes.
+
+        Raises JudgeFailure without a usable vote, which is repeated with a new draw, or ModelFailure if its model did
+        not answer. Neither is a verdict.
+        """
+
+
+@runtime_checkable
+class SeveralVotesCritic(Protocol):
+    """A `TrajectoryCritic` that can cast several votes for about the cost of one."""
+
+    @property
+    def votes_together(self) -> bool: ...
+
+    async def judge_together(
+        self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
+    ) -> list[Vote | VoteFailure]:
+        """Cast a vote for each draw, or give its failure. Raises JudgeFailure or ModelFailure if there is no vote."""
+
+
+def vote_of(
+    critic: TrajectoryCritic,
+    correct: bool,
+    reason: str,
+    redundant_steps: tuple[int, ...] = (),
+    first_error_step: int | None = None,
+) -> Vote:
+    return Vote(critic.channel, critic.resolution, critic.version, correct, reason, redundant_steps, first_error_step)
+
+
+def at_most_words(text: str, words: int = SUMMARY_WORDS) -> str:
+    """Cut a text to a number of words; an ellipsis marks the cut."""
+    parts = text.split()
+    return text if len(parts) <= words else " ".join(parts[: words - 1]) + " ..."

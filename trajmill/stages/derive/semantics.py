@@ -21,8 +21,7 @@ from trajmill.schemas.errors import ModelFailure, StageError
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step
-from trajmill.stages.critics.model.action_words import action_in_words, untrusted
-from trajmill.stages.critics.model.marking import marked_picture, picture
+from trajmill.stages.critics.model.marking import action_in_words, marked_picture, picture, untrusted
 from trajmill.stages.critics.trees.replay import SeenStep, quoted, replay, seen
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue, holds_placeholder

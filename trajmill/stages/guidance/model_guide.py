@@ -16,8 +16,7 @@ from pydantic import Field, StringConstraints
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
-from trajmill.stages.critics.model.action_words import action_in_words, quotable, untrusted
-from trajmill.stages.critics.model.marking import marked_picture, picture
+from trajmill.stages.critics.model.marking import action_in_words, marked_picture, picture, quotable, untrusted
 from trajmill.stages.critics.trees.replay import SeenStep, stored_evidence
 from trajmill.stages.guidance.filter import ENDINGS
 from trajmill.stages.guidance.write import StepDescription, StepOutcome

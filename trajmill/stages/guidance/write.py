@@ -15,8 +15,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import DroppedStep, Guidance
-from trajmill.stages.critics.trees.replay import ElementAction, SeenStep, replay, seen
-from trajmill.stages.critics.trees.screen_state import control_kind
+from trajmill.stages.critics.trees.replay import ElementAction, SeenStep, control_kind, replay, seen
 from trajmill.stages.guidance.filter import ENDINGS, useless_steps
 
 OWN_SUCCESS = "own_success"

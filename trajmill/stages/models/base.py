@@ -28,11 +28,6 @@ USUAL_BUDGET: Final = ContextBudget()
 """Leaves room for the answer in a context of 32 k tokens."""
 
 
-def budget_of(context_tokens: int, images: int) -> ContextBudget:
-    """Return the budget for a context, less a quarter for the answer and for errors of the estimate."""
-    return ContextBudget(screens=images, tokens=context_tokens * 3 // 4)
-
-
 MessagePart = str | Observation | ScreenHandle
 """Text; a screen, of which a model reads the pixels or the accessibility tree; or an image, such as a screenshot with
 a marked action."""
@@ -150,6 +145,9 @@ def gives_several(model: ChatModel) -> bool:
 
 class OpenableModel(Protocol):
     """The spec of a model that a stage asks."""
+
+    @property
+    def budget(self) -> ContextBudget: ...
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
         """Return the model, which passes a row for each call to `sink`. Raises BadInputError if it cannot connect."""

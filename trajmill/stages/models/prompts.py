@@ -51,10 +51,8 @@ def load_prompt(package: str, name: str, own: Path | None = None) -> Prompt:
 
     A prompt is a package's data file `prompts/NAME.md`, and its version is its name. A user's file must have the same
     placeholders, each at least once, and no others; its version is the file's name, with `-` for characters such as
-    spaces, and a hash of its text.
-
-    Raises:
-        BadInputError: there is no such prompt, a file cannot be read, or its sections or placeholders are wrong.
+    spaces, and a hash of its text. Raises BadInputError if there is no such prompt, a file cannot be read, or its
+    sections or placeholders are wrong.
     """
     packaged = _packaged(package, name)
     if own is None:
@@ -193,12 +191,7 @@ class AnswerFailure(ModelFailure):
 
 
 async def ask(model: ChatModel, request: ChatRequest, answer: type[A], tries: int = 3) -> A:
-    """Ask for a record, see `ask_several`.
-
-    Raises:
-        AnswerFailure: no answer was valid.
-        ModelFailure: the model did not answer at all.
-    """
+    """Ask for a record, see `ask_several`. Raises AnswerFailure if none is valid, ModelFailure without an answer."""
     (found,) = await ask_several(model, request, answer, tries)
     if isinstance(found, ModelFailure):
         raise found
@@ -210,18 +203,11 @@ async def ask_several(
 ) -> list[A | ModelFailure]:
     """Ask for `request.n` records in one request; records that are not valid are asked for again one by one.
 
-    The record's JSON schema is the request's `answer_schema`. After a reply without exactly one valid object, the model
-    is shown that reply with its mistake, and asked again with another seed. The conversation has only the last refused
-    reply.
+    The record's JSON schema replaces the request's `answer_schema`; sample i is the answer to its seed plus i. After a
+    reply without exactly one valid object, the model is shown that reply with its mistake, and asked again with another
+    seed, at most `tries` times for one record. The conversation has only the last refused reply.
 
-    Args:
-        model: the model to ask.
-        request: the question; its `answer_schema` is replaced. Sample i is the answer to its seed plus i.
-        answer: the class of the records.
-        tries: most questions for one record, at least 1.
-
-    Returns:
-        A record or a failure for each sample. Raises ModelFailure if the model did not answer for any of them.
+    Returns a record or a failure for each sample. Raises ModelFailure if the model did not answer for any of them.
     """
     asked = replace(request, answer_schema=json.dumps(answer.model_json_schema()))
     completion = await model.complete(asked)
@@ -264,8 +250,7 @@ async def ask_several(
 def parse_answer(text: str, answer: type[A]) -> A:
     """Parse the record in a reply; text around it, and thoughts between `<think>` tags, are ignored.
 
-    Raises:
-        ValueError: it has no valid object, or several different ones; the message is one line.
+    Raises ValueError, in one line, if it has no valid object, or several different ones.
     """
     valid: list[A] = []
     problem = "the reply holds no JSON object"
@@ -289,7 +274,7 @@ def parse_answer(text: str, answer: type[A]) -> A:
 def json_objects(text: str) -> Iterator[dict[str, Any]]:
     """Yield the outermost JSON objects in a text; objects within a broken one do not count."""
     # Not strict, because models write unescaped line breaks within strings.
-    decoder = json.JSONDecoder(parse_constant=_refuse, strict=False)
+    decoder = json.JSONDecoder(parse_constant=refuse_constant, strict=False)
     at = 0
     for _ in range(_MOST_STARTS):
         start = _OBJECT_START.search(text, at)
@@ -304,7 +289,7 @@ def json_objects(text: str) -> Iterator[dict[str, Any]]:
             return
 
 
-def _refuse(constant: str) -> float:
+def refuse_constant(constant: str) -> float:
     raise ValueError(f"{constant} is no JSON")
 
 

@@ -15,7 +15,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.names import known_by
 from trajmill.schemas.spec import OPERATIONAL, Spec
-from trajmill.stages.models.base import ContextBudget, budget_of
+from trajmill.stages.models.base import ContextBudget
 from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
@@ -79,10 +79,7 @@ class ModelSpec(Spec):
     def with_version(self, version: str, folder: Path | None, adapter: Path | None = None) -> Self:
         """Return the same endpoint with another version of its model. Raises BadInputError if it cannot be exchanged.
 
-        Args:
-            version: its name on a server.
-            folder: of its weights, where it is known.
-            adapter: folder of a LoRA adapter on these weights; None for none.
+        `version` is its name on a server; `folder`, where known, that of its weights, `adapter` that of a LoRA on them.
         """
         raise BadInputError(f"a model of kind {self.kind!r} cannot be exchanged for {version}")
 
@@ -93,8 +90,8 @@ class ModelSpec(Spec):
 
     @property
     def context_budget(self) -> ContextBudget:
-        """How much a critic may show the model in one request."""
-        return budget_of(self.context_tokens, self.max_images)
+        """How much a critic may show the model: three quarters of the context, as estimates err and answers follow."""
+        return ContextBudget(screens=self.max_images, tokens=self.context_tokens * 3 // 4)
 
     def frame(self, screen: Size) -> CoordinateFrame:
         return self.vision_family.frame(screen)
@@ -110,15 +107,10 @@ class ModelSpec(Spec):
         accounting: Accounting | None = None,
         version: str = "",
     ) -> ChatModel:
-        """Connect to the model, optionally with a cache of its answers and with a row for each call.
+        """Connect to the model, with its answers cached in `request_cache` and a row of each call for `accounting`.
 
-        Raises BadInputError as `connect`, or if the folder is no cache.
-
-        Args:
-            variables: environment variables; some kinds read their key from one.
-            request_cache: folder of the cached answers; None caches nothing.
-            accounting: gets the rows of its calls; None makes no rows.
-            version: the version of the rows; the model's own if empty.
+        `version` is that of the rows, by default the model's own. Some kinds read their key from `variables`. Raises
+        BadInputError as `connect`, or if the folder is no cache.
         """
         from trajmill.stages.models.wrapped import AccountedModel, CachedModel, WrappedModel
 

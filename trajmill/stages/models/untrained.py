@@ -52,12 +52,7 @@ def words_of(texts: Iterable[str]) -> list[str]:
 
 
 def word_tokenizer(texts: Iterable[str], context: int) -> PreTrainedTokenizerFast:
-    """A tokenizer for the words of some texts; all other words are one unknown token.
-
-    Args:
-        texts: labels of screens and instructions.
-        context: most tokens of a prompt with its answer.
-    """
+    """A tokenizer for the words of some texts, and prompts and answers of `context` tokens; other words are unknown."""
     marks = [DO, FIND, *(f"<{axis}{place}>" for axis in "xy" for place in range(MOST_PLACES))]
     rows = [f"<r{row}>" for row in range(MOST_ROWS)]
     known = dict.fromkeys([*CONTROL, UNKNOWN, *marks, *rows, *ACTION_WORDS, *words_of(texts)])
@@ -94,15 +89,10 @@ _IMAGE_SETTINGS: Final[dict[str, object]] = {
 
 
 def make_untrained(folder: Path, texts: Iterable[str], seed: int, blind: bool = False) -> Path:
-    """Write a model in Hugging Face's layout: weights, settings, tokenizer, chat template and image settings.
+    """Write a model in Hugging Face's layout, whose tokenizer knows the words of `texts`.
 
-    Equal texts and seeds give equal files.
-
-    Args:
-        folder: the model's folder, which is made if missing.
-        texts: texts with the words that the tokenizer knows.
-        seed: seed of the weights.
-        blind: whether every image is read as zeros; such a model is a control that shows how much images help.
+    Equal texts and seeds give equal files. A `blind` model reads every image as zeros: a control that shows how much
+    images help.
     """
     text = {
         "hidden_size": 128,

@@ -240,11 +240,7 @@ class CachedModel(WrappedModel):
     """
 
     def __init__(self, model: ChatModel, folder: Path, version: str = "") -> None:
-        """Use the cache in a folder, which is made if missing.
-
-        Raises:
-            BadInputError: the folder cannot be written, or has other files.
-        """
+        """Use the cache in a folder, made if missing. Raises BadInputError if it is unusable, or has other files."""
         super().__init__(model, version)
         try:
             self._cache = Cache(str(folder.absolute()), disk=_PlainDisk, size_limit=_LARGEST)

@@ -11,7 +11,7 @@ from trajmill.schemas.errors import BadInputError, FailureClass, StageError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.critics.model.action_words import untrusted
+from trajmill.stages.critics.model.marking import untrusted
 from trajmill.stages.models.prompts import Prompt, load_prompt
 from trajmill.stages.overlap import SimilarSets
 from trajmill.stages.queries.base import Candidate, Offer, QueryPlan, SplitCandidates, Written

@@ -19,8 +19,7 @@ NOT_ADMITTED: Final = "not admitted: "
 """First words of the reason for a version that a check of its files, or of one scored prompt, refuses."""
 ADAPTER_CONFIG: Final = "adapter_config.json"
 _INDEX, _CONFIG = "model.safetensors.index.json", "config.json"
-_PIECE = 1 << 24
-"""Values that are read at once."""
+_PIECE = 1 << 24  # values that are read at once
 _WRAPPERS = frozenset({"base_model", "model", "language_model"})
 """Parts of names that differ between a model in memory, in a file, and in its first publication."""
 _LORA = {"lora_A": "lora_B", "lora_embedding_A": "lora_embedding_B"}

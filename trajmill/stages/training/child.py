@@ -9,42 +9,32 @@ import subprocess
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from math import inf
 from pathlib import Path
-from typing import Final, NamedTuple, TextIO
+from typing import Final, TextIO
 
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
 
 LOG_FILE: Final = "training.log"
-"""The file in the folder of a training with the output of its trainer."""
 _LAST_LINES = 300
 _ERROR = re.compile(r"(\[\S*\]:\s*)?([\w.]*(Error|Exception)|\S+: error): \S")
 """Matches the start of an error line, also after the mark of the process that printed it."""
-_TERMINATED_SECONDS = 10.0
-_LOOK_SECONDS = 0.05
-
-
-class ChildLimits(NamedTuple):
-    """The time limits of a trainer."""
-
-    silent_seconds: float
-    """Most seconds without a line of output."""
-    seconds: float | None = None
-    """Most seconds in total; None for no limit."""
 
 
 def run_child(
     command: Sequence[str],
     log: Path,
-    limits: ChildLimits,
     folder: Path,
+    silent_seconds: float,
+    seconds: float = inf,
     variables: Mapping[str, str] | None = None,
     on_line: Callable[[str], None] | None = None,
 ) -> None:
     """Run a command, without a shell, to its end; its process group ends with it, or with this process.
 
-    Its output goes to the file `log`, and line by line to `on_line`. Raises TrainingFailedError if it cannot start,
-    hangs, takes too long, or ends with a status other than 0.
+    Its output goes to the file `log`, and line by line to `on_line`. Raises TrainingFailedError if it cannot start, is
+    silent for `silent_seconds`, takes longer than `seconds`, or ends with a status other than 0.
     """
     with log.open("ab") as output, log.open(encoding="utf-8", errors="replace") as written:
         written.seek(log.stat().st_size)
@@ -64,7 +54,7 @@ def run_child(
         watchdog = ProcessWatchdog([process.pid])
         last: deque[str] = deque(maxlen=_LAST_LINES)
         try:
-            for line in _lines(process, written, limits, last):
+            for line in _lines(process, written, silent_seconds, seconds, last):
                 last.append(line)
                 if on_line is not None:
                     on_line(line)
@@ -77,7 +67,9 @@ def run_child(
         raise TrainingFailedError(f"the trainer {ended}: {_last_output(last)}")
 
 
-def _lines(process: subprocess.Popen[bytes], log: TextIO, limits: ChildLimits, last: Sequence[str]) -> Iterator[str]:
+def _lines(
+    process: subprocess.Popen[bytes], log: TextIO, silent_seconds: float, seconds: float, last: Sequence[str]
+) -> Iterator[str]:
     """Yield the lines of the log until the trainer exits, though a child that it leaves behind may go on writing."""
     began = heard = time.monotonic()
     rest = ""
@@ -91,11 +83,11 @@ def _lines(process: subprocess.Popen[bytes], log: TextIO, limits: ChildLimits, l
             return
         now = time.monotonic()
         heard = now if whole else heard
-        late = limits.seconds is not None and now - began > limits.seconds
-        if late or now - heard > limits.silent_seconds:
-            why = f"took over {limits.seconds:,.0f} s" if late else f"hung: silent for {limits.silent_seconds:,.0f} s"
+        late = now - began > seconds
+        if late or now - heard > silent_seconds:
+            why = f"took over {seconds:,.0f} s" if late else f"hung: silent for {silent_seconds:,.0f} s"
             raise TrainingFailedError(f"the trainer {why}, and was ended; {_last_output(last)}")
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(0.05)
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
@@ -105,7 +97,7 @@ def _end_group(process: subprocess.Popen[bytes]) -> None:
         except ProcessLookupError:
             return
         try:
-            process.wait(_TERMINATED_SECONDS)
+            process.wait(10)
         except subprocess.TimeoutExpired:
             continue
 

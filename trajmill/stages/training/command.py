@@ -21,7 +21,7 @@ from trajmill.schemas.spec import OPERATIONAL
 from trajmill.stages.export.formats.base import TrainerFormat, format_spec
 from trajmill.stages.export.formats.trainers import SETTINGS_FILE
 from trajmill.stages.training.admission import ADAPTER_CONFIG
-from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
+from trajmill.stages.training.child import LOG_FILE, run_child
 from trajmill.stages.training.lineage import begin, copy_settings, made_from, tail_mean, version_of, write_metrics
 from trajmill.stages.training.spec import ParentPolicy, Progress, RecipeSpec, TrainingReport
 
@@ -31,7 +31,6 @@ _CONFIG = "config.json"
 _OF_THE_TRAINER = frozenset({".pt", ".pth", ".bin"})
 """Suffixes of the states of optimisers and the like; weights in them are pickled, and never loaded."""
 _STATE = "trainer_state.json"
-"""The file with the losses, of trainers that are built on transformers."""
 
 
 def _known_placeholders(command: tuple[str, ...]) -> tuple[str, ...]:
@@ -104,8 +103,9 @@ class CommandSpec(RecipeSpec):
         run_child(
             [filled(part) for part in self.command if parent.adapter is not None or "{adapter}" not in part],
             folder.resolve() / LOG_FILE,
-            ChildLimits(self.silent_minutes * 60, self.hours * 3600),
             release,
+            self.silent_minutes * 60,
+            self.hours * 3600,
             bounds | {name: filled(value) for name, value in self.variables.items()},
         )
         made = _newest_model(out)
@@ -168,7 +168,6 @@ def _take_over(made: Path, folder: Path, parent: Path) -> None:
 _PREPROCESSOR, _PROCESSOR = "preprocessor_config.json", "processor_config.json"
 """Where image settings are: at the top, or below `image_processor` (transformers 5)."""
 _STATED: Final = re.compile(r"(?:.*[.\-+])?((?:image_)?(?:min|max)_pixels)", re.IGNORECASE)
-"""An option, a key or a variable that states pixel bounds."""
 
 
 def bounded_model(model: Path, budget: PixelBudget, folder: Path) -> Path:

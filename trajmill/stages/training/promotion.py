@@ -8,8 +8,6 @@ from typing import NamedTuple
 
 from trajmill.stages.critics.calibration.agreement import Precision
 
-_REASONS = 3
-"""Number of reasons that are named, the most frequent ones."""
 Outcomes = Mapping[str, bool]
 """Whether a policy achieved each query, by query id; a query that could not be scored is missing."""
 
@@ -28,7 +26,6 @@ class QueryGroup(NamedTuple):
     query_ids: Collection[str]
 
     def outcomes(self, outcomes: Outcomes) -> list[bool]:
-        """Return the outcomes of those of its queries that have a score."""
         return [outcomes[query] for query in self.query_ids if query in outcomes]
 
 
@@ -38,8 +35,6 @@ class Promotion(NamedTuple):
 
 
 class PairedCounts(NamedTuple):
-    """Two policies on the same queries with the same seeds."""
-
     queries: int
     successes_before: int
     successes_after: int
@@ -52,15 +47,13 @@ class PairedCounts(NamedTuple):
     def p_value(self) -> float:
         """The exact one-sided sign test (McNemar's): the probability of `lost` or more if both are equally good.
 
-        Given `won` + `lost` queries in which the policies differ, the losses follow a binomial distribution with
-        probability 1/2. It is 1 if the policies do not differ.
+        Of `won` + `lost` differing queries, the losses follow a binomial distribution with probability 1/2.
         """
         differing = self.won + self.lost
         return float(sum(comb(differing, losses) for losses in range(self.lost, differing + 1)) / 2**differing)
 
 
 def paired_counts(before: Outcomes, after: Outcomes, query_ids: Collection[str]) -> PairedCounts:
-    """Compare two policies on the queries for which both have an outcome."""
     pairs = [(before[query], after[query]) for query in query_ids if query in before and query in after]
     return PairedCounts(
         len(pairs),
@@ -123,10 +116,9 @@ def reason_not_to_train(
 ) -> str:
     """Return why a round trains no policy; empty if it trains one.
 
-    `rows` is the number of rows that the release has for the recipe, from the table `learns_from`; `accepted` is the
-    number of trajectories that examples were derived from, in all rounds so far; `dropped` counts, by reason, attempts
-    or steps that gave no row of that table. An unknown precision does not stop the training. `waits_for_last_round`
-    says whether this is an early round of a control run, which trains once at its end.
+    The release has `rows` for the recipe, from the table `learns_from`; examples were derived from `accepted`
+    trajectories in all rounds so far; `dropped` counts, by reason, attempts or steps that gave no row. An unknown
+    precision does not stop the training. `waits_for_last_round` is for early rounds of a control run.
     """
     if rows:
         if precision is Precision.TOO_LOW:
@@ -135,7 +127,7 @@ def reason_not_to_train(
     if learns_from != "rl_steps":
         if not accepted:
             return "no trajectory was accepted"
-        most = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))[:_REASONS]
+        most = sorted(dropped.items(), key=lambda item: (-item[1], item[0]))[:3]
         named = ", ".join(f"{count} {reason}" for reason, count in most) or "its card says what"
         return f"the release leaves out every step of {accepted} accepted trajectories: {named}"
     if unknown := dropped.get("no_log_probabilities"):

@@ -21,11 +21,9 @@ Progress = Callable[[int, int], None]
 
 class ParentPolicy(NamedTuple):
     folder: Path
-    """Folder of its weights: of the embedded policy, or of a model in Hugging Face's layout."""
     adapter: Path | None = None
     """Folder of its LoRA adapter, which the training continues; None without one."""
     family: Family = ANY
-    """Its family, with the pixel budget that it is served with."""
     frozen: Mapping[str, ModelSpec] = {}
     """The frozen models that give the reward, by role; a recipe whose rows have their rewards needs none."""
 
@@ -33,7 +31,6 @@ class ParentPolicy(NamedTuple):
 class TrainingReport(NamedTuple):
     rows: int
     skipped: int
-    """Rows of the release that gave no training data."""
     updates: int
     loss: float
     """Mean loss of the last tenth of the updates, 0 without updates."""
@@ -42,12 +39,9 @@ class TrainingReport(NamedTuple):
 
 
 LearningRate = Annotated[float, Field(ge=1e-9, le=1.0)]
-"""A learning rate with which something can be learned."""
 
 
 class RecipeSpec(Spec):
-    """How the policy is trained on a release."""
-
     kind: str
     """Name of the recipe."""
 
@@ -92,10 +86,9 @@ class RecipeSpec(Spec):
     ) -> TrainingReport:
         """Train a policy on a release and save the new version; equal arguments give equal weights on a CPU.
 
-        `release` is the folder of the release, or of its export in the format `takes`; `seed` decides everything that
-        is random. An interrupted training continues with its files in `folder`. Raises BadInputError if `parent` is no
-        policy that this recipe can train, or the release is incomplete or has no rows for it, and TrainingFailedError
-        if the training started and made no policy; the message says why.
+        `release` is the folder of the release, or of its export in the format `takes`; `seed` decides all that is
+        random. An interrupted training continues with its files in `folder`. Raises BadInputError if `parent` or the
+        release is unusable for this recipe, TrainingFailedError if the training started and made no policy.
         """
 
 

@@ -1,14 +1,13 @@
 """TRL's `SFTTrainer` with a weight for each row, and supervised training with it.
 
 TRL 1.16 has no weights: its vision collator drops the column `loss_weight`, and its loss is the mean over all tokens.
-The loss here is the weighted mean. So a weight of 0.3 counts as 0.3 of a row, and a row of weight 8 is computed once
-and not eight times.
+The loss here is the weighted mean, so a row of weight 8 is computed once and not eight times.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import torch
@@ -32,17 +31,11 @@ from trajmill.stages.training.hugging_face.spec import TrlSftSpec
 from trajmill.stages.training.spec import Progress, TrainingReport
 
 WEIGHT: Final = "loss_weight"
-_IGNORED: Final = -100
-"""The label of a token that is not learned."""
+_IGNORED: Final = -100  # the label of a token that is not learned
 
 
-@dataclass(frozen=True)
-class _WeightedCollator:
-    collate: Callable[[Sequence[dict[str, Any]]], Any]
-
-    def __call__(self, rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-        weights = torch.tensor([row[WEIGHT] for row in rows], dtype=torch.float32)
-        return {**self.collate(rows), WEIGHT: weights}
+def _weighted(collate: Callable[[Sequence[dict[str, Any]]], Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    return {**collate(rows), WEIGHT: torch.tensor([row[WEIGHT] for row in rows], dtype=torch.float32)}
 
 
 class WeightedSFTTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
@@ -57,7 +50,7 @@ class WeightedSFTTrainer(WholeUpdateLoss, SFTTrainer):  # type: ignore[misc]
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)
-        self.data_collator = _WeightedCollator(self.data_collator)
+        self.data_collator = partial(_weighted, self.data_collator)
 
     def batch_of(self, inputs: dict[str, Any]) -> dict[str, Any]:
         return inputs

@@ -18,7 +18,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.app_graph.channels import GraphChannel, StepCriticByGraph
-from trajmill.stages.critics.base import Vote
+from trajmill.stages.critics.voting import Vote
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.graphs.base import AppGraph, GraphPage, Mark, Recogniser

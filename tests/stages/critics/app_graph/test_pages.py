@@ -16,7 +16,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.app_graph.channels import GraphChannel, StepCriticByGraph
-from trajmill.stages.critics.base import Vote
+from trajmill.stages.critics.voting import Vote
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.queries.graph.routes import samples_by_task
 from trajmill.stages.queries.graph.source import RouteGoal

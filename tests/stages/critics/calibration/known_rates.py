@@ -10,8 +10,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.verdict import Channel, StepLabel
-from trajmill.stages.critics.base import PASSED, StepResult, Vote, vote_of
-from trajmill.stages.critics.voting import Noise, VotingCase
+from trajmill.stages.critics.voting import PASSED, Noise, StepResult, Vote, VotingCase, vote_of
 
 
 class SilentStepCritic:

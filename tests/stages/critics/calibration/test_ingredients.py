@@ -7,9 +7,8 @@ from itertools import product
 import pytest
 
 from trajmill.schemas.tables.verdict import Channel, Ingredient
-from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.calibration.agreement import CallCost, LabelledVotes, ingredients_of, tally
-from trajmill.stages.critics.voting import read_rule
+from trajmill.stages.critics.voting import Vote, read_rule
 
 TWO_MODELS = read_rule("consensus(text,multimodal:0.5:4of4/2models>full:3of4/2models)")
 TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL

@@ -14,14 +14,16 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.trajectory import StopReason
-from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, read_browser_action, read_tree
-from trajmill.stages.critics.calibration.labelled.trajectories import (
+from trajmill.stages.critics.calibration.labelled_set import (
     FolderScreens,
     Label,
     UnreadableError,
     find_trajectory,
+    read_boxes,
+    read_browser_action,
     read_labels,
     read_trajectory,
+    read_tree,
 )
 
 LABEL = Label("webarena", "GenericAgent-tiny", "webarena.1", True)

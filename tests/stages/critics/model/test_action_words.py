@@ -8,7 +8,7 @@ from tests.stages.critics.little_app import SIZE, checkout, dish
 from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, Click, TypeText, action_to_json
 from trajmill.schemas.geometry import Size
-from trajmill.stages.critics.model.action_words import LONGEST_TEXT, action_in_words, untrusted
+from trajmill.stages.critics.model.marking import LONGEST_TEXT, action_in_words, untrusted
 
 SCREEN = Size(1000, 2000)
 

@@ -19,10 +19,10 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import StopReason
-from trajmill.stages.critics.base import StepResult, Vote
 from trajmill.stages.critics.model.channels import ModelChannel
 from trajmill.stages.critics.model.transcript import LONGEST_CAPTION, ScreenCaptioner, fit
 from trajmill.stages.critics.spec import critic_prompts
+from trajmill.stages.critics.voting import StepResult, Vote
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.prompts import GREEDY, Sampling

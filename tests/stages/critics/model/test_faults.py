@@ -16,8 +16,7 @@ from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.judge import Judge, Judged, judge_episodes
-from trajmill.stages.critics.model.channels import ModelChannel
-from trajmill.stages.critics.model.step_critic import ModelStepCritic
+from trajmill.stages.critics.model.channels import ModelChannel, ModelStepCritic
 from trajmill.stages.critics.model.transcript import ScreenCaptioner
 from trajmill.stages.critics.spec import critic_prompts
 from trajmill.stages.critics.voting import single_vote

@@ -14,10 +14,10 @@ from tests.stages.models.scripted import ScriptedModel, replies
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.critics.base import SUMMARY_WORDS, StepResult
-from trajmill.stages.critics.model.step_critic import LONGEST_SUMMARY, ModelStepCritic
+from trajmill.stages.critics.model.channels import LONGEST_SUMMARY, ModelStepCritic
 from trajmill.stages.critics.spec import critic_prompts
-from trajmill.stages.models.base import USUAL_BUDGET, ChatRequest, ContextBudget, budget_of
+from trajmill.stages.critics.voting import SUMMARY_WORDS, StepResult
+from trajmill.stages.models.base import USUAL_BUDGET, ChatRequest, ContextBudget
 
 WALK = walk_phone()
 
@@ -51,7 +51,7 @@ async def test_every_step_is_asked_about_once_and_in_order() -> None:
 async def test_a_history_gives_way_to_the_screens_and_screens_that_do_not_fit_are_no_verdict() -> None:
     episode = repeated(WALK.episode, 5)
     model = ScriptedModel(lambda request: answer(summary=f"outcome of {request.step_index}: {'so it went ' * 8}"))
-    await judge(model, episode=episode, budget=budget_of(6000, 2))
+    await judge(model, episode=episode, budget=ContextBudget(screens=2, tokens=4500))
     asked = list(map(words, model.asked))
     told = [sum(f'"outcome of {before}: ' in text for before in range(at)) for at, text in enumerate(asked)]
     tightest = min(range(60, len(told)), key=told.__getitem__)

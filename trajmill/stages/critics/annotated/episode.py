@@ -8,9 +8,19 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trajmill.schemas.tables.query import Slot
-from trajmill.stages.critics.annotated.task import AnnotatedTask, TaskPart, app_of, holds, same_value, wanted
-from trajmill.stages.critics.trees.replay import INTERRUPTIONS, SeenStep
-from trajmill.stages.critics.trees.screen_state import Control, ScreenState
+from trajmill.stages.critics.annotated.task import (
+    REPEATABLE,
+    AnnotatedTask,
+    TaskPart,
+    app_of,
+    holds,
+    is_said,
+    mentions,
+    same_value,
+    says_no,
+    wanted,
+)
+from trajmill.stages.critics.trees.replay import INTERRUPTIONS, OFF, ON, Control, ScreenState, SeenStep
 
 
 class PressedItem(NamedTuple):
@@ -24,13 +34,21 @@ class PressedItem(NamedTuple):
         return any(same_value(name, value) for name in self.names)
 
 
-@dataclass(slots=True)
+class Problem(NamedTuple):
+    """Something that is wrong for certain."""
+
+    text: str
+    step: int | None = None
+
+
+@dataclass
 class EpisodeState:
+    """What the agent has done so far, and what it submitted or pressed wrongly."""
+
     task: AnnotatedTask
     controls: dict[tuple[str, str], Control] = field(default_factory=dict)
     """By page and key, as last seen."""
     first: dict[tuple[str, str], str] = field(default_factory=dict)
-    """Their first values."""
     picks: dict[str, list[PressedItem]] = field(default_factory=lambda: defaultdict(list))
     """By page, the pressed items, and the other elements whose press had an effect, oldest first."""
     typed: dict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
@@ -39,6 +57,11 @@ class EpisodeState:
     forms: set[str] = field(default_factory=set)
     pages: list[str] = field(default_factory=list)
     """Pages in the order in which they were shown; a page that is shown again is listed again."""
+    found: list[str] = field(default_factory=list)
+    submitted: dict[str, list[str]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.parts = self.task.parts()
 
     def enter(self, state: ScreenState) -> None:
         if not self.pages or self.pages[-1] != state.page:
@@ -52,17 +75,33 @@ class EpisodeState:
                 self.controls[state.page, key] = control
 
     def observe(self, step: SeenStep) -> None:
-        element, page = step.action.element, step.outcome.before.page
-        if step.action.presses and element is not None and (element.role == "list_item" or not step.outcome.same):
+        element, outcome, page = step.action.element, step.outcome, step.outcome.before.page
+        if step.action.presses and element is not None and (element.role == "list_item" or not outcome.same):
             _, *widget = element.element_id.split("/", 2)
             group, name = widget if len(widget) == 2 else (element.role, "")
             self.picks[page].append(PressedItem(group, (element.text, name)))
         if step.action.kind == "type" and element is not None and element.role == "text_field":
             self.typed[page].append(step.action.words)
-        for change in step.outcome.changes:
+        for change in outcome.changes:
             self.first.setdefault((page, change.control.key), change.old)
             self.controls.setdefault((page, change.control.key), change.control)
-        self.enter(step.outcome.after)
+        self.enter(outcome.after)
+        if self.task.is_left_by(step):
+            self.found.append(f'something else was done: "{outcome.after.title}"')
+        for part in self.parts:
+            if part.is_submitted_by(step):
+                self._submit(part, outcome.after.title)
+            elif step.changes_page_in_place and page in part.pages and element is not None:
+                slots = self.task.slots_on(page)
+                if any(same_value(element.text, slot.value) for slot in slots):
+                    continue
+                # Of items that replace one another, only the last choice counts.
+                swaps = bool(outcome.vanished) and len(outcome.vanished) == len(outcome.appeared)
+                asked = page == part.open_page and self.task.is_about(element.text)
+                if asked or self._submits_typed_text(page, part):
+                    self._submit(part, element.text)
+                elif not (swaps and element.role == "list_item" and slots):
+                    self.found.append(f'"{element.text}" was pressed')
 
     def changed_controls(self) -> list[tuple[str, Control]]:
         """Return page and control of each control whose value differs from its first one, search fields excepted."""
@@ -86,6 +125,59 @@ class EpisodeState:
         others = [other.value for other in own if other != slot]
         later = (pick for pick in picks[last + 1 :] if pick.group == picks[last].group)
         return all(any(pick.answers(other) for other in others) for pick in later)
+
+    def problems(self) -> list[Problem]:
+        """Return what is wrong if the episode ends now with the report that it is done."""
+        found, changed = list(self.found), self.changed_controls()
+        for part in self.parts:
+            if self.submitted.get(part.pages[-1]):
+                continue
+            if part.receipt is not None and part.receipt not in self.pages:
+                found.append(f"{part.receipt} was never reached")
+            else:
+                found += self._unmet(part)
+            if part.open_page is not None and part.open_page not in {page for page, _ in changed}:
+                found.append(f"nothing was done on {part.open_page}")
+        known = {page for part in self.parts for page in part.pages} | self.forms
+        found += [f'"{each.label}" stands at "{each.value}" on {page}' for page, each in changed if page not in known]
+        return list(map(Problem, found))
+
+    def _submit(self, part: TaskPart, what: str) -> None:
+        """Check a submission: everything must be as asked now, and nothing may be submitted twice."""
+        before = self.submitted.setdefault(part.pages[-1], [])
+        if before and (what not in before or not REPEATABLE.search(what)):
+            self.found.append(f'"{what}" was done after "{before[-1]}"')
+        before.append(what)
+        self.found += self._unmet(part)
+
+    def _unmet(self, part: TaskPart) -> list[str]:
+        changed = ((page, each) for page, each in self.changed_controls() if page in part.pages)
+        wrong = [control for page, control in changed if not self.task.is_asked(page, control, part)]
+        unchanged = ((key[0], each) for key, each in self.controls.items() if each.value == self.first[key])
+        for page, control in unchanged:
+            if page in part.pages and control.kind == "toggle" and wanted(control, self.task.slots_on(page)) is None:
+                # The instruction names a switch without a constraint, and may ask for its other position.
+                off = says_no(control.label, self.task.instruction)
+                if is_said(control.label, self.task.instruction) and control.value == (ON if off else OFF):
+                    wrong.append(control)
+        missing = [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
+        return missing + [f'"{control.label}" stands at "{control.value}"' for control in wrong]
+
+    def _submits_typed_text(self, page: str, part: TaskPart) -> bool:
+        """Whether a press on a page submits typed text: it is the last page of its part, and no receipt follows."""
+        return part.receipt is None and page == part.pages[-1] and bool(self.typed[page])
+
+    def _is_met(self, slot: Slot, part: TaskPart) -> bool:
+        if not (self._submits_typed_text(slot.page, part) and slot.value in self.typed[slot.page]):
+            found = self.evidence(slot)
+            if found is not None:
+                return found
+            if not slot.said and slot.page not in self.pages:
+                return True
+        # From its page on, or all pages of its app if it is off the path.
+        pages = tuple(page for page in self.task.pages if app_of(page) == app_of(slot.page))
+        pages = pages[pages.index(slot.page) :] if slot.page in pages else pages
+        return any(mentions(text, slot.value) for page in pages for text in self.shown[page])
 
 
 @dataclass(slots=True)

@@ -13,35 +13,22 @@ from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.tables.query import Slot
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.critics.annotated.episode import EpisodeState, Place, places_of
+from trajmill.stages.critics.annotated.episode import EpisodeState, Place, Problem, places_of
 from trajmill.stages.critics.annotated.task import (
-    REPEATABLE,
     AnnotatedTask,
     TaskPart,
     annotated_task,
     app_of,
     holds,
     is_annotated,
-    is_said,
-    mentions,
     same_value,
-    says_no,
     wanted,
 )
-from trajmill.stages.critics.base import StepResult, at_most_words
-from trajmill.stages.critics.trees.replay import SeenStep, replay
-from trajmill.stages.critics.trees.screen_state import OFF, ON, ControlChange
+from trajmill.stages.critics.trees.replay import ControlChange, SeenStep, replay
+from trajmill.stages.critics.voting import StepResult, at_most_words
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
-
-
-class Problem(NamedTuple):
-    """Something that is wrong for certain."""
-
-    text: str
-    step: int | None = None
 
 
 class Opinion(NamedTuple):
@@ -101,93 +88,10 @@ def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:
     return Opinion(GOOD, "Nothing speaks against it.")
 
 
-class _Progress(EpisodeState):
-    """The state of an episode so far, and what was submitted or pressed wrongly."""
-
-    def __init__(self, task: AnnotatedTask, first: SeenStep) -> None:
-        super().__init__(task)
-        self.enter(first.outcome.before)
-        self.parts = task.parts()
-        self._found: list[str] = []
-        self._submitted: dict[str, list[str]] = {}
-
-    def observe(self, step: SeenStep) -> None:
-        super().observe(step)
-        page, element, outcome = step.outcome.before.page, step.action.element, step.outcome
-        if self.task.is_left_by(step):
-            self._found.append(f'something else was done: "{outcome.after.title}"')
-        for part in self.parts:
-            if part.is_submitted_by(step):
-                self._submit(part, outcome.after.title)
-            elif step.changes_page_in_place and page in part.pages and element is not None:
-                slots = self.task.slots_on(page)
-                if any(same_value(element.text, slot.value) for slot in slots):
-                    continue
-                # Of items that replace one another, only the last choice counts.
-                swaps = bool(outcome.vanished) and len(outcome.vanished) == len(outcome.appeared)
-                asked = page == part.open_page and self.task.is_about(element.text)
-                if asked or self._submits_typed_text(page, part):
-                    self._submit(part, element.text)
-                elif not (swaps and element.role == "list_item" and slots):
-                    self._found.append(f'"{element.text}" was pressed')
-
-    def problems(self) -> list[Problem]:
-        """Return what is wrong if the episode ends now with the report that it is done."""
-        found, changed = list(self._found), self.changed_controls()
-        for part in self.parts:
-            if self._submitted.get(part.pages[-1]):
-                continue
-            if part.receipt is not None and part.receipt not in self.pages:
-                found.append(f"{part.receipt} was never reached")
-            else:
-                found += self._unmet(part)
-            if part.open_page is not None and part.open_page not in {page for page, _ in changed}:
-                found.append(f"nothing was done on {part.open_page}")
-        known = {page for part in self.parts for page in part.pages} | self.forms
-        found += [f'"{each.label}" stands at "{each.value}" on {page}' for page, each in changed if page not in known]
-        return list(map(Problem, found))
-
-    def _submit(self, part: TaskPart, what: str) -> None:
-        """Check a submission: everything must be as asked now, and nothing may be submitted twice."""
-        before = self._submitted.setdefault(part.pages[-1], [])
-        if before and (what not in before or not REPEATABLE.search(what)):
-            self._found.append(f'"{what}" was done after "{before[-1]}"')
-        before.append(what)
-        self._found += self._unmet(part)
-
-    def _unmet(self, part: TaskPart) -> list[str]:
-        changed = ((page, each) for page, each in self.changed_controls() if page in part.pages)
-        wrong = [control for page, control in changed if not self.task.is_asked(page, control, part)]
-        unchanged = ((key[0], each) for key, each in self.controls.items() if each.value == self.first[key])
-        for page, control in unchanged:
-            if page in part.pages and control.kind == "toggle" and wanted(control, self.task.slots_on(page)) is None:
-                # The instruction names a switch without a constraint, and may ask for its other position.
-                off = says_no(control.label, self.task.instruction)
-                if is_said(control.label, self.task.instruction) and control.value == (ON if off else OFF):
-                    wrong.append(control)
-        missing = [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
-        return missing + [f'"{control.label}" stands at "{control.value}"' for control in wrong]
-
-    def _submits_typed_text(self, page: str, part: TaskPart) -> bool:
-        """Whether a press on a page submits typed text: it is the last page of its part, and no receipt follows."""
-        return part.receipt is None and page == part.pages[-1] and bool(self.typed[page])
-
-    def _is_met(self, slot: Slot, part: TaskPart) -> bool:
-        if not (self._submits_typed_text(slot.page, part) and slot.value in self.typed[slot.page]):
-            found = self.evidence(slot)
-            if found is not None:
-                return found
-            if not slot.said and slot.page not in self.pages:
-                return True
-        # From its page on, or all pages of its app if it is off the path.
-        pages = tuple(page for page in self.task.pages if app_of(page) == app_of(slot.page))
-        pages = pages[pages.index(slot.page) :] if slot.page in pages else pages
-        return any(mentions(text, slot.value) for page in pages for text in self.shown[page])
-
-
-class _StepJudge(_Progress):
+class _StepJudge(EpisodeState):
     def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep]) -> None:
-        super().__init__(task, steps[0])
+        super().__init__(task)
+        self.enter(steps[0].outcome.before)
         self._places, self._at = places_of(steps, task), 0
         self._receipts: set[str] = set()
         self._done: set[TaskPart] = set()
@@ -344,7 +248,8 @@ def find_problems(task: AnnotatedTask, steps: Sequence[SeenStep]) -> list[Proble
     """Return why steps do not do what the task asks; empty if they do."""
     if not steps or not steps[-1].action.ends:
         return [Problem("the agent did not say that it was done")]
-    progress = _Progress(task, steps[0])
+    state = EpisodeState(task)
+    state.enter(steps[0].outcome.before)
     for step in steps:
-        progress.observe(step)
-    return progress.problems()
+        state.observe(step)
+    return state.problems()

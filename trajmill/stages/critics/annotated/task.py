@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.tables.query import Query, Slot, Source
-from trajmill.stages.critics.trees.replay import SeenStep
-from trajmill.stages.critics.trees.screen_state import OFF, ON, Control
+from trajmill.stages.critics.trees.replay import OFF, ON, Control, SeenStep
 
 
 class TaskPart(NamedTuple):
@@ -23,7 +22,6 @@ class TaskPart(NamedTuple):
     what to do there."""
 
     def is_submitted_by(self, step: SeenStep) -> bool:
-        """Whether a press leads from another page to the receipt."""
         before, after = step.outcome.before.page, step.outcome.after.page
         return self.receipt is not None and step.presses_forward and after == self.receipt != before
 
@@ -57,7 +55,6 @@ class AnnotatedTask(NamedTuple):
         return bool(shared_stems(label, self.instruction))
 
     def is_asked(self, page: str, control: Control, part: TaskPart) -> bool:
-        """Whether a control has a value that a constraint or the instruction asks for."""
         slot = wanted(control, self.slots_on(page))
         return holds(control, slot) if slot is not None else self.asks_in_words(control, page, part)
 
@@ -120,7 +117,6 @@ _DONE_TITLE = re.compile(
 REPEATABLE = re.compile(
     r"\b(?:delet|remov|cancel|mov|renam|chang|clear|empti|mut|left|leav|disabl|turn)", re.IGNORECASE
 )
-"""Found in titles of what can be repeated without harm, e.g. deleting something twice."""
 CONFIRMS = re.compile(
     r"^(?:confirms|tells that|shows that)\b|\b(?:was|were|has been|have been|that is)\b", re.IGNORECASE
 )
@@ -157,7 +153,6 @@ def shared_stems(one: str, other: str) -> set[str]:
 
 
 def is_said(label: str, instruction: str) -> bool:
-    """Whether an instruction has all words of a label."""
     stems = _stems(label)
     return bool(stems) and stems <= _stems(instruction)
 

@@ -23,13 +23,13 @@ from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.critics.annotated.episode import Problem
 from trajmill.stages.critics.annotated.step_critic import (
     GOOD,
     HARMFUL,
     NEUTRAL,
     AnnotatedStepCritic,
     Opinion,
-    Problem,
     find_problems,
     plain_opinion,
 )
@@ -44,10 +44,9 @@ from trajmill.stages.critics.app_graph.episode_on_graph import (
     names_at,
     value_on,
 )
-from trajmill.stages.critics.base import StepResult, Vote, vote_of
 from trajmill.stages.critics.judge import Judge
 from trajmill.stages.critics.trees.replay import replay
-from trajmill.stages.critics.voting import FULL, single_vote
+from trajmill.stages.critics.voting import FULL, StepResult, Vote, single_vote, vote_of
 from trajmill.stages.environments import screen_goal
 from trajmill.stages.environments.screen_goal import is_shown, targets
 from trajmill.stages.graphs.base import AppGraph
@@ -74,13 +73,10 @@ class GraphChannel:
         return f"graph-{self.channel}-2"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        """Vote on a finished episode.
+        """Vote on a finished episode. Raises JudgeFailure for unknown or insufficient annotations, or a missing screen.
 
         In a correct trajectory, the steps that did not help are redundant. In an incorrect one, the first step with a
         problem is the error, else the first harmful step, else the last one, because it ended an unfinished task.
-
-        Raises:
-            JudgeFailure: the annotations of the query are unknown or insufficient, or a screen is missing.
         """
         if _is_judged_by_graph(episode.query, self.graphs):
             problems = problems_of(follow(episode, screens, self.graphs))
@@ -98,8 +94,6 @@ class GraphChannel:
 
 @dataclass(frozen=True)
 class StepCriticByGraph:
-    """Judges single steps by the annotations of the query, or by the graph of its app."""
-
     graphs: Mapping[str, AppGraph]
 
     @property
@@ -109,8 +103,7 @@ class StepCriticByGraph:
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         """Judge each step by whether less of the task is left after it, over all ways on the graph.
 
-        Raises:
-            JudgeFailure: a screen is missing, or the graph has not the pages of the query.
+        Raises JudgeFailure if a screen is missing, or the graph has not the pages of the query.
         """
         if not _is_judged_by_graph(episode.query, self.graphs):
             return await AnnotatedStepCritic().judge(episode, screens)
@@ -146,7 +139,6 @@ class _Left(NamedTuple):
     """What is left of a task; an earlier field counts more."""
 
     unasked: int
-    """Acts that nobody asked for and that were not taken back."""
     acts: int
     transitions: float
     """The fewest on the graph, past each page on which something is left; infinite if it has no such way."""
@@ -208,9 +200,8 @@ def _opinion(episode: GraphEpisode, at: int, before: _Left, after: _Left) -> Opi
 def problems_of(episode: GraphEpisode) -> list[Problem]:
     """Return all that is wrong with an episode; empty if it did what its query asks.
 
-    Raises:
-        JudgeFailure: nothing is wrong for certain, but a step did something that the graph does not describe, or the
-            end cannot be judged (see `_end_problems`).
+    Raises JudgeFailure if nothing is wrong for certain, but the graph does not describe what a step did, or the end
+    cannot be judged (see `_end_problems`).
     """
     problems = list(_way_problems(episode))
     try:
@@ -258,11 +249,9 @@ def _way_problems(episode: GraphEpisode) -> Iterator[Problem]:
 
 
 def acts_after(steps: Sequence[GraphStep], asked: Sequence[Act]) -> tuple[dict[int, Act], list[Act]]:
-    """Compare what steps have done with the acts that are asked for.
+    """Return by step the acts that nobody asked for and that were not taken back, and the asked ones that are left.
 
-    Returns:
-        The acts by step that nobody asked for and that were not taken back, and the asked ones that are left. An act
-        is done if its values stood where they belong.
+    An act is done if its values stood where they belong.
     """
     left, done, unasked = list(asked), dict[int, Act](), dict[int, Act]()
     for step in steps:
@@ -287,9 +276,8 @@ def acts_after(steps: Sequence[GraphStep], asked: Sequence[Act]) -> tuple[dict[i
 def _end_problems(episode: GraphEpisode) -> Iterator[str]:
     """Yield what is missing at the end: the page, a value in its place, an effect, or the report that it is done.
 
-    Raises:
-        JudgeFailure: the last screen is not in the graph, or the goal cannot be read or is about something that no
-            screen shows.
+    Raises JudgeFailure if the last screen is not in the graph, or the goal cannot be read or is about something that no
+    screen shows.
     """
     graph, query, end, last, asked = episode.graph, episode.query, episode.end, episode.screens[-1], episode.asked
     if not episode.steps[-1].seen.action.ends:

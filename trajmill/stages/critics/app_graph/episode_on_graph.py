@@ -24,8 +24,6 @@ _PLACE = re.compile(r"\{[a-z0-9][a-z0-9_-]*\}")
 
 
 class Act(NamedTuple):
-    """Something that is done beside going to another page."""
-
     name: str
     """The operated element or slot, or the pressed keys, whatever page they are on."""
     values: Mapping[str, str]
@@ -37,7 +35,6 @@ class TakenTransition(NamedTuple):
     page: str
     transition: GraphTransition
     values: Mapping[str, str]
-    """By slot of the page, the value that the path has given it."""
 
 
 class AskedFor(NamedTuple):
@@ -77,7 +74,6 @@ class GraphStep(NamedTuple):
 
     @property
     def destroys(self) -> bool:
-        """Whether something destructive was operated and had an effect."""
         return Mark.DESTRUCTIVE in self.marks and not self.seen.outcome.same
 
 
@@ -87,7 +83,6 @@ class GraphState(NamedTuple):
     opened: Mapping[str, str]
     """By slot of kind list, the item that was opened last."""
     held: Mapping[str, str]
-    """By slot, the value that was seen last."""
 
 
 class GraphEpisode(NamedTuple):
@@ -107,11 +102,7 @@ class GraphEpisode(NamedTuple):
 
 
 def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGraph]) -> GraphEpisode:
-    """Follow an episode on the graph of its app.
-
-    Raises:
-        JudgeFailure: the query was not made from one of the graphs, or a screen is missing.
-    """
+    """Follow an episode on its app's graph. Raises JudgeFailure for a missing screen, or pages of no graph."""
     query = episode.query
     graph = graphs.get(query.apps[0]) if query.apps else None
     names = {f"{graph.app}.{page}" for page in graph.pages} if graph else set()
@@ -134,8 +125,8 @@ def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGrap
         stood = dict(held)
         states = states or [GraphState(page, {}, stood)]
         held |= _held(graph, page_after, after)
-        if not outcome.same and page is not None and step.transition is not None:
-            step = _with_act(graph, step, page, step.transition, stood, opened, (before, after))
+        if not outcome.same:
+            step = _with_act(graph, step, stood, opened, before, after)
         steps.append(step)
         states.append(GraphState(page_after or page or states[-1].page, dict(opened), dict(held)))
     return GraphEpisode(graph, query, asked_for(graph, query.path), tuple(steps), seen, tuple(states))
@@ -179,22 +170,18 @@ def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
 
 
 def _held(graph: AppGraph, page: str | None, observation: Observation) -> dict[str, str]:
-    """Return the values of the slots of a page that a screen shows."""
     elements, slots = targets(observation.elements or ()), graph.pages[page].slots if page is not None else {}
     values = {name: value_on(slot, elements) for name, slot in slots.items()}
     return {name: value for name, value in values.items() if value is not None}
 
 
 def _with_act(
-    graph: AppGraph,
-    step: GraphStep,
-    page: str,
-    transition: GraphTransition,
-    held: Mapping[str, str],
-    opened: dict[str, str],
-    seen: tuple[Observation, Observation],
+    graph: AppGraph, step: GraphStep, held: Mapping[str, str], opened: dict[str, str], *seen: Observation
 ) -> GraphStep:
     """Return a step with its act; an item that only leads to a page is added to `opened`."""
+    page, transition = step.page, step.transition
+    if page is None or transition is None:
+        return step
     slot, names, pressed = graph.pages[page].slots.get(transition.by), names_at(seen[0], step.seen), {}
     if slot is not None and slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
         picked = [value for value in slot.values if slot.target_of(value) in names]
@@ -296,7 +283,6 @@ def act_of(
 
 
 def _given(page: GraphPage, step: PathStep, pressed_before: str) -> dict[str, str]:
-    """Return the values that a step of a path gives to slots of its page."""
     found: dict[str, str] = {}
     for name, slot in page.slots.items():
         values: list[str] = []

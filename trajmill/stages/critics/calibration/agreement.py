@@ -13,9 +13,8 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel, Ingredient, StepLabel
-from trajmill.stages.critics.base import PASSED, Vote
 from trajmill.stages.critics.trees.replay import INTERRUPTIONS, replay, seen
-from trajmill.stages.critics.voting import ChannelRule, PassRule, Rule, all_of, read_rule, resolution_of
+from trajmill.stages.critics.voting import PASSED, ChannelRule, PassRule, Rule, Vote, all_of, read_rule, resolution_of
 from trajmill.stages.environments.base import GoalDistances
 from trajmill.stages.metrics.intervals import Interval, wilson
 
@@ -126,7 +125,6 @@ def precise_enough(counts: Iterable[JudgeQuality], floor: float) -> Precision:
 _STEP_CRITIC, _DESCRIBER = "critic.step", "describer"
 _ROLES = {f"critic.{channel}": channel for channel in (Channel.TEXT, Channel.MULTIMODAL)}
 _VoteKey = tuple[Channel, int]
-"""Channel of a vote and its number within the channel."""
 
 
 class VoteSubset(NamedTuple):
@@ -142,7 +140,6 @@ class JudgeIngredient(NamedTuple):
     channel: Channel | None
     resolution: str | None
     subsets: tuple[VoteSubset, ...]
-    """It says Correct if all of these do."""
 
     @property
     def vote_keys(self) -> list[_VoteKey]:
@@ -169,7 +166,6 @@ class CallCost(NamedTuple):
     image_scale: float | None
     input_tokens: int
     output_tokens: int
-    """Of the answers of all votes."""
     latency_ms: float
     cached: bool | None
 
@@ -215,7 +211,6 @@ def ingredients_of(rule: Rule) -> tuple[JudgeIngredient, ...]:
 
 
 def tally(rule: Rule, evidence: Iterable[LabelledVotes]) -> tuple[IngredientTally, ...]:
-    """Count the results of each ingredient of a judge, and what they cost."""
     tallies = tuple(IngredientTally(ingredient) for ingredient in ingredients_of(rule))
     for passed, votes, calls in evidence:
         cast = {(vote.channel, vote.number): vote.correct for vote in votes}

@@ -19,11 +19,9 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.trajectory import StopReason
-from trajmill.stages.critics.base import StepResult
-from trajmill.stages.critics.model.action_words import action_in_words, quotable, untrusted
-from trajmill.stages.critics.model.marking import picture
-from trajmill.stages.critics.trees.replay import describe_element, quoted, stored_evidence
-from trajmill.stages.critics.trees.screen_state import control_kind, read_screen
+from trajmill.stages.critics.model.marking import action_in_words, picture, quotable, untrusted
+from trajmill.stages.critics.trees.replay import control_kind, describe_element, quoted, read_screen, stored_evidence
+from trajmill.stages.critics.voting import StepResult
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.prompts import GREEDY, AnswerFailure, Prompt, PromptedModel, Sampling, ask, on_lines
 
@@ -177,10 +175,8 @@ class ScreenCaptioner:
     async def caption(self, screen_id: str, screens: ScreenReader, trajectory_id: str, step_index: int) -> str:
         """Describe a screen in one line; text of the screen is in double quotes.
 
-        Raises:
-            KeyError: the screen is not stored.
-            JudgeFailure: it has no tree, and no model gave a usable caption.
-            ModelFailure: the model did not answer.
+        Raises KeyError if it is not stored, JudgeFailure without a tree and without a model's usable caption, and
+        ModelFailure if the model did not answer.
         """
         elements = screens.elements(screen_id)
         if elements:

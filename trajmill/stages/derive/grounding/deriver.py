@@ -19,7 +19,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step
-from trajmill.stages.critics.model.action_words import untrusted
+from trajmill.stages.critics.model.marking import untrusted
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue
 from trajmill.stages.derive.grounding.boxes import cropped, holds, overlap, regions, relative

@@ -24,11 +24,9 @@ _DECIDING: Final = frozenset({".safetensors", ".json", ".jinja", ".txt", ".model
 
 
 def model_folder(folder: Path) -> Path:
-    """Check a folder without loading it.
+    """Check a folder without loading it. Raises BadInputError if it is none, or has no safetensors weights.
 
-    Raises:
-        BadInputError: there is no such folder, or it has no safetensors weights. Pickled weights are never loaded,
-            because they can run code.
+    Pickled weights are never loaded, because they can run code.
     """
     if not (folder / "config.json").is_file():
         raise BadInputError(f"{folder}: no model folder in Hugging Face's layout (config.json is missing)")
@@ -58,11 +56,7 @@ class FolderSpec(ModelSpec):
 
     @property
     def version(self) -> str:
-        """Version of the folder of the adapter, or of the model without one.
-
-        Raises:
-            BadInputError: there is no model in the folder.
-        """
+        """Version of the folder of the adapter, or else of the model. Raises BadInputError if it has no model."""
         return folder_version(self.adapter or model_folder(self.model))
 
     @property

@@ -80,8 +80,7 @@ async def exchange(
 ) -> bytes:
     """Send a request and read the body of its answer, without the keys that the server echoes in it or in an error.
 
-    Raises:
-        ExchangeFailure: no connection, a time-out, an error status, or more than `MOST_BYTES`.
+    Raises ExchangeFailure without a connection, for a time-out, an error status, or more than `MOST_BYTES`.
     """
 
     def reason(error: Exception) -> str:
@@ -125,9 +124,7 @@ async def _bounded(response: aiohttp.ClientResponse) -> bytes:
 def retry_after_seconds(value: str | None, date: str | None) -> float | None:
     """Return the seconds of a `Retry-After` header (RFC 9110, 10.2.3); None without a readable header.
 
-    Args:
-        value: seconds, or an HTTP date.
-        date: the `Date` header of the same answer. A date in `value` is compared with it, because clocks may differ.
+    A date in it is compared with the answer's own `Date`, because clocks may differ.
     """
     if value and value.strip().isascii() and value.strip().isdigit():
         return float(value)
@@ -154,8 +151,7 @@ def backoff_seconds(attempt: int, first: float, longest: float) -> float:
 async def reason_for_no_answer(session: aiohttp.ClientSession, secrets: Secrets, url: str, model: str) -> str | None:
     """Return why a server does not answer; None if it answers and serves the model.
 
-    Raises:
-        BadInputError: it answers, but does not serve the model, refuses the key, or is something else.
+    Raises BadInputError if it answers, but does not serve the model, refuses the key, or is something else.
     """
     try:
         names = [each.id for each in _List[_Model].model_validate_json(await _listing(session, secrets, url)).data]

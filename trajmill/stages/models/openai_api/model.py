@@ -103,9 +103,8 @@ class OpenAiModel:
     async def complete(self, request: ChatRequest) -> Completion:
         """Answer a request; tries at most `attempts` times.
 
-        Raises:
-            ModelFailure: an image does not decode, the servers refuse the request (context too long, unknown model), or
-                no attempt gave an answer; the message is one line that names the server.
+        Raises ModelFailure if an image does not decode, the servers refuse the request (context too long, unknown
+        model), or no attempt gave an answer; the message is one line that names the server.
         """
         return await self._asked(
             "chat/completions",

@@ -177,9 +177,8 @@ def load_parts(folder: Path, budget: PixelBudget, dtype: torch.dtype | str) -> L
 
     `budget` is that of the configured family; `dtype` is the network's precision, `auto` that of the stored weights.
 
-    Raises:
-        BadInputError: the folder holds no model that can be loaded here, or its images are not cut as those of the
-            Qwen vision-language models, or not as the family's.
+    Raises BadInputError if the folder holds no model that can be loaded here, or its images are not cut as those of the
+    Qwen vision-language models, or not as the family's.
     """
     # The library's progress bars would disturb those of the command line.
     disable_progress_bar()  # type: ignore[no-untyped-call]

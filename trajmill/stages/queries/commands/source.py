@@ -27,7 +27,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.pathway import Evidence, Pathway
 from trajmill.schemas.tables.query import PathStep, Platform, Source
-from trajmill.stages.critics.model.action_words import untrusted
+from trajmill.stages.critics.model.marking import untrusted
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import ScreenGoal, Showing, holds_on, targets
 from trajmill.stages.environments.tasks import bare_query

@@ -10,7 +10,7 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayStep
-from trajmill.stages.critics.model.action_words import untrusted
+from trajmill.stages.critics.model.marking import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
 from trajmill.stages.graphs.explore.walker import OutOfBoundsError, WayLost

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -58,10 +58,13 @@ class ReplyCollator:
         """Return the fields of a `ReplyBatch` as a dictionary, because trainers move dictionaries to their device.
 
         Nothing is learned from a reply in which the model wrote the token that stands for a picture: none is there.
-
-        Raises:
-            BadInputError: a row is longer than the model's context, or cannot be encoded.
+        Raises BadInputError if a row is longer than the model's context, or cannot be encoded.
         """
+
+        def known(values: Iterable[Sequence[float] | None]) -> Tensor:
+            pairs = zip(values, replies, strict=True)
+            return _right_aligned([[0.0] * len(reply) if value is None else value for value, reply in pairs])
+
         learned = [self.read(row) for row in rows]
         replies = [self._reply(each) for each in learned]
         whole = [self._joined(*pair) for pair in zip(learned, replies, strict=True)]
@@ -72,8 +75,8 @@ class ReplyCollator:
             mask=_right_aligned([[float(self._is_readable(reply))] * len(reply) for reply in replies]),
             weights=torch.tensor([each.weight for each in learned]),
             advantages=torch.tensor([each.advantage for each in learned]),
-            old=_right_aligned(_known([each.old_logprobs for each in learned], replies)),
-            reference=_right_aligned(_known([row.get(REFERENCE) for row in rows], replies)),
+            old=known(each.old_logprobs for each in learned),
+            reference=known(row.get(REFERENCE) for row in rows),
         )
         return batch._asdict()
 
@@ -108,10 +111,6 @@ def reply_logits(model: Any, batch: ReplyBatch) -> Tensor:
     length = batch.tokens.shape[1]
     logits: Tensor = model(**batch.inputs, logits_to_keep=length + 1, use_cache=False).logits
     return logits[:, :-1]
-
-
-def _known(values: Sequence[Sequence[float] | None], replies: Sequence[list[int]]) -> list[list[float]]:
-    return [[0.0] * len(reply) if value is None else list(value) for value, reply in zip(values, replies, strict=True)]
 
 
 def _right_aligned(rows: Sequence[Sequence[float]], dtype: torch.dtype = torch.float32) -> Tensor:
@@ -156,7 +155,6 @@ def divergence_sum(now: Tensor, reference: Tensor, mask: Tensor, weights: Tensor
 
 
 def clipped_tokens(now: Tensor, old: Tensor, mask: Tensor, clip: float) -> Tensor:
-    """Return the number of tokens whose ratio is outside the clip range."""
     ratio = ((now - old) * mask).exp()
     return (((ratio - 1).abs() > clip) * mask).sum()
 
@@ -176,7 +174,6 @@ class LearnedReply(NamedTuple):
     """Token ids of the reply from its server; None if the text must be tokenized."""
     advantage: float = 0.0
     old_logprobs: tuple[float, ...] | None = None
-    """Log probabilities of `tokens` under the policy that gave them."""
 
 
 def supervised_files(folder: Path) -> list[Path]:
@@ -214,10 +211,9 @@ def supervised_rows(files: Sequence[Path], cache: Path, only_newest_round: bool 
 
 def rl_rows(files: Sequence[Path], cache: Path) -> Dataset:
     """Return the RL rows. Raises BadInputError if a file is damaged, empty, or was not written by trajmill."""
-    rows = read_rows(files, _RL, cache)
-    if not len(rows):
-        raise BadInputError(f"{files[0]} has no rows: nothing to learn from")
-    return rows
+    if len(rows := read_rows(files, _RL, cache)):
+        return rows
+    raise BadInputError(f"{files[0]} has no rows: nothing to learn from")
 
 
 def supervised_reply(row: Mapping[str, Any]) -> LearnedReply:

@@ -63,22 +63,13 @@ _TASKS = "tasks"
 _SEEDS = 2**31
 
 
-class TriedReplies(NamedTuple):
-    """Replies to the tasks of a batch, with the parts of their rewards and, for each task, their rewards."""
-
-    learned: list[LearnedReply]
-    scores: list[ReplyScore]
-    rewards: list[list[float]]
-
-
 def sample_replies(
     recipe: FeedbackRecipe, network: Any, model: LoadedParts, tasks: Sequence[FeedbackTask], seed: str
 ) -> list[Sample]:
     """Return `samples` replies to each task, by the present weights, with the log probabilities of their tokens.
 
-    `network` is the trained one itself, outside of wrappers for several devices. Equal seeds give equal replies. Raises
-    BadInputError for a prompt that cannot be encoded or is too long with its reply, TrainingFailedError if the network
-    fails.
+    `network` is the trained one itself, outside of wrappers for several devices. Raises BadInputError for a prompt that
+    cannot be encoded or is too long with its reply, TrainingFailedError if the network fails.
     """
     # The adapter's wrapper passes calls on, but keeps a generation configuration of its own.
     inner = network.get_base_model() if hasattr(network, "get_base_model") else network
@@ -104,12 +95,9 @@ def sample_replies(
     finally:
         inner.generation_config = configured
         network.train(was_training)
-    samples = []
-    for one in made:
-        if isinstance(one, ModelFailure):
-            raise TrainingFailedError(f"no reply could be sampled: {one}")
-        samples.append(one)
-    return samples
+    if failures := [one for one in made if isinstance(one, ModelFailure)]:
+        raise TrainingFailedError(f"no reply could be sampled: {failures[0]}")
+    return [one for one in made if isinstance(one, Sample)]
 
 
 class FeedbackTrainer(ClippedLoss, Trainer):  # type: ignore[misc]
@@ -131,47 +119,46 @@ class FeedbackTrainer(ClippedLoss, Trainer):  # type: ignore[misc]
 
         super().__init__(model=trained.network, train_dataset=range(len(tasks)), data_collator=numbered, **arguments)
         self.recipe: FeedbackRecipe = recipe
-        self._tasks = tasks
-        self._trained = trained
-        self._execute = execute
-        self._reference = reference
+        self._tasks, self._trained = tasks, trained
+        self._execute, self._reference = execute, reference
         self._collate = ReplyCollator(trained, lambda row: row[_LEARNED])
         self._figures: dict[str, float] = {}
 
     def prepared(self, batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        tried = [self._tried([self._tasks.task(number) for number in each[_TASKS].tolist()]) for each in batches]
-        groups = [group for batch in tried for group in batch.rewards]
-        formats = [score.format for batch in tried for score in batch.scores]
+        """Sample and reward replies; an advantage is (r - mean) / deviation, 0 where no two rewards of a task differ.
+
+        The weight of a reply is one over its number of tokens, so that all replies count the same.
+        """
+        groups, formats = list[list[float]](), list[float]()
+        tasks = ([self._tasks.task(number) for number in each[_TASKS].tolist()] for each in batches)
+        learned = [self._tried(each, groups, formats) for each in tasks]
         self._figures = {
             "reward": sum(map(sum, groups)) / len(formats),
             "format": sum(formats) / len(formats),
             "spread": sum(len(set(group)) > 1 for group in groups) / len(groups),
         }
-        return [self._batch(batch.learned) for batch in tried]
+        return list(map(self._batch, learned))
 
-    def _tried(self, tasks: list[FeedbackTask]) -> TriedReplies:
-        """Sample and reward replies; an advantage is (r - mean) / deviation, 0 where no two rewards of a task differ.
-
-        The weight of a reply is one over its number of tokens, so that all replies count the same.
-        """
+    def _tried(self, tasks: list[FeedbackTask], groups: list[list[float]], formats: list[float]) -> list[LearnedReply]:
         recipe, network = self.recipe, self.accelerator.unwrap_model(self.model)
         seed = f"{self.args.seed}/{self.state.global_step}"
         samples = sample_replies(recipe, network, self._trained, tasks, seed)
         asked = [task for task in tasks for _ in range(recipe.samples)]
         actions = self._execute([(task, sample.text) for task, sample in zip(asked, samples, strict=True)])
-        made = TriedReplies([], [], [])
-        for task, sample, action in zip(asked, samples, actions, strict=True):
-            made.scores.append(score_of(recipe.role, sample.text, action, task.right))
+        replied = zip(asked, samples, actions, strict=True)
+        scores = [score_of(recipe.role, sample.text, action, task.right) for task, sample, action in replied]
+        formats += (score.format for score in scores)
+        learned = []
         for start in range(0, len(asked), recipe.samples):
             group = slice(start, start + recipe.samples)
-            rewards = [reward_of(recipe, score) for score in made.scores[group]]
-            made.rewards.append(rewards)
+            rewards = [reward_of(recipe, score) for score in scores[group]]
+            groups.append(rewards)
             scale = moments(rewards)
             for task, sample, reward in zip(asked[group], samples[group], rewards, strict=True):
                 share, advantage = 1.0 / len(sample.ids), scale.advantage(reward)
-                replied = (task.messages, sample.text, share, sample.ids, advantage, sample.id_logprobs)
-                made.learned.append(LearnedReply(*replied))
-        return made
+                known = (sample.ids, advantage, sample.id_logprobs)
+                learned.append(LearnedReply(task.messages, sample.text, share, *known))
+        return learned
 
     def _batch(self, learned: list[LearnedReply]) -> dict[str, Any]:
         made = self._collate([{_LEARNED: each} for each in learned])
@@ -217,8 +204,6 @@ _STEP: Final = ["example_id", "trajectory_id", "step_index", "instruction"]
 
 
 class FeedbackTask(NamedTuple):
-    """One step at which replies of the trained role are sampled and rewarded."""
-
     task_id: str
     messages: tuple[ChatMessage, ...]
     instruction: str
@@ -226,7 +211,6 @@ class FeedbackTask(NamedTuple):
     screens: tuple[ScreenHandle, ...]
     """The screens that the Executor may be shown; the present one is the last."""
     past: tuple[tuple[str, str], ...]
-    """The reply and the conclusion of each step before."""
     right: RightAction
 
 
@@ -236,7 +220,6 @@ class FeedbackTasks:
 
     rows: Dataset
     chosen: Sequence[int]
-    """The numbers of the rows that are tasks."""
     screens: Sequence[int]
     """For each of them, the number of the row with its screens."""
 
@@ -288,9 +271,8 @@ async def executed_action(
 ) -> Action | None:
     """Return the Executor's greedy action on a reply; None if the reply is malformed or gives no action.
 
-    A malformed reply earns nothing, whatever the other roles make of the step without it. `models` are the frozen ones
-    by role: `executor`, and for a State Tracker `coordinator`; `family` is the Executor's, which is shown at most one
-    past screen. Raises ModelFailure if a model did not answer.
+    `models` are the frozen ones by role: `executor`, and for a State Tracker `coordinator`; `family` is the Executor's,
+    which is shown at most one past screen. Raises ModelFailure if a model did not answer.
     """
     given = EmbeddedRole("candidate", lambda _: reply)
     executor = EndToEndAgent(
@@ -326,10 +308,7 @@ def _role(role: str, model: ChatModel, package: str, max_tokens: int = 1024) -> 
 
 
 Execute = Callable[[Sequence[tuple[FeedbackTask, str]]], list[Action | None]]
-"""Returns the Executor's action on each reply to a task; equal replies at one step are tried once.
-
-Raises TrainingFailedError if a model did not answer. That is no action of the Executor, so it is never a reward.
-"""
+"""Returns the Executor's action on each reply to a task. Raises TrainingFailedError if a model did not answer."""
 
 
 @contextmanager
@@ -380,7 +359,6 @@ def has_format(role: str, reply: str) -> bool:
 
 
 def score_of(role: str, reply: str, action: Action | None, right: RightAction) -> ReplyScore:
-    """Return the parts of the reward of a role's reply, from the Executor's action on it, if any."""
     match = match_action(action, right)
     return ReplyScore(float(has_format(role, reply)), float(match.type), float(match.parameters), match.closeness)
 

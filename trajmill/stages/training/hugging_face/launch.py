@@ -13,18 +13,15 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from trajmill.schemas.errors import BadInputError, TrainingFailedError, TrajmillError
-from trajmill.stages.training.child import LOG_FILE, ChildLimits, run_child
+from trajmill.stages.training.child import LOG_FILE, run_child
 from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 
 PROGRESS: Final = "trajmill update "
-"""Start of a line in which a process reports its progress: updates done and to do."""
 _LAUNCHER = ("accelerate.commands.launch", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
 
 
 class TrainingJob(NamedTuple):
-    """The arguments of `RecipeSpec.train`."""
-
     recipe: HuggingFaceRecipe
     parent: ParentPolicy
     release: Path
@@ -67,8 +64,7 @@ def launch_training(job: TrainingJob, progress: Progress | None) -> TrainingRepo
             progress(int(done), int(updates))
 
     try:
-        limits = ChildLimits(recipe.silent_minutes * 60)
-        run_child(command, folder.resolve() / LOG_FILE, limits, folder, on_line=on_line)
+        run_child(command, folder.resolve() / LOG_FILE, folder, recipe.silent_minutes * 60, on_line=on_line)
         try:
             ended = json.loads(outcome.read_text())
         except (OSError, ValueError) as error:

@@ -41,12 +41,9 @@ from trajmill.stages.training.lineage import begin, copy_settings, made_from, ta
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 
 CHECKPOINTS: Final = "checkpoints"
-"""Folder of the checkpoints during a training."""
 ROWS: Final = "rows"
-"""Folder for a copy of the rows during the training."""
 _FIGURES = ("loss", "grad_norm", "learning_rate", "clipped", "divergence", "reward", "format", "spread")
 _VISION = frozenset({"visual", "vision_tower", "vision_model", "multi_modal_projector", "connector"})
-"""Names of vision parts in the model families of transformers."""
 
 
 def run_training(
@@ -71,9 +68,8 @@ def run_training(
     args._n_gpu = min(args.n_gpu, 1)  # noqa: SLF001
     set_seed(args.seed)
     model = load_trained(job.recipe, job.parent, args.seed)
-    trainer = trainer_of(
-        model, {"args": args, "processing_class": model.tokenizer, "callbacks": [TrainingWatch(progress)]}
-    )
+    given = {"args": args, "processing_class": model.tokenizer, "callbacks": [TrainingWatch(progress)]}
+    trainer = trainer_of(model, given)
     whole = dict[int, Path]()
     for state in (job.folder / CHECKPOINTS).glob(f"checkpoint-*/{TRAINER_STATE_NAME}"):
         # The last file of a checkpoint; a killed trainer may have left it cut.
@@ -97,24 +93,20 @@ def run_training(
     losses = [each["loss"] for each in history]
     report = TrainingReport(rows, 0, len(history), tail_mean(losses), version_of(source))
     if trainer.accelerator.is_main_process:
-        _save(trainer, model, job)
+        # In the precision of the parent, with copies of the parent's other files.
+        network = trainer.accelerator.unwrap_model(trainer.model)
+        adapted = bool(job.recipe.lora_rank or job.parent.adapter)
+        try:
+            (network if adapted else network.to(model.dtype)).save_pretrained(job.folder)
+            if not adapted:
+                copy_settings(job.parent.folder, job.folder)
+        except OSError as error:
+            raise TrainingFailedError(f"{job.folder}: the new weights cannot be written: {error}") from error
+        for left in (CHECKPOINTS, ROWS):
+            shutil.rmtree(job.folder / left, ignore_errors=True)
         write_metrics(job.folder, report, history)
     trainer.accelerator.wait_for_everyone()
     return report
-
-
-def _save(trainer: Any, model: LoadedParts, job: TrainingJob) -> None:
-    """Write the weights in the precision of the parent, and copies of the parent's other files."""
-    network = trainer.accelerator.unwrap_model(trainer.model)
-    adapted = bool(job.recipe.lora_rank or job.parent.adapter)
-    try:
-        (network if adapted else network.to(model.dtype)).save_pretrained(job.folder)
-        if not adapted:
-            copy_settings(job.parent.folder, job.folder)
-    except OSError as error:
-        raise TrainingFailedError(f"{job.folder}: the new weights cannot be written: {error}") from error
-    for left in (CHECKPOINTS, ROWS):
-        shutil.rmtree(job.folder / left, ignore_errors=True)
 
 
 def load_trained(recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> LoadedParts:
@@ -190,8 +182,8 @@ def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Pa
 class WholeUpdateLoss:
     """A mixin for trainers: the loss does not depend on how an update is divided between batches and devices.
 
-    A trainer that gets the means of batches gives a token of a short batch more weight than one of a long batch. Here
-    each batch gives a sum, which is divided by the divisor of the whole update.
+    With means of batches, a token of a short batch would weigh more than one of a long batch. Here each batch gives a
+    sum, which is divided by the divisor of the whole update.
     """
 
     loss_is_scaled_for_ga: bool | None = True
@@ -208,7 +200,6 @@ class WholeUpdateLoss:
         raise NotImplementedError
 
     def prepared(self, batches: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        """Return the batches of one update as `batch_of` reads them."""
         return batches
 
     def get_batch_samples(
@@ -278,7 +269,6 @@ class TrainingWatch(TrainerCallback):
         self._progress = progress
 
     def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, float] | None = None, **_: Any) -> None:
-        """Raise TrainingFailedError for a loss or a gradient that is NaN."""
         for name, noun in (("loss", "loss"), ("grad_norm", "gradient")):
             value = (logs or {}).get(name, 0.0)
             if not math.isfinite(value):
@@ -287,12 +277,11 @@ class TrainingWatch(TrainerCallback):
                     "lower train.learning_rate, or look at the rows of the release"
                 )
 
-    def on_train_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        self.on_step_end(args, state, control)
-
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         if self._progress is not None:
             self._progress(state.global_step, state.max_steps)
+
+    on_train_begin = on_step_end
 
 
 class TrajectoryTrainer(ClippedLoss, Trainer):  # type: ignore[misc]

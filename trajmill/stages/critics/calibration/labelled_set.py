@@ -10,20 +10,24 @@ Of a path in a file, the part from `screenshots` on is used; it never leads out 
 
 from __future__ import annotations
 
+import ast
 import csv
 import json
 import math
+import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from PIL import Image
 
+from trajmill.schemas import actions
+from trajmill.schemas.actions import Action, Click, MoveMouse, PressKeys, TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError, FailureClass
-from trajmill.schemas.geometry import Size
+from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
@@ -31,14 +35,14 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform, Split
 from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.schemas.text import storable
+from trajmill.schemas.text import parse_expression, storable
 from trajmill.stages.agents.base import Decision
-from trajmill.stages.critics.base import Vote
 from trajmill.stages.critics.calibration.agreement import CallCost, LabelledVotes
-from trajmill.stages.critics.calibration.labelled.browsergym import read_boxes, read_browser_action, read_tree
 from trajmill.stages.critics.judge import judge_each
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec
+from trajmill.stages.critics.voting import Vote
 from trajmill.stages.environments.tasks import own_query
+from trajmill.stages.models.prompts import refuse_constant
 from trajmill.stages.rollout.episode import recorded_rows
 
 ENVIRONMENT = "agent-reward-bench"
@@ -59,7 +63,6 @@ class Label(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Name of the trajectory, in one line."""
         return f"{self.benchmark}/{self.agent}/{self.task_id}"
 
 
@@ -85,8 +88,7 @@ def read_labels(folder: Path) -> list[Label]:
                     raise BadInputError(f"{place}: {_COLUMNS[values.index('')]} is empty")
                 benchmark, agent, task_id, success = values
                 if success not in _MEANINGS:
-                    *most, last = _MEANINGS
-                    should = f"{', '.join(most)} or {last}"
+                    should = "Successful, Unsuccessful or Unsure"
                     raise BadInputError(f"{place}: trajectory_success is {success[:40]!r}; it should be {should}")
                 label = Label(benchmark, agent, task_id, _MEANINGS[success])
                 labels.setdefault(label[:3], label)
@@ -132,7 +134,7 @@ class FolderScreens(ObservedScreens):
 class LabelledEpisode(NamedTuple):
     episode: Episode
     screens: tuple[str, ...]
-    """Ids of the screens that were added for it; a screen that was added twice is listed twice."""
+    """Ids of the screens that were added for it, as often as they were added."""
 
 
 def find_trajectory(folder: Path, label: Label) -> Path | None:
@@ -153,7 +155,7 @@ def read_trajectory(path: Path, folder: Path, label: Label, screens: FolderScree
     """
     seen: list[Observation] = []
     try:
-        found = json.loads(path.read_bytes(), parse_constant=_refused)
+        found = json.loads(path.read_bytes(), parse_constant=refuse_constant)
         decisions = [_decision(entry, folder, label, screens, seen) for entry in found["steps"]]
         if not decisions:
             raise ValueError("it has no steps")
@@ -162,10 +164,6 @@ def read_trajectory(path: Path, folder: Path, label: Label, screens: FolderScree
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
         reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
         raise UnreadableError(f"{path.name} is no trajectory of this layout: {reason}") from None
-
-
-def _refused(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")
 
 
 def _decision(
@@ -222,7 +220,6 @@ class LabelledVerdicts:
     evidence: list[LabelledVotes] = field(default_factory=list)
     versions: set[str] = field(default_factory=set)
     failures: list[Failure] = field(default_factory=list)
-    """One for each trajectory that could not be read or judged."""
     calls: list[ModelCall] = field(default_factory=list)
     absent: int = 0
     """Labelled trajectories without a file; the whole set is large, and a part of it is enough."""
@@ -279,10 +276,123 @@ async def judge_labelled(
             if failure is not None:
                 made.failures.append(failure.model_copy(update={"stage": stage}))
             elif episode.judgement is not None:
-                votes = [
-                    Vote(each.channel, each.resolution, each.made_by, each.correct, number=each.vote)
-                    for each in episode.trajectory_verdicts
-                ]
+                found = episode.trajectory_verdicts
+                votes = [Vote(v.channel, v.resolution, v.made_by, v.correct, number=v.vote) for v in found]
                 made.evidence.append(LabelledVotes(passed, votes, costs))
                 made.versions.add(episode.judgement.made_by)
     return made
+
+
+Boxes = Mapping[str, Box]  # by BrowserGym's id of the element
+
+_NOTCH: Final = 100
+_LONGEST: Final = 20_000
+"""Most characters of an action; longer ones are not parsed."""
+_FARTHEST: Final = 10**7
+"""Largest coordinate of an element that is read, in pixels; what lies farther away is not drawn."""
+_MOST: Final = 2000
+"""Most elements of one screen that are read; long pages have tens of thousands."""
+
+
+def read_browser_action(text: str, boxes: Boxes) -> Action | None:
+    """Return the action of a call; None if it is no known call, or its element is not drawn."""
+    try:
+        tree = parse_expression(text.strip()[:_LONGEST])
+        if not isinstance(tree, ast.Call) or not isinstance(tree.func, ast.Name):
+            return None
+        arguments = [ast.literal_eval(argument) for argument in tree.args]
+        named = {each.arg: ast.literal_eval(each.value) for each in tree.keywords if each.arg is not None}
+        return _READERS[tree.func.id](boxes, *arguments, **named)
+    except (SyntaxError, ValueError, TypeError, KeyError, MemoryError, RecursionError, OverflowError):
+        return None
+
+
+def _click(boxes: Boxes, bid: str, button: str = "left", modifiers: Any = (), count: int = 1) -> Action:
+    return Click.model_validate({**boxes[bid].center._asdict(), "button": button, "count": count})
+
+
+_READERS: Final[Mapping[str, Callable[..., Action]]] = {
+    "click": _click,
+    "dblclick": lambda boxes, bid, button="left", modifiers=(): _click(boxes, bid, button, count=2),
+    "focus": lambda boxes, bid: _click(boxes, bid),
+    "hover": lambda boxes, bid: MoveMouse.model_validate(boxes[bid].center._asdict()),
+    "fill": lambda boxes, bid, value, enable_autocomplete_menu=False: TypeText(text=value, clear=True),
+    "clear": lambda boxes, bid: TypeText(text="", clear=True),
+    "select_option": lambda boxes, bid, options: TypeText(
+        text=options if isinstance(options, str) else ", ".join(options), clear=True
+    ),
+    "press": lambda boxes, bid, key_comb: PressKeys(keys=tuple(key_comb.split("+"))),
+    "keyboard_press": lambda boxes, key: PressKeys(keys=tuple(key.split("+"))),
+    "keyboard_type": lambda boxes, text: TypeText(text=text),
+    "keyboard_insert_text": lambda boxes, text: TypeText(text=text),
+    "scroll": lambda boxes, delta_x, delta_y: actions.Scroll(clicks=round(-delta_y / _NOTCH)),
+    "drag_and_drop": lambda boxes, from_bid, to_bid: actions.Drag(
+        **boxes[from_bid].center._asdict(), **dict(zip(("x2", "y2"), boxes[to_bid].center, strict=True))
+    ),
+    "mouse_click": lambda boxes, x, y, button="left": Click(x=round(x), y=round(y), button=button),
+    "mouse_move": lambda boxes, x, y: MoveMouse(x=round(x), y=round(y)),
+    "goto": lambda boxes, url: actions.OpenApp(app=url),
+    "go_back": lambda boxes: actions.SystemButton(button="Back"),
+    "go_forward": lambda boxes: PressKeys(keys=("alt", "right")),
+    "new_tab": lambda boxes: PressKeys(keys=("ctrl", "t")),
+    "tab_close": lambda boxes: PressKeys(keys=("ctrl", "w")),
+    "tab_focus": lambda boxes, index: PressKeys(keys=("ctrl", str(index + 1))),
+    "noop": lambda boxes, wait_ms=1000: actions.Wait(seconds=wait_ms / 1000),
+    "send_msg_to_user": lambda boxes, text: actions.Answer(text=text),
+    "report_infeasible": lambda boxes, reason="": actions.Terminate(status="failure"),
+}
+
+_LINE: Final = re.compile(
+    r"\s*(?:\[(?P<bid>[^\]\s]+)\]\s+)?(?P<role>[A-Za-z]+)\s+"
+    r"(?P<name>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")(?P<rest>.*)"
+)
+_VALUE: Final = re.compile(r"\bvalue=(?P<value>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
+_ROLES: Final = {
+    "RootWebArea": "heading",
+    "StaticText": "text",
+    "textbox": "text_field",
+    "searchbox": "text_field",
+    "combobox": "text_field",
+    "listitem": "list_item",
+    "option": "list_item",
+    "menuitem": "menu_item",
+    "img": "image",
+}
+_STATES: Final = ("clickable", "focused", "checked", "selected", "disabled")
+
+
+def read_boxes(properties: Mapping[str, Any]) -> dict[str, Box]:
+    """Return the boxes of the drawn elements, from `extra_element_properties`."""
+    boxes: dict[str, Box] = {}
+    for bid, found in properties.items():
+        bounds = found.get("bbox") if isinstance(found, dict) else None
+        if isinstance(bounds, list) and len(bounds) == 4 and all(abs(number) <= _FARTHEST for number in bounds):
+            x, y, width, height = (round(number) for number in bounds)
+            boxes[bid] = Box(x, y, x + width, y + height)
+    return boxes
+
+
+def read_tree(text: str, boxes: Mapping[str, Box]) -> tuple[UIElement, ...]:
+    """Return the elements that have text, in the order of the lines; other lines are left out."""
+    elements: list[UIElement] = []
+    for found in map(_LINE.match, text.splitlines()):
+        if found is None:
+            continue
+        name, rest, role = _literal(found["name"]), found["rest"], found["role"]
+        held = _VALUE.search(rest)
+        value = "" if held is None else _literal(held["value"])
+        if name or value:
+            known, bid = _ROLES.get(role, role.lower()), found["bid"] or ""
+            first = ("editable",) if known == "text_field" else ("title",) if role == "RootWebArea" else ()
+            states = (state for state in _STATES if re.search(rf"\b{state}\b(?!='?[Ff]alse)", rest))
+            elements.append(UIElement(known, name, boxes.get(bid, Box(0, 0, 0, 0)), (*first, *states), value, bid))
+        if len(elements) == _MOST:
+            break
+    return tuple(elements)
+
+
+def _literal(quoted: str) -> str:
+    try:
+        return " ".join(str(ast.literal_eval(parse_expression(quoted))).split())
+    except (SyntaxError, ValueError):
+        return quoted[1:-1]

@@ -1,1 +1,0 @@
-"""Reads labelled sets in AgentRewardBench's public layout, as episodes that a judge can judge."""
