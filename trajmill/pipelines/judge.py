@@ -94,7 +94,8 @@ class JudgeTrajectories(StageWork[Sequence[str]]):
             critics = replace(self.critics, seed=self.critics.seed + tried * _SEED_STRIDE)
             async with self.judge.open(critics, self.origin, calls.append) as judge:
                 async for one in judge_each(same_tries, judge, screens, self.origin, self.judge.concurrency):
-                    judged.add(one)
+                    judged.episodes.append(one.episode)
+                    judged.failures.extend([one.failure] if one.failure else [])
                     progress.add()
         return judged
 
@@ -103,7 +104,6 @@ class JudgeTrajectories(StageWork[Sequence[str]]):
 async def judging(spec: JudgeSpec, critics: CriticModels, origin: Origin) -> AsyncIterator[JudgeAttempt]:
     """Yield a judge of single attempts. Raises BadInputError if a model of it cannot be connected."""
     calls: dict[str | None, list[ModelCall]] = defaultdict(list)
-
     async with spec.open(critics, origin, lambda call: calls[call.trajectory_id].append(call)) as judge:
 
         async def judge_attempt(made: FinishedAttempt) -> FinishedAttempt:

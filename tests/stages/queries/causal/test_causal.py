@@ -28,7 +28,7 @@ from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.metrics.pathways import matcr, p_atsr, walked_pathway, wpsr
-from trajmill.stages.models.base import ChatModel
+from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget
 from trajmill.stages.queries.base import FreshRequest, NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.causal.source import CausalSource, causal_source
 from trajmill.stages.queries.generate import WriterModel, fresh_queries, make_queries
@@ -159,6 +159,7 @@ async def test_an_answer_goes_from_one_live_app_to_another_on_another_device(acr
 
 class _Behind(NamedTuple):
     url: str
+    budget: ContextBudget = USUAL_BUDGET
 
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
         return settings(self.url).connect({})
