@@ -32,7 +32,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.spec import WalkerSpec
-from trajmill.stages.queries.pathways.source import PathwaySettings
+from trajmill.stages.queries.pathways.source import MOST_QUERIES
 from trajmill.stages.rollout.base import plan_once
 from trajmill.warehouse.layout import StageRun
 
@@ -108,7 +108,7 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
     Raises TrajmillError: a program is unknown, nothing was found, or the run is in use.
     """
     settings = config.pathways
-    changes = {"programs": programs or settings.programs, "queries": settings.queries or PathwaySettings().most}
+    changes = {"programs": programs or settings.programs, "queries": settings.queries or MOST_QUERIES}
     config = config.model_copy(update={"pathways": settings.model_copy(update=changes)})
     programs_of(config)
     context = _trial(config, "pathways")

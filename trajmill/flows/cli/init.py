@@ -215,7 +215,7 @@ def _tested_world(kind: str, place: str) -> World:
                 raise BadInputError(f"not in PATH: {', '.join(missing)}; see `make system-deps`")
             found, world = str(shutil.which(program)), World("desktop", _slug(Path(program).stem), program, place)
         case _:
-            from trajmill.stages.queries.tasks.check_app_files import check_app_files
+            from trajmill.stages.queries.tasks.source import check_app_files
 
             files = sorted(Path(place).glob("*.yaml"))
             mistakes = check_app_files(files) if files else [f"{place} has no *.yaml file (see docs/apps.md)"]

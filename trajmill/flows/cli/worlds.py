@@ -28,7 +28,7 @@ _MOST_LISTED = 20
 @apps.command("check", epilog="Example: trajmill apps check my_app.yaml")
 def check_apps(files: AppFiles) -> None:
     """List the mistakes of app files by line, and walk the paths of their tasks."""
-    from trajmill.stages.queries.tasks.check_app_files import check_app_files
+    from trajmill.stages.queries.tasks.source import check_app_files
 
     if mistakes := check_app_files(files):
         raise TrajmillError("\n".join(map(str, mistakes)))

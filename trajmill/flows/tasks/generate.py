@@ -39,7 +39,7 @@ from trajmill.stages.queries.generate import WriterModel, fresh_queries, make_qu
 from trajmill.stages.queries.graph.source import graph_source
 from trajmill.stages.queries.pathways.programs import STAGE as PATHWAY_STAGE
 from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, packaged_programs, read_programs
-from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
+from trajmill.stages.queries.pathways.source import PathwaySource
 from trajmill.stages.queries.proposals.source import (
     STAGE,
     TRIAL_STAGE,
@@ -168,8 +168,7 @@ def _other_sources(context: RoundContext) -> Iterator[QuerySource]:
 
 def pathway_source(context: RoundContext) -> PathwaySource:
     """The pathways of the round; the programs are walked first if they were not."""
-    settings = PathwaySettings(most=context.config.pathways.queries)
-    return PathwaySource(found_pathways(context), programs_of(context.config), settings)
+    return PathwaySource(found_pathways(context), programs_of(context.config), context.config.pathways.queries)
 
 
 def programs_of(config: Config) -> tuple[PathwayProgram, ...]:

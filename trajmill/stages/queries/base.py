@@ -7,6 +7,7 @@ source with a `QuerySourceSpec` (`spec.py`) and an entry point in the group `tra
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
+from random import Random
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from trajmill.schemas.errors import FailureClass, StageError
@@ -15,7 +16,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Query, Slot, Source, Split
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata
-from trajmill.stages.queries.templates import lost_slots
+from trajmill.stages.queries.templates import lost_slots, packaged_phrasings, tidy
 
 if TYPE_CHECKING:
     from trajmill.stages.environments.spec import EnvironmentSpec
@@ -27,6 +28,7 @@ _PAGES = {1: 2, 2: 4}
 _APPS_OF_LEVEL_1 = 2
 _SPARE_STEPS = 4
 STEP_CAP = 40
+_FEWEST_STEPS = {Source.GRAPH: 10, Source.ATOMIC: 15, Source.PATHWAY: 15}
 
 
 class Written(NamedTuple):
@@ -149,6 +151,10 @@ class Offer(NamedTuple):
     walk: WalkQueries | None = None
     """Walks the queries; None walks them in the environment of the run."""
 
+    @classmethod
+    def of(cls, stream: Callable[[Split], Iterator[Candidate]], wanted: Mapping[Split, int] | None = None) -> Offer:
+        return cls(tuple(SplitCandidates(each, wanted[each] if wanted else None, [stream(each)]) for each in Split))
+
 
 class QuerySource(Protocol):
     async def candidates(self, context: SourceContext) -> Offer:
@@ -174,6 +180,15 @@ class GrammarWriter:
         return candidate.goal.worded(candidate.heldout, candidate.seed)
 
 
+def phrased(
+    package: str, kind: str, task: str, words: Mapping[str, str], heldout: bool, rng: Random, made_by: str
+) -> Written:
+    """Word a task by a packaged phrasing of a kind; the words count as said, and the text as raw."""
+    template = packaged_phrasings(package)[kind].draw(heldout, rng)
+    text = tidy(template.expand(task, words, rng))
+    return Written(text, text, f"{task}/{template.id}", words, made_by)
+
+
 class DraftRefused(StageError):
     """Every draft of a writer missed, invented or changed something; the message quotes the last draft."""
 
@@ -190,7 +205,7 @@ async def draft(candidate: Candidate, writer: QueryWriter, origin: Origin) -> Qu
     plan = plan._replace(
         slots=tuple(slot.model_copy(update={"said": written.said.get(slot.name, "")}) for slot in plan.slots),
         difficulty=plan.difficulty or difficulty(plan.path, len(plan.apps)),
-        max_steps=plan.max_steps or step_limit(plan.path),
+        max_steps=plan.max_steps or step_limit(plan.path, _FEWEST_STEPS.get(plan.source, 0)),
     )
     return Query(
         query_id=Query.make_id(plan.platform, task, plan.slots, plan.start_state, written.text),

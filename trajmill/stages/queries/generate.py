@@ -57,8 +57,8 @@ async def make_queries(
 ) -> NewQueries:
     """Make the queries of all splits; each is walked, meets its goal, and shares nothing across splits.
 
-    The grammar writes the queries for which the model's drafts are refused; each refusal is a failure. Raises
-    BadInputError if a file of a source is wrong, or the model cannot be connected.
+    The grammar words what the model's drafts are refused for; each refusal is a failure. Raises BadInputError if a file
+    of a source is wrong, or the model cannot be connected.
     """
     calls: list[ModelCall] = []
     opened = model.model.open(context.origin, calls.append) if model else None
@@ -80,10 +80,9 @@ async def make_queries(
 async def fresh_queries(
     sources: Sequence[QuerySource], context: SourceContext, request: FreshRequest, known: Collection[Query]
 ) -> tuple[Query, ...]:
-    """Make new walked training queries, at most `request.wanted`, none with a held-out goal or words.
+    """Make new walked training queries, at most `request.wanted`, none with a goal or words that `known` holds out.
 
-    `known` are all queries of the run. Each source makes up for what those before it lack. Raises BadInputError if a
-    file of a source is wrong.
+    Each source makes up for what those before it lack. Raises BadInputError if a file of a source is wrong.
     """
     walker = QueryWalker(context.environment.factory, context.instances, context.origin)
     added = QuerySet([GrammarWriter()], context.origin, known)
@@ -123,7 +122,8 @@ class QuerySet:
         self.failures += offer.failures
         for offered in offer.splits:
             missing = sys.maxsize if offered.wanted is None else offered.wanted
-            queues = deque(_DraftQueue(filter(self._is_open, stream), self._draft) for stream in offered.streams)
+            open_streams = (filter(lambda each: self._is_open(each.goal.task), stream) for stream in offered.streams)
+            queues = deque(_DraftQueue(stream, self._draft) for stream in open_streams)
             try:
                 while batch := await self._next_batch(queues, missing):
                     missing -= await self._add_walked(batch, offer.walk or walk)
@@ -138,7 +138,7 @@ class QuerySet:
         """Add training queries of at most the wanted level; the hardest and new goals come first."""
         missing, bounded = request.wanted, islice(candidates, _DRAWS_PER_QUERY * request.wanted)
         while missing and (window := list(islice(bounded, _SPARE * request.wanted))):
-            drafts = [drafted.query for each in window if (drafted := await self._draft(each)).query]
+            drafts = [(await self._draft(each)).query for each in window]
             fitting = [query for query in drafts if query and query.difficulty <= request.level]
             fitting.sort(key=lambda query: (-query.difficulty, self._index.has_goal(query)))
             new = (query for query in fitting if self._index.admit(query) is Novelty.NEW)
@@ -157,8 +157,8 @@ class QuerySet:
         kept = tuple(query for query in self.queries if query.query_id not in leaks)
         return NewQueries(kept, tuple(self.failures))
 
-    def _is_open(self, candidate: Candidate) -> bool:
-        return self._failed_in_a_row[candidate.goal.task] < FAILURES_IN_A_ROW
+    def _is_open(self, task: str) -> bool:
+        return self._failed_in_a_row[task] < FAILURES_IN_A_ROW
 
     async def _next_batch(self, queues: deque[_DraftQueue], missing: int) -> list[Query]:
         batch: list[Query] = []
@@ -169,26 +169,25 @@ class QuerySet:
             drafted = await queues[0].take()
             if drafted is None:
                 queues.popleft()
-            elif self._failed_in_a_row[drafted.task] < FAILURES_IN_A_ROW and (query := self._admitted(drafted)):
+            elif self._is_open(drafted.task) and (query := self._admitted(drafted)):
                 batch.append(query)
                 queues.rotate(-1)
         return batch
 
     async def _draft(self, candidate: Candidate) -> _Drafted:
-        errors: list[StageError] = []
+        drafted = _Drafted(candidate.goal.task)
         for writer in self._writers:
             try:
-                return _Drafted(candidate.goal.task, await draft(candidate, writer, self._origin), tuple(errors))
+                return drafted._replace(query=await draft(candidate, writer, self._origin))
             except StageError as error:
-                errors.append(error)
-        return _Drafted(candidate.goal.task, None, tuple(errors))
+                drafted = drafted._replace(errors=(*drafted.errors, error))
+        return drafted
 
     def _admitted(self, drafted: _Drafted) -> Query | None:
         """Return the query of a draft if it is new; a draft that failed or is ambiguous is recorded."""
         task, query, errors = drafted
         for error in errors:
-            attempts = error.attempts if isinstance(error, DraftRefused) else 1
-            self._fail(task, str(error), error.failure_class, attempts)
+            self._fail(task, str(error), error.failure_class, error.attempts if isinstance(error, DraftRefused) else 1)
         novelty = self._index.admit(query) if query is not None else None
         if novelty is Novelty.NEW:
             return query
@@ -228,8 +227,8 @@ def in_turn(streams: Sequence[Iterator[Candidate]]) -> Iterator[Candidate]:
 
 class _Drafted(NamedTuple):
     task: str
-    query: Query | None
-    errors: tuple[StageError, ...]
+    query: Query | None = None
+    errors: tuple[StageError, ...] = ()
 
 
 class _DraftQueue:

@@ -62,10 +62,9 @@ async def walk_all(
 
 
 async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, origin: Origin) -> NewQueries:
-    """Return an environment's own queries; the goals of a user's tasks are checked once in their start states.
+    """Return an environment's own queries; a user's task is refused if its goal holds at the start or is malformed.
 
-    Refuses queries whose goal is met before the first action, or whose start state or goal is malformed; a query is
-    kept if its environment fails otherwise. Raises BadInputError for a wrong file or name of a task, and
+    A query is kept if its environment fails otherwise. Raises BadInputError for a wrong file or name of a task, and
     EnvironmentFailure if something that the tasks need is not installed or does not start.
     """
 

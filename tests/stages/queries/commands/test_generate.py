@@ -11,9 +11,12 @@ import openpyxl
 import pptx
 import pytest
 
+from tests.records import record
 from tests.stages.models.fault_server import FaultServer, running_server
 from trajmill.pipelines.models import Endpoint
+from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.pathway import EndKind, Pathway, PathwayStep
 from trajmill.schemas.tables.query import PathStep, Platform, Source
 from trajmill.stages.environments.kinds import DesktopSpec, SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
@@ -22,7 +25,6 @@ from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.commands.source import (
     CommandPlace,
     CommandSource,
-    KnownPathway,
     document,
     document_place,
 )
@@ -105,8 +107,9 @@ async def test_an_answer_that_is_no_command_is_a_failure(origin: Origin) -> None
 
 @pytest.mark.slow
 async def test_a_command_takes_a_pathway_and_ends_at_what_it_shows(origin: Origin) -> None:
-    steps = (PathStep(page="notes.start", operation="tap", target="notes.home/shopping"),)
-    way = KnownPathway(("Shopping list",), steps, ())
+    target, box = "notes.home/shopping", Box(0, 0, 9, 9)
+    step = PathwayStep(role="button", name="Shopping list", target=target, bounds=box, screen_id="s")
+    way = record(Pathway, steps=(step,), end_kind=EndKind.PAGE, shows=())
     place = NOTES._replace(source=Source.PATHWAY, pathways=(way,))
     made, server = await answered(command("Show what is to be bought", pathway=0), place, origin)
     assert [query.source for query in made.queries] == [Source.PATHWAY]

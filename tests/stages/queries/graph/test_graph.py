@@ -20,7 +20,7 @@ from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.queries.base import FreshRequest, GrammarWriter, NewQueries, SourceContext, UnseenApps, WalkQueries
 from trajmill.stages.queries.generate import QuerySet, in_turn
-from trajmill.stages.queries.graph.routes import RouteSample, routes, samples_by_task
+from trajmill.stages.queries.graph.routes import Route, routes, samples_by_task
 from trajmill.stages.queries.graph.source import GraphSource, RouteGoal, as_wish, route_path
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import GraphSourceSpec
@@ -45,7 +45,7 @@ def things(**changes: Any) -> GraphPage:
     return LIST.pages["things"].model_copy(update=changes)
 
 
-def query_for(sample: RouteSample, origin: Origin, heldout: bool = False) -> Query:
+def query_for(sample: Route, origin: Origin, heldout: bool = False) -> Query:
     return drafted(RouteGoal(sample), origin, 3, heldout)
 
 

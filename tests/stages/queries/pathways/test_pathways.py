@@ -44,14 +44,13 @@ from trajmill.stages.queries.pathways.search import (
     needs_by_model,
     needs_by_tree,
 )
-from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
+from trajmill.stages.queries.pathways.source import PathwaySource
 from trajmill.stages.queries.walk import walk_all
 from trajmill.stages.queries.written import query_prompts
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
 
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
-HALF = PathwaySettings(heldout_slots=0.25, heldout_phrasings=0.25)
 
 
 async def walk(origin: Origin, factory: ToyFactory | None = None, **bounds: int) -> WalkResult:
@@ -203,10 +202,8 @@ def toy(origin: Origin, walked: WalkResult) -> WalkResult:
     return asyncio.run(needs_by_tree(ToyFactory(), PROGRAM, walked, BOUNDS, origin))
 
 
-async def made_of(
-    toy: WalkResult, origin: Origin, settings: PathwaySettings = HALF, walk: WalkQueries = passes
-) -> NewQueries:
-    return await making(PathwaySource(toy.pathways, [PROGRAM], settings), walk, origin, seed=3)
+async def made_of(toy: WalkResult, origin: Origin, most: int = 60, walk: WalkQueries = passes) -> NewQueries:
+    return await making(PathwaySource(toy.pathways, [PROGRAM], most, share=0.2), walk, origin, seed=3)
 
 
 def asking_for(end: str, queries: Sequence[Query]) -> Query:
@@ -229,7 +226,7 @@ async def test_splits_share_neither_goals_nor_words(toy: WalkResult, origin: Ori
     marked = [query.phrasing.split("/")[1].startswith("h") for query in queries]
     assert marked == [query.split is Split.HELDOUT_PHRASINGS for query in queries]
     # Dialogs and tabs come first where queries are few.
-    few = (await made_of(toy, origin, PathwaySettings(most=2))).queries
+    few = (await made_of(toy, origin, most=2)).queries
     assert {query.task.partition(".")[2] for query in few} == {EndKind.DIALOG, EndKind.TAB}
 
 

@@ -23,7 +23,7 @@ from trajmill.stages.queries.pathways.programs import (
     read_programs,
 )
 from trajmill.stages.queries.pathways.search import collect_pathways
-from trajmill.stages.queries.pathways.source import PathwaySettings, PathwaySource
+from trajmill.stages.queries.pathways.source import PathwaySource
 from trajmill.stages.queries.walk import walk_all
 
 BOUNDS = WalkBounds(depth=3, seconds=240)
@@ -34,7 +34,7 @@ async def collect(
 ) -> tuple[WalkResult, NewQueries]:
     try:
         collected = await collect_pathways(factory, program, bounds, origin)
-        source = PathwaySource(collected.pathways, [program], PathwaySettings(most=queries))
+        source = PathwaySource(collected.pathways, [program], queries)
         made = await making(source, lambda drafts: walk_all(factory, drafts, origin), origin, seed=1)
         return collected, made
     finally:

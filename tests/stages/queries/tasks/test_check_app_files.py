@@ -8,7 +8,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import garden
 from trajmill.stages.environments.simulated.app_files.check import builtin_files
-from trajmill.stages.queries.tasks.check_app_files import check_app_files
+from trajmill.stages.queries.tasks.source import check_app_files
 
 GOAL = "    goal: {waterings"
 WANTED = 'feed: $feed, memo: ""}'

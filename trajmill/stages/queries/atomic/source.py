@@ -14,20 +14,10 @@ import yaml
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.query import PathStep, Platform, Slot, Source, Split
 from trajmill.stages.environments.screen_goal import KEY
-from trajmill.stages.queries.base import (
-    Candidate,
-    Offer,
-    QueryPlan,
-    SourceContext,
-    SplitCandidates,
-    Written,
-    step_limit,
-)
+from trajmill.stages.queries.base import Candidate, Offer, QueryPlan, SourceContext, SplitCandidates, Written, phrased
 from trajmill.stages.queries.spec import AtomicApp
-from trajmill.stages.queries.templates import packaged_phrasings, tidy
 from trajmill.stages.queries.walk import FINISH
 
-_FEWEST_STEPS = 15
 _DRAWS = 8
 
 
@@ -49,10 +39,7 @@ class AtomicTask(NamedTuple):
         return None
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        rng = Random(seed)
-        template = packaged_phrasings(__package__)[self.operation].draw(heldout, rng)
-        text = tidy(template.expand(self.task, self.values, rng))
-        return Written(text, text, f"{self.task}/{template.id}", self.values, "atomic-grammar-2")
+        return phrased(__package__, self.operation, self.task, self.values, heldout, Random(seed), "atomic-grammar-2")
 
     def plan(self) -> QueryPlan:
         page = f"{self.app}.start"
@@ -67,7 +54,6 @@ class AtomicTask(NamedTuple):
             page_descriptions=("The window that is open at the start.",),
             slots=tuple(Slot(name=name, value=value, said="", page=page) for name, value in self.values.items()),
             path=path,
-            max_steps=step_limit(path, _FEWEST_STEPS),
         )
 
 

@@ -16,7 +16,7 @@ from trajmill.stages.graphs.base import AppGraph, GraphAnswer, SlotKind
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.recognise import fill
 from trajmill.stages.queries.base import GoalFacts, QueryPlan, Written
-from trajmill.stages.queries.graph.routes import Route, RouteSample, Setting, routes, routes_to
+from trajmill.stages.queries.graph.routes import Route, Setting, routes, routes_to
 from trajmill.stages.queries.graph.source import (
     as_wish,
     known_slot,
@@ -30,11 +30,9 @@ from trajmill.stages.queries.graph.source import (
 )
 from trajmill.stages.queries.templates import explicit_instruction, packaged_phrasings, tidy
 
-EASY_TASKS = 2
-MEDIUM_TASKS = 4
-MOST_TASKS = 7
-"""Most atomic tasks of levels 1, 2 and 3 (NaturalGAIA 3.4)."""
-HARD_APPS = 3
+SIZES = {1: (2, 2), 2: (3, 4), 3: (5, 7)}
+"""By level, the fewest and the most atomic tasks (NaturalGAIA 3.4); one task alone hands nothing on."""
+_HARD_APPS = 3
 _MOST_SLOTS = 3
 """Most slots of one atomic task; one of them is its input."""
 _NUMBER = re.compile(r"#\d+$")
@@ -54,7 +52,7 @@ class AtomicTask(NamedTuple):
 
 
 class PathwayNode(NamedTuple):
-    sample: RouteSample
+    sample: Route
     slot: str
     answer: GraphAnswer | None
     input: str
@@ -101,16 +99,14 @@ class CausalPathway(NamedTuple):
     @property
     def level(self) -> int:
         """Its difficulty, 1 to 3, by its atomic tasks and apps (NaturalGAIA 3.4)."""
-        if len(self.nodes) > MEDIUM_TASKS and len(self.apps) >= HARD_APPS:
-            return 3
-        return 2 if len(self.nodes) > EASY_TASKS else 1
+        level = next(level for level, (_, most) in SIZES.items() if len(self.nodes) <= most)
+        return level if len(self.apps) >= _HARD_APPS else min(level, 2)
 
     def facts(self) -> GoalFacts:
         return GoalFacts(self._metadata(), tuple(self._known_slots()))
 
     def worded(self, heldout: bool, seed: int) -> Written:
-        rng = Random(seed)
-        kind = "devices" if self.several_devices else "pathway"
+        rng, kind = Random(seed), "devices" if self.several_devices else "pathway"
         template = packaged_phrasings(__package__)[kind].draw(heldout, rng)
         wishes = [_wish(node, rng, _FOUND if number else None) for number, node in enumerate(self.nodes)]
         steps = ", then ".join(wishes)
@@ -119,11 +115,8 @@ class CausalPathway(NamedTuple):
             steps = " ".join(f"On the {node.graph.platform}, {wish}." for node, wish in named)
         text = tidy(template.expand(self.task, {"steps": steps}, rng))
         # An answer is not said.
-        said = {
-            slot.name: next((words for words in slot.accepted if words in text), slot.accepted[0])
-            for slot in self._known_slots()
-            if slot.accepted
-        }
+        told = {slot.name: slot.accepted for slot in self._known_slots() if slot.accepted}
+        said = {name: next((each for each in words if each in text), words[0]) for name, words in told.items()}
         raw = explicit_instruction(self._metadata())
         return Written(raw, text, f"{self.task}/{template.id}", said, "causal-grammar-1")
 
@@ -146,6 +139,14 @@ class CausalPathway(NamedTuple):
                 shown = {"target": node.filled(node.answer.target), "text": node.filled(node.answer.text)}
                 seen.append({"showing": [shown], **({"device": node.graph.platform} if several else {})})
         start = {"devices": states} if several else states[self.nodes[0].graph.platform]
+        rows: list[CausalTask] = []
+        before: tuple[str, str] | None = None
+        for number, node in enumerate(self.nodes, 1):
+            # An instruction names the answer before it in braces, as in LightManus.
+            told, answer = tidy(_wish(node, Random(0), before)), f"answer_{number}" if node.answer else ""
+            device, app = node.graph.platform, node.graph.app
+            rows.append(CausalTask(device=device, app=app, instruction=told, answer=answer, value=node.value))
+            before = (f"{{answer_{number}}}",) * 2
         return QueryPlan(
             platform=self.nodes[0].graph.platform,
             apps=self.apps,
@@ -161,7 +162,7 @@ class CausalPathway(NamedTuple):
             goal=json.dumps({PATHWAY: seen, **route_goal(self.nodes[-1].sample)}, ensure_ascii=False),
             difficulty=self.level,
             max_steps=2 * sum(_ACTIONS.get(step.operation, 1) for step in path) + _SPARE_STEPS,
-            atomic_tasks=tuple(self._rows()),
+            atomic_tasks=tuple(rows),
         )
 
     def _path(self) -> tuple[PathStep, ...]:
@@ -229,19 +230,6 @@ class CausalPathway(NamedTuple):
         platform = self.nodes[0].graph.platform
         return PathMetadata(self.task, " ".join(purposes), platform, tuple(pages), tuple(constraints))
 
-    def _rows(self) -> Iterator[CausalTask]:
-        """Yield the atomic tasks as rows; an instruction names the answer before it in braces, as in LightManus."""
-        before: tuple[str, str] | None = None
-        for number, node in enumerate(self.nodes, 1):
-            yield CausalTask(
-                device=node.graph.platform,
-                app=node.graph.app,
-                instruction=tidy(_wish(node, Random(0), before)),
-                answer=f"answer_{number}" if node.answer else "",
-                value=node.value,
-            )
-            before = (f"{{answer_{number}}}", f"{{answer_{number}}}")
-
 
 def is_simulated(graph: AppGraph) -> bool:
     return any(step.page == LAUNCHER for step in graph.opening)
@@ -272,25 +260,25 @@ def _wish(node: PathwayNode, rng: Random, found: tuple[str, str] | None) -> str:
 def atomic_tasks(graphs: Sequence[AppGraph]) -> tuple[list[AtomicTask], list[AtomicTask]]:
     """Return the reading and the writing tasks of graphs, each by its shortest route."""
 
-    def slots(route: Route) -> int:
-        return sum(len(route.slots_of(move)) for move in route.moves)
+    def slots(route: Route) -> list[str]:
+        return [setting.slot for move in route.moves for setting in move.settings]
 
     def length(route: Route) -> int:
-        return len(route.moves) + slots(route)
+        return len(route.moves) + len(slots(route))
 
     reading: list[AtomicTask] = []
     writing: dict[tuple[str, str, str], AtomicTask] = {}
     for graph in graphs:
         for page, spec in graph.pages.items():
             for answer in spec.answers.values():
-                ways = [way for way in routes_to(walkable(graph), graph, page) if slots(way) <= _MOST_SLOTS]
-                ways = [way for way in ways if any(answer.of in way.slots_of(move) for move in way.moves)]
+                ways = [way for way in routes_to(walkable(graph), graph, page) if answer.of in slots(way)]
+                ways = [way for way in ways if len(slots(way)) <= _MOST_SLOTS]
                 if ways:
                     reading.append(AtomicTask(min(ways, key=length), answer.of, answer))
         for route in sorted(routes(graph), key=length):
-            fields = [name for _, name, slot in route.places if slot.kind is SlotKind.FIELD]
+            fields = [each.slot for each in route.settings if each.spec.kind is SlotKind.FIELD]
             # Filled twice, a field would need two values, but there is one answer.
-            if len(fields) == len(set(fields)) and not route.final and slots(route) <= _MOST_SLOTS:
+            if len(fields) == len(set(fields)) and not route.final and len(slots(route)) <= _MOST_SLOTS:
                 for slot in fields:
                     writing.setdefault((graph.app, route.end, slot), AtomicTask(route, slot))
     return reading, list(writing.values())

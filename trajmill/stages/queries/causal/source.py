@@ -1,8 +1,8 @@
-"""Draws causal pathways: which atomic tasks follow each other, and which answers they hand on (NaturalGAIA 3.2)."""
+"""Causal pathways: chains of atomic tasks, the answer of each is the input of the next (NaturalGAIA 3.1, 3.2)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from importlib.resources import files
 from random import Random
 from typing import NamedTuple
@@ -15,11 +15,9 @@ from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.graphs.base import AppGraph, GraphAnswer
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.from_simulated import graph_of_app
-from trajmill.stages.queries.base import Candidate, Offer, SourceContext, SplitCandidates
+from trajmill.stages.queries.base import Candidate, Offer, SourceContext
 from trajmill.stages.queries.causal.pathway import (
-    EASY_TASKS,
-    MEDIUM_TASKS,
-    MOST_TASKS,
+    SIZES,
     AtomicTask,
     CausalPathway,
     PathwayNode,
@@ -30,12 +28,6 @@ from trajmill.stages.queries.graph.routes import values_of
 from trajmill.stages.queries.leaks import is_held_out_phrasing
 from trajmill.stages.queries.spec import CausalSpec
 
-_SIZES: Mapping[int, tuple[int, int]] = {
-    1: (2, EASY_TASKS),
-    2: (EASY_TASKS + 1, MEDIUM_TASKS),
-    3: (MEDIUM_TASKS + 1, MOST_TASKS),
-}
-"""By level, the fewest and the most atomic tasks; one task alone hands nothing on."""
 _TRIES = 60
 """Tries to find a pathway of a level; most chains of atomic tasks hand on nothing that the next one can use."""
 _MOST_DRAWS = 50
@@ -55,15 +47,16 @@ class CausalSource(NamedTuple):
             missing = "answer that can be looked up" if writing else "field that can be filled"
             raise BadInputError(f"causal: the graphs have no {missing}; see `answers` in causal.md")
         titles = tuple(files(__package__).joinpath("titles.txt").read_text().split("\n")[:-1])
-        splits: list[SplitCandidates] = []
-        for split in (Split.TRAIN,) if context.fresh else tuple(Split):
+
+        def stream(split: Split) -> Iterator[Candidate]:
             rng = Random(content_id("causal", context.seed, split, context.fresh.seed if context.fresh else 0))
-            sampler = _Sampler(reading, writing, split, self.settings.level_weights, context, titles, rng)
-            splits.append(SplitCandidates(split, self.settings.wanted(split), [sampler.candidates()]))
-        return Offer(tuple(splits))
+            return _Sampler(reading, writing, split, context, titles, rng).candidates(self.settings.level_weights)
+
+        return Offer.of(stream, {split: self.settings.wanted(split) for split in Split})
 
 
 def causal_source(settings: CausalSpec, environment: EnvironmentSpec) -> CausalSource:
+    """Read the graphs of the configuration and those of the environment's simulated apps."""
     described = environment.described_apps() if isinstance(environment, RunsApps) else ()
     return CausalSource(settings, (*map(read_graph, settings.files), *map(graph_of_app, described)))
 
@@ -72,7 +65,6 @@ class _Sampler(NamedTuple):
     reading: Sequence[AtomicTask]
     writing: Sequence[AtomicTask]
     split: Split
-    level_weights: tuple[float, ...]
     context: SourceContext
     titles: tuple[str, ...]
     rng: Random
@@ -81,24 +73,23 @@ class _Sampler(NamedTuple):
     def several_devices(self) -> bool:
         return isinstance(self.context.environment, DevicesTogetherSpec)
 
-    def candidates(self) -> Iterator[Candidate]:
+    def candidates(self, level_weights: Sequence[float]) -> Iterator[Candidate]:
         seen: set[object] = set()
         fruitless = 0
         while fruitless < _MOST_DRAWS:
-            [level] = self.rng.choices(range(1, 4), self.level_weights)
-            drawn = (self._chain(self.rng.randint(*_SIZES[level])) for _ in range(_TRIES))
-            pathways = (self._with_values(chain) for chain in drawn if chain is not None)
+            [level] = self.rng.choices(range(1, 4), level_weights)
+            drawn = (self._chain(self.rng.randint(*SIZES[level])) for _ in range(_TRIES))
+            pathways = (self._with_values(chain) for chain in drawn if chain)
             pathway = next((each for each in pathways if each is not None and each.level == level), None)
             fruitless += 1
             if pathway is not None and (pathway.task, pathway.key) not in seen:
                 seen.add((pathway.task, pathway.key))
                 fruitless = 0
                 words = int(content_id("causal", self.context.seed, pathway.task, pathway.key, self.split), 16)
-                heldout = is_held_out_phrasing(self.split, len(seen) + 1)
-                yield Candidate(pathway, self.split, heldout, words)
+                yield Candidate(pathway, self.split, is_held_out_phrasing(self.split, len(seen) + 1), words)
 
-    def _chain(self, size: int) -> list[AtomicTask] | None:
-        """Draw atomic tasks in different apps: some that read, then one that writes."""
+    def _chain(self, size: int) -> list[AtomicTask]:
+        """Draw atomic tasks in different apps, some that read, then one that writes; none if they do not fit."""
         chain: list[AtomicTask] = []
         for left in range(size - 1, -1, -1):
             # One of a few answers, such as a size, names nothing that can be looked up.
@@ -106,18 +97,18 @@ class _Sampler(NamedTuple):
             used = [task.route.graph for task in chain]
             fitting = [task for task in (reading if left else self.writing) if self._fits(task.route.graph, used)]
             if not fitting:
-                return None
+                return []
             # Each device is as likely as another, and so is each app on it.
             graphs = [task.route.graph for task in fitting]
             device = self.rng.choice(sorted({graph.platform for graph in graphs}))
             app = self.rng.choice(sorted({graph.app for graph in graphs if graph.platform is device}))
             chain.append(self.rng.choice([task for task in fitting if task.route.graph.app == app]))
         apps = {task.route.graph.app for task in chain}
-        if self.split is Split.HELDOUT_APPS and apps.isdisjoint(self.context.unseen.heldout):
-            return None
-        return chain
+        is_unseen = self.split is not Split.HELDOUT_APPS or not apps.isdisjoint(self.context.unseen.heldout)
+        return chain if is_unseen else []
 
     def _fits(self, graph: AppGraph, used: Collection[AppGraph]) -> bool:
+        """Whether an app can come after some others; a live app has its device for itself."""
         unseen, split = self.context.unseen, self.split
         is_kept = graph.app in unseen.heldout or (split is not Split.VALIDATION and graph.app in unseen.validation)
         if any(each.app == graph.app for each in used) or (is_kept and split is not Split.HELDOUT_APPS):
@@ -137,11 +128,10 @@ class _Sampler(NamedTuple):
                 return None
             told: str | None = ""
             if task.answer and following:
-                taken = {node.input for node in nodes} | {value}
-                told = self._answer(task.answer, value, following.answer, taken)
+                told = self._answer(task.answer, value, following.answer, {value, *(node.input for node in nodes)})
             others = [
-                value if name == task.slot else self.rng.choice(values_of(spec) or ("",))
-                for _, name, spec in task.route.places
+                value if each.slot == task.slot else self.rng.choice(values_of(each.spec) or ("",))
+                for each in task.route.settings
             ]
             nodes.append(PathwayNode(task.route.with_values(others), task.slot, task.answer, value, told or ""))
             value = told

@@ -25,7 +25,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.pathway import Evidence, Pathway
+from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import PathStep, Platform, Source
 from trajmill.stages.critics.model.marking import untrusted
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
@@ -35,7 +35,7 @@ from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_lis
 from trajmill.stages.models.base import ChatModel, OpenableModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling
 from trajmill.stages.queries.atomic.source import HOME, execute, launch, packaged_objects
-from trajmill.stages.queries.base import Offer, QueryPlan, SourceContext, failure, step_limit
+from trajmill.stages.queries.base import Offer, QueryPlan, SourceContext, failure
 from trajmill.stages.queries.pathways.programs import PathwayProgram, plain_name
 from trajmill.stages.queries.pathways.source import is_askable, pressed_steps
 from trajmill.stages.queries.spec import DocumentKind
@@ -51,7 +51,6 @@ from trajmill.stages.queries.written import (
     offer_of,
 )
 
-_FEWEST_STEPS = 15
 _SPARE_REQUESTS = 1
 """Further requests for a place, to replace refused commands."""
 _MOST_ELEMENTS = 120
@@ -70,14 +69,6 @@ _SOME_DATE = b"2026-01-01T00:00:00Z"
 _CORE = "docProps/core.xml"
 
 
-class KnownPathway(NamedTuple):
-    """A way through the program that commands can take first, e.g. to a dialog for the selected text."""
-
-    names: tuple[str, ...]
-    steps: tuple[PathStep, ...]
-    shows: tuple[Evidence, ...]
-
-
 class CommandPlace(NamedTuple):
     """A program in a start state, with an object that can be worked on."""
 
@@ -90,7 +81,8 @@ class CommandPlace(NamedTuple):
     opening: tuple[PathStep, ...] = ()
     """Operations after a reset; afterwards the screen is as the model sees it, e.g. with a text selected."""
     exemplars: tuple[str, ...] = ()
-    pathways: tuple[KnownPathway, ...] = ()
+    pathways: tuple[Pathway, ...] = ()
+    """Ways through the program that commands can take first, e.g. to a dialog for the selected text."""
 
     @property
     def id(self) -> str:
@@ -167,11 +159,7 @@ def pathway_places(
     places: list[CommandPlace] = []
     for program in (each for each in programs if each.selecting):
         own = [each for each in pathways if each.program == program.name and each.needs_selection]
-        page, known = f"{program.name}.start", list[KnownPathway]()
-        for pathway in sorted((each for each in own if is_askable(each, deny_list)), key=lambda each: len(each.steps)):
-            taps = (PathStep(page=page, operation="tap", target=step.target) for step in pressed_steps(pathway))
-            names = tuple(plain_name(step.name) for step in pathway.steps)
-            known.append(KnownPathway(names, tuple(taps), pathway.shows))
+        known = sorted((each for each in own if is_askable(each, deny_list)), key=lambda each: len(each.steps))
         if known:
             place = CommandPlace(
                 app=program.name,
@@ -263,7 +251,8 @@ class CommandSource(NamedTuple):
                 shown = f", text {untrusted(element.text, _LONGEST)}" if element.text not in name else ""
                 value = f", value {untrusted(element.value, _LONGEST)}" if element.value else ""
                 elements.append(f"- {untrusted(name, _LONGEST)}{shown}{value}")
-            pathways = (" > ".join(each.names) for each in place.pathways[:_MOST_PATHWAYS])
+            ways = place.pathways[:_MOST_PATHWAYS]
+            pathways = (" > ".join(plain_name(step.name) for step in each.steps) for each in ways)
             numbered = (f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(pathways))
             fields = {
                 "app": untrusted(place.title, _LONGEST),
@@ -303,7 +292,9 @@ class CommandSource(NamedTuple):
             pathway = place.pathways[command.pathway] if command.pathway is not None else None
             own = (PathStep(page=page, **step.model_dump()) for step in command.steps)
             finish = FINISH.model_copy(update={"page": page})
-            path = (*place.opening, *(pathway.steps if pathway else ()), *own, finish)
+            pressed = pressed_steps(pathway) if pathway else ()
+            taps = (PathStep(page=page, operation="tap", target=step.target) for step in pressed)
+            path = (*place.opening, *taps, *own, finish)
             wanted = ScreenGoal(showing=command.shows, lacking=command.lacks)
             if pathway and not (command.shows or command.lacks):
                 wanted = ScreenGoal(showing=tuple(Showing(**each.model_dump()) for each in pathway.shows))
@@ -316,7 +307,6 @@ class CommandSource(NamedTuple):
                 pages=(page,),
                 page_descriptions=(f"What {place.title} shows at the start.",),
                 path=path,
-                max_steps=step_limit(path, _FEWEST_STEPS),
             )
             task = f"{place.app}.written-{content_id(place.start_state, text.casefold())[:12]}"
             goals.append(WrittenGoal(task, text, prompted.version, plan))

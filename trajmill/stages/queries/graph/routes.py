@@ -30,18 +30,19 @@ _PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
 
 
 class Setting(NamedTuple):
-    name: str
-    """Its unique name on the query: the slot's name, with a number where a route sets a slot again."""
     page: str
     slot: str
-    value: str
     spec: GraphSlot
+    name: str = ""
+    """Its unique name on the query: the slot's name, with a number where a route sets a slot again."""
+    value: str = ""
 
 
 class RouteMove(NamedTuple):
     page: str
     transition: GraphTransition
     settings: tuple[Setting, ...] = ()
+    """The slots that it needs, the pressed one last."""
 
     @property
     def values(self) -> dict[str, str]:
@@ -49,67 +50,15 @@ class RouteMove(NamedTuple):
 
 
 class Route(NamedTuple):
-    """A way through a graph from its start, without values."""
+    """A way through a graph from its start; the values of its settings may still be missing."""
 
     graph: AppGraph
     moves: tuple[RouteMove, ...]
-    final: tuple[str, ...] = ()
+    final: tuple[Setting, ...] = ()
 
     @property
     def end(self) -> str:
         return self.moves[-1].transition.to if self.moves else self.graph.start
-
-    @property
-    def places(self) -> list[tuple[str, str, GraphSlot]]:
-        named = [(move.page, slot) for move in self.moves for slot in self.slots_of(move)]
-        named += [(self.end, slot) for slot in self.final]
-        return [(page, slot, self.graph.pages[page].slots[slot]) for page, slot in named]
-
-    @property
-    def task(self) -> str:
-        """Name of its task: `app.visit`, or the last page with all that is done on the way."""
-        acts = [
-            move.transition.by or move.transition.keys
-            for move in self.moves
-            if self.slots_of(move) or move.transition.to == move.page
-        ]
-        sets = [f"set-{slot}" for slot in self.final]
-        done = f"{self.end}-{'-'.join((*acts, *sets))}" if acts or sets else "visit"
-        return f"{self.graph.app}.{done}"
-
-    def slots_of(self, move: RouteMove) -> tuple[str, ...]:
-        """Return the slots that a move needs, the pressed one last."""
-        pressed = (move.transition.by,) if move.transition.by in self.graph.pages[move.page].slots else ()
-        return tuple(dict.fromkeys((*move.transition.slots, *pressed)))
-
-    def tells_apart(self, values: Sequence[str]) -> bool:
-        """Whether a slot that is set twice on the way, maybe on two pages, gets two values in a fixed order.
-
-        No goal repeats otherwise.
-        """
-        by_slot: dict[tuple[str, str], list[str]] = defaultdict(list)
-        for (_, name, slot), value in zip(self.places[: len(values) - len(self.final)], values, strict=False):
-            by_slot[name, slot.target].append(value)
-        return all(given == sorted(set(given)) for given in by_slot.values() if len(given) > 1)
-
-    def with_values(self, values: Sequence[str]) -> RouteSample:
-        seen: Counter[str] = Counter()
-        settings: list[Setting] = []
-        for (page, slot, spec), value in zip(self.places, values, strict=True):
-            seen[slot] += 1
-            name = slot if seen[slot] == 1 else f"{slot}_{seen[slot]}"
-            settings.append(Setting(name.replace("-", "_"), page, slot, value, spec))
-        left = iter(settings)
-        moves = tuple(move._replace(settings=tuple(islice(left, len(self.slots_of(move))))) for move in self.moves)
-        return RouteSample(self.graph, moves, tuple(left), self.end, self.task)
-
-
-class RouteSample(NamedTuple):
-    graph: AppGraph
-    moves: tuple[RouteMove, ...]
-    final: tuple[Setting, ...]
-    end: str
-    task: str
 
     @property
     def settings(self) -> tuple[Setting, ...]:
@@ -120,22 +69,53 @@ class RouteSample(NamedTuple):
         return tuple(move for move in self.moves if move.settings or move.transition.to == move.page)
 
     @property
+    def task(self) -> str:
+        """Name of its task: `app.visit`, or the last page with all that is done on the way."""
+        done = [move.transition.by or move.transition.keys for move in self.acts]
+        done += [f"set-{setting.slot}" for setting in self.final]
+        return f"{self.graph.app}.{'-'.join((self.end, *done)) if done else 'visit'}"
+
+    @property
     def key(self) -> tuple[tuple[str, str], ...]:
         """Equal for samples of a task that ask for the same thing."""
         # Pages of one name cannot be told apart in words, so they are one goal.
         page = (("page", self.graph.name_of(self.end)),)
         return tuple((setting.name, setting.value) for setting in self.settings) or page
 
+    def tells_apart(self, values: Sequence[str]) -> bool:
+        """Whether a slot that is set twice on the way gets two values in a fixed order: no goal repeats otherwise."""
+        by_slot: dict[tuple[str, str], list[str]] = defaultdict(list)
+        for setting, value in zip(self.settings[: len(values) - len(self.final)], values, strict=False):
+            by_slot[setting.slot, setting.spec.target].append(value)
+        return all(given == sorted(set(given)) for given in by_slot.values() if len(given) > 1)
 
-def samples_by_task(graph: AppGraph, seed: int) -> dict[str, tuple[RouteSample, ...]]:
+    def with_values(self, values: Sequence[str]) -> Route:
+        seen: Counter[str] = Counter()
+        settings: list[Setting] = []
+        for setting, value in zip(self.settings, values, strict=True):
+            seen[setting.slot] += 1
+            name = setting.slot if seen[setting.slot] == 1 else f"{setting.slot}_{seen[setting.slot]}"
+            settings.append(setting._replace(name=name.replace("-", "_"), value=value))
+        left = iter(settings)
+        moves = tuple(move._replace(settings=tuple(islice(left, len(move.settings)))) for move in self.moves)
+        return Route(self.graph, moves, tuple(left))
+
+
+def _move(graph: AppGraph, page: str, transition: GraphTransition) -> RouteMove:
+    slots = graph.pages[page].slots
+    needed = dict.fromkeys((*transition.slots, *((transition.by,) if transition.by in slots else ())))
+    return RouteMove(page, transition, tuple(Setting(page, slot, slots[slot]) for slot in needed))
+
+
+def samples_by_task(graph: AppGraph, seed: int) -> dict[str, tuple[Route, ...]]:
     """Return the samples of a graph by task, in page order; each goal once, by its shortest route."""
-    found: dict[str, dict[tuple[tuple[str, str], ...], RouteSample]] = defaultdict(dict)
+    found: dict[str, dict[tuple[tuple[str, str], ...], Route]] = defaultdict(dict)
     for route in sorted(routes(graph), key=lambda route: len(route.moves)):
         rng = Random(f"{seed} {route.task} {len(route.moves)}")
         # An instruction can only name a page to visit if no nearer page has its name.
         if route.task == f"{graph.app}.visit" and not is_nearest_of_its_name(graph, route.end):
             continue
-        offered = list(islice(product(*(values_of(slot) for _, _, slot in route.places)), _MOST_COMBINATIONS))
+        offered = list(islice(product(*(values_of(setting.spec) for setting in route.settings)), _MOST_COMBINATIONS))
         # By chance: otherwise the splits would follow the order of lists.
         for values in rng.sample(offered, min(len(offered), _MOST_SAMPLES)):
             if route.tells_apart(values):
@@ -172,7 +152,7 @@ def routes_to(allowed: nx.MultiDiGraph[str], graph: AppGraph, page: str) -> Iter
     ways: Iterator[Any] = nx.all_simple_edge_paths(allowed, graph.start, page, cutoff=longest)
     for way in sorted(islice(ways, _WAYS_LOOKED_AT), key=len)[:_WAYS]:
         edges = [(first, allowed.get_edge_data(first, last)[key]["transition"]) for first, last, key in way]
-        yield Route(graph, tuple(RouteMove(first, transition) for first, transition in edges))
+        yield Route(graph, tuple(_move(graph, first, transition) for first, transition in edges))
 
 
 def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
@@ -182,7 +162,7 @@ def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
         yield way
     loops_here: Mapping[Any, Any] = allowed.get_edge_data(way.end, way.end, default={})
     stays: list[GraphTransition] = [data["transition"] for data in loops_here.values()]
-    loops = [RouteMove(way.end, each) for each in stays if each.shows or each.lacks or each.goal]
+    loops = [_move(way.graph, way.end, each) for each in stays if each.shows or each.lacks or each.goal]
     for number in range(1, _REPEATS + 1):
         for chosen in combinations(loops * number, number):
             if not any(_exclude(one.transition, other.transition) for one, other in combinations(chosen, 2)):
@@ -191,7 +171,7 @@ def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
     settable = [name for name, slot in page.slots.items() if slot.kind is not SlotKind.LIST and name not in used]
     for number in range(1, _SET_TOGETHER + 1):
         for slots in combinations(settable, number):
-            yield way._replace(final=slots)
+            yield way._replace(final=tuple(Setting(way.end, slot, page.slots[slot]) for slot in slots))
 
 
 def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
@@ -218,7 +198,7 @@ def _can_be_asked(route: Route) -> bool:
         page, transition = route.graph.pages[move.page], move.transition
         shown = {name for feature in transition.shows for name in slot_names(feature)}
         shown.update(_PLACE.findall(json.dumps(transition.goal)))
-        if not shown.issuperset(route.slots_of(move)) or has_no_words(move.page, page, transition):
+        if not shown.issuperset(setting.slot for setting in move.settings) or has_no_words(move.page, page, transition):
             return False
         for name in transition.after:
             before = staying(page, move.page).get(name)

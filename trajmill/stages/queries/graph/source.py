@@ -18,19 +18,10 @@ from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.operations import OFF, ON, set_slot, take
 from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.graphs.recognise import fill, filled
-from trajmill.stages.queries.base import (
-    Candidate,
-    GoalFacts,
-    Offer,
-    QueryPlan,
-    SourceContext,
-    SplitCandidates,
-    Written,
-    step_limit,
-)
+from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written, phrased
 from trajmill.stages.queries.graph.routes import (
+    Route,
     RouteMove,
-    RouteSample,
     Setting,
     is_nearest_of_its_name,
     samples_by_task,
@@ -38,17 +29,15 @@ from trajmill.stages.queries.graph.routes import (
 )
 from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.spec import GraphSourceSpec
-from trajmill.stages.queries.templates import explicit_instruction, packaged_phrasings, tidy
+from trajmill.stages.queries.templates import explicit_instruction
 
-_FEWEST_STEPS = 10
 _HEAD_START = 3
 """Goals taken from each task before tasks with one more part, or without held-out goals, take their turn."""
 _MARKED = ("checked", "selected")
-_VERSION = "live-grammar-3"
 
 
 class RouteGoal(NamedTuple):
-    sample: RouteSample
+    sample: Route
 
     @property
     def task(self) -> str:
@@ -61,7 +50,6 @@ class RouteGoal(NamedTuple):
 
     def worded(self, heldout: bool, seed: int) -> Written:
         sample, rng, acts = self.sample, Random(seed), self.sample.acts
-        kind, words, said = "do", dict[str, str](), dict[str, str]()
         if not (acts or sample.final):
             kind, words = "visit", {"page": sample.graph.name_of(sample.end)}
             said = dict(words)
@@ -70,12 +58,11 @@ class RouteGoal(NamedTuple):
             kind, words, said = "open", {"item": opened.value}, {opened.name: opened.value}
         else:
             wishes = [*_done_on_the_way(sample, rng), *(wish_for(setting, rng) for setting in sample.final)]
-            words = {"wish": " and ".join(wish.text for wish in wishes)}
+            kind, words = "do", {"wish": " and ".join(wish.text for wish in wishes)}
             said = {name: text for wish in wishes for name, text in wish.said.items()}
-        template = packaged_phrasings(__package__)[kind].draw(heldout, rng)
-        text = template.expand(sample.task, {"app": sample.graph.name, **words}, rng)
-        raw = explicit_instruction(path_metadata(sample))
-        return Written(raw, tidy(text), f"{sample.task}/{template.id}", said, _VERSION)
+        words |= {"app": sample.graph.name}
+        written = phrased(__package__, kind, sample.task, words, heldout, rng, "live-grammar-3")
+        return written._replace(raw=explicit_instruction(path_metadata(sample)), said=said)
 
     def plan(self) -> QueryPlan:
         sample, graph, path = self.sample, self.sample.graph, route_path(self.sample)
@@ -93,7 +80,6 @@ class RouteGoal(NamedTuple):
             path=path,
             start_state=graph.start_json,
             goal=json.dumps(route_goal(sample), ensure_ascii=False),
-            max_steps=step_limit(path, _FEWEST_STEPS),
         )
 
 
@@ -113,7 +99,7 @@ class GraphSource(NamedTuple):
         of_task = {split: SPARE_GOALS * math.ceil(wanted[split] / tasks) for split in HELDOUT_GOALS}
         # No more than training will have, so that the held-out goals combine values that it really has.
         of_task[Split.TRAIN] = max(_HEAD_START, math.ceil(wanted[Split.TRAIN] / tasks))
-        shares: dict[Split, list[tuple[tuple[RouteSample, ...], int]]] = {split: [] for split in Split}
+        shares: dict[Split, list[tuple[tuple[Route, ...], int]]] = {split: [] for split in Split}
         for app, of_graph in by_graph:
             for goals in of_graph.values():
                 given = share_goals(goals, of_task)
@@ -138,7 +124,7 @@ class GraphSource(NamedTuple):
                             words = int(content_id("live", seed, sample.task, sample.key, split, turn), 16)
                             yield Candidate(RouteGoal(sample), split, is_held_out_phrasing(split, turn + number), words)
 
-        return Offer(tuple(SplitCandidates(split, wanted[split], [stream(split)]) for split in Split))
+        return Offer.of(stream, wanted)
 
 
 def graph_source(settings: GraphSourceSpec) -> GraphSource:
@@ -148,12 +134,12 @@ def graph_source(settings: GraphSourceSpec) -> GraphSource:
     return GraphSource(tuple(map(read_graph, settings.files)), {split: settings.wanted(split) for split in Split})
 
 
-def route_path(sample: RouteSample) -> tuple[PathStep, ...]:
+def route_path(sample: Route) -> tuple[PathStep, ...]:
     finish = PathStep(page=f"{sample.graph.app}.{sample.end}", operation="finish", target="")
     return (*sample.graph.opening, *steps_of(sample), finish)
 
 
-def steps_of(sample: RouteSample) -> tuple[PathStep, ...]:
+def steps_of(sample: Route) -> tuple[PathStep, ...]:
     graph, steps = sample.graph, list[PathStep]()
     for move in sample.moves:
         steps += take(graph, move.page, move.transition, move.values)
@@ -166,7 +152,7 @@ def steps_of(sample: RouteSample) -> tuple[PathStep, ...]:
     return tuple(steps)
 
 
-def route_goal(sample: RouteSample) -> dict[str, Any]:
+def route_goal(sample: Route) -> dict[str, Any]:
     """Return the goal of a sample: its page, its values and the effects of its transitions.
 
     The environments' own goals of all transitions are merged: tables by key, lists one after the other.
@@ -219,14 +205,14 @@ class Wish(NamedTuple):
     said: dict[str, str] = {}
 
 
-def _only_opens(sample: RouteSample) -> bool:
+def _only_opens(sample: Route) -> bool:
     """Whether all that is done is to open an item of a list, without a sentence about it."""
     alone = [act for act in sample.acts if act.transition.to != act.page and not act.transition.does]
     kinds = [setting.spec.kind for setting in sample.settings]
     return len(alone) == len(sample.acts) == 1 and kinds == [SlotKind.LIST] and not sample.final
 
 
-def _done_on_the_way(sample: RouteSample, rng: Random) -> Iterator[Wish]:
+def _done_on_the_way(sample: Route, rng: Random) -> Iterator[Wish]:
     graph, way = sample.graph, list[RouteMove]()
     for move in (*sample.moves, None):
         if move is not None and move not in sample.acts:
@@ -281,7 +267,7 @@ def _pressed_name(graph: AppGraph, move: RouteMove) -> str:
     return name if any(letter.isalnum() for letter in name) else f'"{name}"'
 
 
-def path_metadata(sample: RouteSample) -> PathMetadata:
+def path_metadata(sample: Route) -> PathMetadata:
     graph, pages, every = sample.graph, list[PageMetadata](), list[SlotValue]()
     parts = [(move.page, move.settings, _pressed_name(graph, move)) for move in sample.moves]
     for name, settings, leave_by in (*parts, (sample.end, sample.final, "")):

@@ -124,6 +124,10 @@ def plain_name(text: str) -> str:
     return text.rstrip(" :")
 
 
+def targets_of(way: Sequence[PathwayStep]) -> tuple[str, ...]:
+    return tuple(step.target for step in way)
+
+
 class ElementKey(NamedTuple):
     role: str
     text: str
@@ -188,13 +192,12 @@ class Navigator:
         Raises WayLost if an element is not there even after a reset, EnvironmentFailure if the program crashed or
         hangs, OutOfBoundsError if the walk is over.
         """
-        way_targets = [step.target for step in way]
         for _ in range(self._bounds.depth + 1):
             if self._state is None:
                 break
             here = self._state.state_id
             ends = range(len(way), -1, -1)
-            done = next((end for end in ends if self._memory.get(tuple(way_targets[:end])) == here), None)
+            done = next((end for end in ends if self._memory.get(targets_of(way[:end])) == here), None)
             if done is not None:
                 with suppress(WayLost):
                     return await self._press_from(way, done)
@@ -211,7 +214,7 @@ class Navigator:
 
     async def press(self, way: Sequence[PathwayStep]) -> ProgramState:
         """Press the last element of a way from the end of the rest; waits longer if it opened something in the past."""
-        way_targets = tuple(step.target for step in way)
+        way_targets = targets_of(way)
         for wait in range(_WAITS + 1):
             elements = self._current().elements.items()
             element = next((each for key, each in elements if key.target == way_targets[-1]), None)
@@ -234,7 +237,7 @@ class Navigator:
 
     async def wait(self, way: Sequence[PathwayStep]) -> ProgramState:
         state = await self._act(_WAIT)
-        self._memory[tuple(step.target for step in way)] = state.state_id
+        self._memory[targets_of(way)] = state.state_id
         return state
 
     async def reset(self) -> ProgramState:

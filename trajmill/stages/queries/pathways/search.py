@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass, ModelFailure
@@ -28,6 +29,7 @@ from trajmill.stages.queries.pathways.programs import (
     plain_name,
     promises_dialog,
     start_query,
+    targets_of,
 )
 from trajmill.stages.queries.written import ROLE
 
@@ -71,7 +73,12 @@ async def deep_search(
     navigator = Navigator(factory, start_query(program, origin), program.opening, bounds)
     walk = _Walk(navigator, program, bounds, deny_list, origin)
     try:
-        await walk.run()
+        state = await navigator.reset()
+        walk.app = state.observation.app
+        walk.visited.add(state.state_id)
+        await walk.expand(_Node((), state, frozenset(), frozenset()))
+        if not walk.found and not walk.failures:
+            walk.fail("its tree shows nothing that opens a menu, a dialog or a tab", FailureClass.ENVIRONMENT)
     except OutOfBoundsError:
         walk.fail("the walk ended early: its steps or seconds were used up", FailureClass.LIMIT)
     except EnvironmentFailure as error:
@@ -130,53 +137,46 @@ class _Node(NamedTuple):
     before: frozenset[str]
 
 
+@dataclass
 class _Walk:
-    def __init__(
-        self, navigator: Navigator, program: PathwayProgram, bounds: WalkBounds, deny_list: DenyList, origin: Origin
-    ) -> None:
-        self._navigator, self._program, self._bounds = navigator, program, bounds
-        self._deny_list, self._origin = deny_list, origin
-        self.found: dict[str, Pathway] = {}
-        self.failures: list[Failure] = []
-        self.screens: dict[str, Observation] = {}
-        self._visited: set[str] = set()
-        self._broken, self._app = 0, ""
-
-    async def run(self) -> None:
-        state = await self._navigator.reset()
-        self._app = state.observation.app
-        self._visited.add(state.state_id)
-        await self._expand(_Node((), state, frozenset(), frozenset()))
-        if not self.found and not self.failures:
-            self.fail("its tree shows nothing that opens a menu, a dialog or a tab", FailureClass.ENVIRONMENT)
+    navigator: Navigator
+    program: PathwayProgram
+    bounds: WalkBounds
+    deny_list: DenyList
+    origin: Origin
+    found: dict[tuple[str, ...], Pathway] = field(default_factory=dict)
+    failures: list[Failure] = field(default_factory=list)
+    screens: dict[str, Observation] = field(default_factory=dict)
+    visited: set[str] = field(default_factory=set)
+    broken: int = 0
+    app: str = ""
 
     def fail(self, message: str, failure_class: FailureClass) -> None:
-        name = self._program.name
-        self.failures.append(failure(name, message, self._origin, MADE_BY, failure_class, stage=STAGE))
+        self.failures.append(failure(self.program.name, message, self.origin, MADE_BY, failure_class, stage=STAGE))
 
-    async def _expand(self, node: _Node) -> None:
+    async def expand(self, node: _Node) -> None:
         new = {key: element for key, element in node.state.elements.items() if key not in node.known and key.text}
         for key, element in new.items():
             if key.role in _ENTRIES and node.way:
                 entry = PressResult(EndKind.MENU_ITEM, plain_name(key.text), _evidence([key]))
                 self._record((*node.way, self._step(key, node.state)), entry, element, pressed=False)
-        if len(node.way) >= self._bounds.depth:
+        if len(node.way) >= self.bounds.depth:
             return
-        for key in [key for key, element in new.items() if self._is_pressed(key, element)][: self._bounds.breadth]:
+        for key in [key for key, element in new.items() if self._is_pressed(key, element)][: self.bounds.breadth]:
             opened = await self._press(node, key)
-            if opened is not None and opened.state.state_id not in self._visited:
-                self._visited.add(opened.state.state_id)
-                await self._expand(opened)
+            if opened is not None and opened.state.state_id not in self.visited:
+                self.visited.add(opened.state.state_id)
+                await self.expand(opened)
 
     def _is_pressed(self, key: ElementKey, element: UIElement) -> bool:
-        is_command = key.role in _COMMANDS and (self._program.presses_commands or promises_dialog(key.text))
+        is_command = key.role in _COMMANDS and (self.program.presses_commands or promises_dialog(key.text))
         in_front = key.role == "tab" and "selected" in element.states
         opens = (key.role in _OPENS_ALWAYS or is_command) and not in_front
-        return opens and element.clickable and not self._deny_list.denies(key.text)
+        return opens and element.clickable and not self.deny_list.denies(key.text)
 
     async def _press(self, node: _Node, key: ElementKey) -> _Node | None:
         """Press an element of a node; None if it opened nothing new or the branch broke, which is recorded."""
-        navigator = self._navigator
+        navigator = self.navigator
         try:
             before = await navigator.go_to(node.way)
             if key not in before.elements:
@@ -195,40 +195,37 @@ class _Walk:
                 opened = press_result(key, before, after)
             if not after.alive:
                 raise ProgramEnded("the program has ended, or shows nothing")
-            if self._app and not after.observation.app:
+            if self.app and not after.observation.app:
                 raise ProgramEnded("the program is no longer in front")
         except EnvironmentFailure as error:
             self.fail(f"{' > '.join([*(step.name for step in node.way), key.text])}: {error}", error.failure_class)
-            if isinstance(error, WayLost):
-                return None
             if isinstance(error, ProgramEnded):
                 navigator.forget()
-            else:
+            elif not isinstance(error, WayLost):
                 await navigator.give_up()
-            self._broken += 1
-            if self._broken > self._bounds.failures:
-                text = f"more than {self._bounds.failures} branches broke"
+            self.broken += not isinstance(error, WayLost)
+            if self.broken > self.bounds.failures:
+                text = f"more than {self.bounds.failures} branches broke"
                 raise EnvironmentFailure(text, error.failure_class) from None
             return None
         states = node.before | {node.state.state_id}
         if opened is None or after.state_id in states:
             # An entry that opened nothing is a command or a switch.
-            if (known := self.found.get(self._id(way))) is not None:
-                self.found[known.pathway_id] = known.model_copy(update={"pressed": True})
+            if (known := self.found.get(targets_of(way))) is not None:
+                self.found[targets_of(way)] = known.model_copy(update={"pressed": True})
             return None
         self._record(way, opened, before.elements[key], pressed=True)
         return _Node(way, after, node.known | frozenset(node.state.elements), states)
 
     def _record(self, way: tuple[PathwayStep, ...], end: PressResult, element: UIElement, pressed: bool) -> None:
-        pathway_id = self._id(way)
-        if pathway_id in self.found and not pressed:
+        if targets_of(way) in self.found and not pressed:
             return
-        self.found[pathway_id] = Pathway(
-            pathway_id=pathway_id,
-            platform=self._program.platform,
-            program=self._program.name,
-            environment=self._navigator.environment_name,
-            start_state=self._program.start_state,
+        self.found[targets_of(way)] = Pathway(
+            pathway_id=Pathway.make_id(self.program.name, self.program.start_state, targets_of(way)),
+            platform=self.program.platform,
+            program=self.program.name,
+            environment=self.navigator.environment_name,
+            start_state=self.program.start_state,
             steps=way,
             end_kind=end.kind,
             end_name=end.name or plain_name(way[-1].name),
@@ -237,8 +234,8 @@ class _Walk:
             shows=end.shows,
             needs_selection=None,
             selection_by="",
-            found_after=round(self._navigator.tally.seconds, 3),
-            **self._origin.common(made_by=MADE_BY),
+            found_after=round(self.navigator.tally.seconds, 3),
+            **self.origin.common(made_by=MADE_BY),
         )
 
     def _step(self, key: ElementKey, state: ProgramState) -> PathwayStep:
@@ -246,9 +243,6 @@ class _Walk:
         self.screens[screen_id] = state.observation
         bounds = state.elements[key].bounds
         return PathwayStep(role=key.role, name=key.text, target=key.target, bounds=bounds, screen_id=screen_id)
-
-    def _id(self, way: tuple[PathwayStep, ...]) -> str:
-        return Pathway.make_id(self._program.name, self._program.start_state, tuple(step.target for step in way))
 
 
 async def needs_by_tree(
@@ -267,9 +261,13 @@ async def needs_by_tree(
     by_parent: dict[tuple[str, ...], list[Pathway]] = {}
     for pathway in walked.pathways:
         if not pathway.enabled:
-            by_parent.setdefault(tuple(step.target for step in pathway.steps[:-1]), []).append(pathway)
+            by_parent.setdefault(targets_of(pathway.steps[:-1]), []).append(pathway)
     needs = {each.pathway_id: False for each in walked.pathways if each.enabled}
-    failed: list[tuple[Pathway, str, FailureClass]] = []
+    failures = list(walked.failures)
+
+    def fail(pathway: Pathway, message: str, failure_class: FailureClass) -> None:
+        failures.append(failure(pathway.pathway_id, message, origin, TREE, failure_class, stage=STAGE))
+
     try:
         for ends in by_parent.values():
             state = None
@@ -280,18 +278,17 @@ async def needs_by_tree(
                 except EnvironmentFailure as error:
                     await navigator.give_up()
                     if last:
-                        failed.append((ends[0], str(error), error.failure_class))
+                        fail(ends[0], str(error), error.failure_class)
             usable = {key.target for key, element in state.elements.items() if element.clickable} if state else set()
             needs |= {each.pathway_id: each.steps[-1].target in usable for each in ends if state}
     except OutOfBoundsError:
         message = "the walk with a selection ended early: its steps or seconds were used up"
-        failed.append((next(iter(by_parent.values()))[0], message, FailureClass.LIMIT))
+        fail(next(iter(by_parent.values()))[0], message, FailureClass.LIMIT)
     finally:
         await navigator.give_up()
-    failures = (failure(at.pathway_id, text, origin, TREE, of, stage=STAGE) for at, text, of in failed)
     told = {id: {"needs_selection": needed, "selection_by": TREE} for id, needed in needs.items()}
     pathways = tuple(each.model_copy(update=told.get(each.pathway_id)) for each in walked.pathways)
-    return walked._replace(pathways=pathways, failures=(*walked.failures, *failures))
+    return walked._replace(pathways=pathways, failures=tuple(failures))
 
 
 class SelectionAnswer(Record):

@@ -8,28 +8,17 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import Final, NamedTuple
 
-from pydantic import Field, PositiveInt
-
-from trajmill.schemas.record import Record, content_id
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.pathway import EndKind, Pathway, PathwayStep
 from trajmill.schemas.tables.query import PathStep, Slot, Source, Split
 from trajmill.stages.environments.screen_goal import KEY
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
-from trajmill.stages.queries.base import (
-    Candidate,
-    GoalFacts,
-    Offer,
-    QueryPlan,
-    SourceContext,
-    SplitCandidates,
-    Written,
-    step_limit,
-)
+from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written
 from trajmill.stages.queries.pathways.programs import PathwayProgram, plain_name
 from trajmill.stages.queries.templates import packaged_phrasings, tidy
 
-_FEWEST_STEPS = 15
+MOST_QUERIES = 60
 _LONGEST_NAME = 40
 _ORDER_OF_KINDS = (EndKind.DIALOG, EndKind.TAB, EndKind.PAGE, EndKind.MENU, EndKind.MENU_ITEM)
 _FEWEST_TO_HOLD_OUT = 4
@@ -42,20 +31,6 @@ _WISHES: Final = {
     EndKind.TAB: "Show the tab {name} of {menu}.",
     EndKind.PAGE: "Open the page {name}.",
 }
-
-
-class PathwaySettings(Record):
-    """How many queries to make of pathways, and the held-out shares; pathway ids decide what is held out."""
-
-    most: PositiveInt = 60
-    """Queries of one program. Dialogs, tabs and pages come first, then menus, then the entries of menus."""
-
-    heldout_slots: float = Field(0.15, ge=0, le=0.4)
-    """Share of the ends of each kind in each program that training never sees."""
-    heldout_phrasings: float = Field(0.15, ge=0, le=0.4)
-    """A further share, whose instructions have phrasings that training never sees."""
-    validation: float = Field(0.15, ge=0, le=0.2)
-    """Share of the tasks that decides promotion."""
 
 
 class PathwayGoal(NamedTuple):
@@ -131,14 +106,16 @@ class PathwayGoal(NamedTuple):
             path=path,
             start_state=program.start_state,
             goal=json.dumps({KEY: [shown.model_dump() | wanted for shown in pathway.shows]}),
-            max_steps=step_limit(path, _FEWEST_STEPS),
         )
 
 
 class PathwaySource(NamedTuple):
     pathways: Sequence[Pathway]
     programs: Sequence[PathwayProgram]
-    settings: PathwaySettings = PathwaySettings()
+    most: int = MOST_QUERIES
+    """Queries of one program. Dialogs, tabs and pages come first, then menus, then the entries of menus."""
+    share: float = 0.15
+    """Share of the ends of each kind in each program for each held-out split, and for validation."""
 
     async def candidates(self, context: SourceContext) -> Offer:
         """Return one goal for each end of pathways, by the shortest pathway that leads there, in one split.
@@ -157,7 +134,7 @@ class PathwaySource(NamedTuple):
         of_program: Counter[str] = Counter()
         for pathway in sorted(ends.values(), key=lambda each: (_ORDER_OF_KINDS.index(each.end_kind), each.pathway_id)):
             of_program[pathway.program] += 1
-            if of_program[pathway.program] > self.settings.most:
+            if of_program[pathway.program] > self.most:
                 continue
             if pathway.program in context.unseen.all:
                 by_split[Split.HELDOUT_APPS].append(pathway)
@@ -165,16 +142,10 @@ class PathwaySource(NamedTuple):
                 groups[pathway.program, pathway.end_kind].append(pathway)
         for group in groups.values():
             by_chance = sorted(group, key=lambda each: content_id("split", each.pathway_id))
-            divided = len(group) if len(group) >= _FEWEST_TO_HOLD_OUT else 0
-            slots, words = (
-                round(self.settings.heldout_slots * divided),
-                round(self.settings.heldout_phrasings * divided),
-            )
-            decide = slots + words + round(self.settings.validation * divided)
-            by_split[Split.HELDOUT_SLOTS] += by_chance[:slots]
-            by_split[Split.HELDOUT_PHRASINGS] += by_chance[slots : slots + words]
-            by_split[Split.VALIDATION] += by_chance[slots + words : decide]
-            by_split[Split.TRAIN] += by_chance[decide:]
+            held = round(self.share * len(group)) if len(group) >= _FEWEST_TO_HOLD_OUT else 0
+            for number, split in enumerate((Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.VALIDATION)):
+                by_split[split] += by_chance[number * held : (number + 1) * held]
+            by_split[Split.TRAIN] += by_chance[3 * held :]
 
         def stream(split: Split) -> Iterator[Candidate]:
             for pathway in by_split[split]:
@@ -182,7 +153,7 @@ class PathwaySource(NamedTuple):
                 goal = PathwayGoal(pathway, by_name[pathway.program])
                 yield Candidate(goal, split, split is Split.HELDOUT_PHRASINGS, words)
 
-        return Offer(tuple(SplitCandidates(split, None, [stream(split)]) for split in Split))
+        return Offer.of(stream)
 
 
 def pressed_steps(pathway: Pathway) -> tuple[PathwayStep, ...]:

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Collection, Hashable, Iterator, Mapping, Sequence
 from itertools import islice
+from pathlib import Path
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import networkx as nx
 
-from trajmill.schemas.errors import BadInputError, FailureClass, StageError
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass, StageError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Slot, Source, Split
 from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.annotations import PathMetadata, known_slots, path_metadata
-from trajmill.stages.environments.simulated.app_files.app_spec import Scalar, TaskSpec
-from trajmill.stages.environments.simulated.app_files.references import place_of
-from trajmill.stages.environments.simulated.environment import SimulatedFactory
+from trajmill.stages.environments.simulated.app_files.app_spec import ListChange, Scalar, TaskSpec
+from trajmill.stages.environments.simulated.app_files.check import read_with_builtin
+from trajmill.stages.environments.simulated.app_files.loader import Mistake, NodePath
+from trajmill.stages.environments.simulated.app_files.references import names_in, place_of
+from trajmill.stages.environments.simulated.drawing.canvas import undrawn
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment, SimulatedFactory
 from trajmill.stages.environments.simulated.reference_path import goal_json, reference_path, start_state_json
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import (
@@ -34,13 +39,14 @@ from trajmill.stages.queries.base import (
     SplitCandidates,
     UnseenApps,
     Written,
+    draft,
     failure,
 )
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.templates import Variant, explicit_instruction, listed, tidy, variants
-from trajmill.stages.queries.walk import QueryWalker
+from trajmill.stages.queries.walk import DONE_AT_START, QueryWalker, walk
 
 PATH_CAP = 1000
 """Most paths of a DAG that are sampled from: the first ones."""
@@ -53,13 +59,13 @@ _FRESH_GOALS = 4 * SPARE_GOALS
 """Goals drawn for each fresh query; most of the first ones may be known already."""
 _CALM = FaultRates(popup=0.0)
 
-Path = tuple[str, ...]
+Pages = tuple[str, ...]
 """Pages as `app.screen`, from the first page of the task to one that nothing follows."""
 
 
 class TaskGoal(NamedTuple):
     graph: TaskGraph
-    path: Path
+    path: Pages
     asked: Mapping[str, Scalar]
     """Values of free slots, in the order of the task; some may be on pages that this path does not visit."""
 
@@ -211,14 +217,14 @@ def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskGoal, ...
     return tuple(found.values())
 
 
-def paths(task: TaskGraph) -> tuple[Path, ...]:
+def paths(task: TaskGraph) -> tuple[Pages, ...]:
     ends = [page for page in task.graph if task.graph.out_degree(page) == 0]
     if task.start in ends:
         return ((task.start,),)
     return tuple(tuple(path) for path in islice(nx.all_simple_paths(task.graph, task.start, ends), PATH_CAP))
 
 
-def sample(task: TaskGraph, candidates: Sequence[Path], rng: Random) -> TaskGoal:
+def sample(task: TaskGraph, candidates: Sequence[Pages], rng: Random) -> TaskGoal:
     """Draw one of the `candidates` and slot values: all required slots, up to three of the optional ones on the path.
 
     A task without required slots gets an optional one. Raises StageError if a slot has no value to ask for.
@@ -290,3 +296,97 @@ def expand_with_clauses(
         # In the middle of a sentence the clauses have a comma on both sides.
         joined += "" if template.text.rstrip().endswith(f"{{{CLAUSES}}}") else ","
     return tidy(template.expand(task, {**said, CLAUSES: joined}, rng))
+
+
+_MOST_PATHS = 20
+_MOST_VALUES = 50
+_ORIGIN = Origin(round=0, run_id="check", code_version="")
+
+
+def check_app_files(files: Sequence[Path]) -> list[Mistake]:
+    """Return all mistakes in app and errand files, which are read together with the built-in ones.
+
+    If all files can be read, each path of each task, and each value of each slot, is walked on a simulated device.
+    """
+    found = read_with_builtin(files)
+    if found.mistakes:
+        return list(found.mistakes)
+    named = {str(path) for path in files}
+    sources = {file.spec.app: file.source for file in found.apps}
+    sources |= {file.spec.errand: file.source for file in found.errands}
+    apps = {file.spec.app: file.spec for file in found.apps}
+    world = World(apps, {file.spec.errand: file.spec for file in found.errands})
+    mistakes: list[Mistake] = []
+    for source in sources.values():
+        for path, text in _texts(source.data, ()) if source.file in named else ():
+            if letters := undrawn(text):
+                advice = f"`{letters}` cannot be drawn on a screen; write it in other letters"
+                mistakes.append(source.mistake(path, advice))
+    for graph in world.tasks():
+        home, _, name = graph.name.partition(".")
+        if sources[home].file in named:
+            mistakes += [sources[home].mistake(("tasks", name, *path), text) for path, text in _check(graph, world)]
+    return mistakes
+
+
+def _texts(data: Any, path: NodePath) -> Iterator[tuple[NodePath, str]]:
+    match data:
+        case str():
+            yield path, data
+        case dict() | list():
+            for key, value in data.items() if isinstance(data, dict) else enumerate(data):
+                yield from _texts(value, (*path, key))
+
+
+def _check(task: TaskGraph, world: World) -> Iterator[tuple[NodePath, str]]:
+    """Yield each mistake of a task, with its place in the task."""
+    yield from _unused_slots(task.spec)
+    environment, holds, walked = SimulatedEnvironment(world, task.platform, FaultRates(popup=0.0)), 0, 0
+    for goal in _goals(task):
+        asked = ", ".join(f"{name} = {value}" for name, value in goal.asked.items())
+        try:
+            query = asyncio.run(draft(Candidate(goal, Split.TRAIN, False, 0), GrammarWriter(), _ORIGIN))
+        except (BadInputError, StageError) as error:
+            yield (), f"{error} (with {asked}); correct the task"
+            return
+        walked += 1
+        try:
+            reason = asyncio.run(walk(environment, query))
+        except EnvironmentFailure as error:
+            reason = str(error)
+        if reason == DONE_AT_START:
+            holds += 1
+        elif reason:
+            yield ("goal",), f"with {asked or 'no value'}: {reason}; correct the goal, or what widgets do"
+            return
+    if holds == walked:
+        yield ("goal",), "the goal holds before anything is done; let it ask for a change"
+
+
+def _goals(task: TaskGraph) -> Iterator[TaskGoal]:
+    """Yield each path with the first value of each of its slots, then the first path with every other value."""
+    for number, path in enumerate(islice(paths(task), _MOST_PATHS)):
+        slots = [slot for slot in task.slots if slot.is_free and (not slot.spec.optional or slot.page in path)]
+        chosen = TaskGoal(task, path, {slot.spec.name: slot.values[0] for slot in slots if slot.values})
+        yield chosen
+        if number == 0:
+            first, of_first = chosen, slots
+    for slot in of_first:
+        for value in islice(slot.values, 1, _MOST_VALUES):
+            yield first._replace(asked={**first.asked, slot.spec.name: value})
+
+
+def _unused_slots(spec: TaskSpec) -> Iterator[tuple[NodePath, str]]:
+    # What a reset writes on the screen decides the task too.
+    values: list[Scalar] = [value for record in spec.setup.values() for value in record.values()]
+    for change in spec.goal.values():
+        if isinstance(change, ListChange):
+            values += [change.name, *(change.append or {}).values(), *(change.update or {}).values()]
+        else:
+            values.append(change)
+    used = {name for value in values for name in names_in(value)}
+    used |= {slot.implied_by.slot for slot in spec.slots if slot.implied_by and slot.name in used}
+    for index, slot in enumerate(spec.slots):
+        if slot.implied_by is None and slot.name not in used:
+            text = f"the goal never uses the slot `{slot.name}`, so that any value would do; name `${slot.name}` in it"
+            yield ("slots", index), text
