@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Collection, Iterator, Sequence
 from importlib.resources import files
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Slot, Source, Split
 from trajmill.stages.environments.kinds import DevicesTogetherSpec, RunsApps
+from trajmill.stages.environments.screen_goal import PATHWAY
+from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
+from trajmill.stages.environments.simulated.reference_path import LAUNCHER
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.graphs.base import AppGraph, GraphAnswer
+from trajmill.stages.graphs.base import AppGraph, GraphAnswer, SlotKind
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.from_simulated import graph_of_app
-from trajmill.stages.queries.base import Candidate, Offer, SourceContext
-from trajmill.stages.queries.causal.pathway import (
-    SIZES,
-    AtomicTask,
-    CausalPathway,
-    PathwayNode,
-    atomic_tasks,
-    is_simulated,
-)
-from trajmill.stages.queries.graph.routes import values_of
+from trajmill.stages.graphs.network import walkable
+from trajmill.stages.graphs.recognise import fill
+from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written
+from trajmill.stages.queries.graph.routes import Route, Setting, routes, routes_to, values_of
+from trajmill.stages.queries.graph.source import as_wish, merged, navigation_words, path_metadata, route_goal, steps_of
 from trajmill.stages.queries.leaks import is_held_out_phrasing
 from trajmill.stages.queries.spec import CausalSpec
+from trajmill.stages.queries.templates import explicit_instruction, packaged_phrasings, tidy
 
 _TRIES = 60
 """Tries to find a pathway of a level; most chains of atomic tasks hand on nothing that the next one can use."""
@@ -121,7 +122,7 @@ class _Sampler(NamedTuple):
     def _with_values(self, chain: Sequence[AtomicTask]) -> CausalPathway | None:
         first, nodes = chain[0].answer, list[PathwayNode]()
         assert first is not None
-        starts = [each for each in self._inputs(first) if self._may_begin(each)]
+        starts = list(filter(self._may_begin, self._inputs(first)))
         value = self.rng.choice(starts) if starts else None
         for task, following in zip(chain, (*chain[1:], None), strict=True):
             if value is None:
@@ -133,7 +134,8 @@ class _Sampler(NamedTuple):
                 value if each.slot == task.slot else self.rng.choice(values_of(each.spec) or ("",))
                 for each in task.route.settings
             ]
-            nodes.append(PathwayNode(task.route.with_values(others), task.slot, task.answer, value, told or ""))
+            sample, told_by = task.route.with_values(others), nodes[-1].graph.name if nodes else ""
+            nodes.append(PathwayNode(sample, task.slot, task.answer, value, told or "", told_by))
             value = told
         return CausalPathway(tuple(nodes), self.several_devices)
 
@@ -156,3 +158,242 @@ class _Sampler(NamedTuple):
         share = int(content_id("share", self.context.seed, value), 16) % _TENTHS
         of_item = _SHARES[share] if share < len(_SHARES) else Split.TRAIN
         return self.split in (Split.HELDOUT_APPS, of_item)
+
+
+SIZES = {1: (2, 2), 2: (3, 4), 3: (5, 7)}
+"""By level, the fewest and the most atomic tasks (NaturalGAIA 3.4); one task alone hands nothing on."""
+_HARD_APPS = 3
+_MOST_SLOTS = 3
+"""Most slots of one atomic task; one of them is its input."""
+_NUMBER = re.compile(r"#\d+$")
+_SPARE_STEPS = 10
+_ACTIONS = {"type": 3, "open": 2}
+_FOUND = ("of that name", "what you found")
+"""The words for an earlier answer: after the name of an item, e.g. `the note of that name`, and as what is entered."""
+
+
+class AtomicTask(NamedTuple):
+    """A task in one app; its input is an item of a list, or is put into a field."""
+
+    route: Route
+    slot: str
+    answer: GraphAnswer | None = None
+    """The text that it looks up; None for a task that writes, which ends a pathway."""
+
+
+class PathwayNode(NamedTuple):
+    sample: Route
+    slot: str
+    answer: GraphAnswer | None
+    input: str
+    value: str
+    told_by: str
+    """Name of the app in which the input is read; empty if the instruction names it."""
+
+    @property
+    def graph(self) -> AppGraph:
+        return self.sample.graph
+
+    def named(self, name: str) -> str:
+        return f"{self.graph.app.replace('-', '_')}_{name}"
+
+    def is_told(self, setting: Setting) -> bool:
+        return bool(self.told_by) and setting.slot == self.slot
+
+    def renamed(self, values: Sequence[SlotValue]) -> Iterator[SlotValue]:
+        told = {each.name for each in self.sample.settings if self.is_told(each)}
+        for value in values:
+            named = value._replace(name=self.named(value.name))
+            yield named._replace(words=(), carried_from=self.told_by) if value.name in told else named
+
+    def filled(self, part: Any) -> Any:
+        """Fill in the annotation of an answer: the values of the slots, and `answer`."""
+        return fill(part, {**{each.slot: each.value for each in self.sample.settings}, "answer": self.value})
+
+
+class CausalPathway(NamedTuple):
+    """Atomic tasks; the answer of each is the input of the next."""
+
+    nodes: tuple[PathwayNode, ...]
+    several_devices: bool
+
+    @property
+    def task(self) -> str:
+        return "causal." + "-".join(node.graph.app for node in self.nodes)
+
+    @property
+    def key(self) -> tuple[tuple[str, str], ...]:
+        return tuple(
+            (f"{n}_{each.name}", each.value) for n, node in enumerate(self.nodes) for each in node.sample.settings
+        )
+
+    @property
+    def apps(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(node.graph.app for node in self.nodes))
+
+    @property
+    def level(self) -> int:
+        """Its difficulty, 1 to 3, by its atomic tasks and apps (NaturalGAIA 3.4)."""
+        level = next(level for level, (_, most) in SIZES.items() if len(self.nodes) <= most)
+        return level if len(self.apps) >= _HARD_APPS else min(level, 2)
+
+    def facts(self) -> GoalFacts:
+        return GoalFacts(self._metadata(), tuple(self._known_slots()))
+
+    def worded(self, heldout: bool, seed: int) -> Written:
+        rng, kind = Random(seed), "devices" if self.several_devices else "pathway"
+        template = packaged_phrasings(__package__)[kind].draw(heldout, rng)
+        wishes = [_wish(node, rng, _FOUND if number else None) for number, node in enumerate(self.nodes)]
+        steps = ", then ".join(wishes)
+        if self.several_devices:
+            named = zip(self.nodes, wishes, strict=True)
+            steps = " ".join(f"On the {node.graph.platform}, {wish}." for node, wish in named)
+        text = tidy(template.expand(self.task, {"steps": steps}, rng))
+        # An answer is not said.
+        told = {slot.name: slot.accepted for slot in self._known_slots() if slot.accepted}
+        said = {name: next((each for each in words if each in text), words[0]) for name, words in told.items()}
+        raw = explicit_instruction(self._metadata())
+        return Written(raw, text, f"{self.task}/{template.id}", said, "causal-grammar-1")
+
+    def plan(self) -> QueryPlan:
+        path, several = self._path(), self.several_devices
+        pages = [
+            (node.graph, page)
+            for node in self.nodes
+            for page in dict.fromkeys((*(move.page for move in node.sample.moves), node.sample.end))
+        ]
+        # The start states of the apps, with all items that answers are read from.
+        states: dict[Platform, dict[str, Any]] = {}
+        # Each answer was seen in its turn, and the last screen is that of the last task.
+        seen: list[dict[str, Any]] = []
+        rows: list[CausalTask] = []
+        for number, node in enumerate(self.nodes):
+            # An instruction names the answer before it in braces, as in LightManus.
+            told = tidy(_wish(node, Random(0), (f"{{answer_{number}}}",) * 2 if number else None))
+            device, app, answer = node.graph.platform, node.graph.app, f"answer_{number + 1}" if node.answer else ""
+            rows.append(CausalTask(device=device, app=app, instruction=told, answer=answer, value=node.value))
+            prepared = node.filled(node.answer.prepare) if node.answer else {}
+            states[device] = merged(merged(states.get(device, {}), node.graph.start_state), prepared)
+            if node.answer:
+                shown = {"target": node.filled(node.answer.target), "text": node.filled(node.answer.text)}
+                seen.append({"showing": [shown], **({"device": device} if several else {})})
+        start = {"devices": states} if several else states[self.nodes[0].graph.platform]
+        return QueryPlan(
+            platform=self.nodes[0].graph.platform,
+            apps=self.apps,
+            source=Source.CAUSAL,
+            pages=tuple(f"{graph.app}.{page}" for graph, page in pages),
+            page_descriptions=tuple(graph.purpose_of(page) for graph, page in pages),
+            slots=tuple(
+                Slot(name=node.named(each.name), value=each.value, said="", page=f"{node.graph.app}.{each.page}")
+                for node in self.nodes
+                for each in node.sample.settings
+            ),
+            path=path,
+            start_state=json.dumps(start, sort_keys=True, ensure_ascii=False),
+            goal=json.dumps({PATHWAY: seen, **route_goal(self.nodes[-1].sample)}, ensure_ascii=False),
+            difficulty=self.level,
+            max_steps=2 * sum(_ACTIONS.get(step.operation, 1) for step in path) + _SPARE_STEPS,
+            atomic_tasks=tuple(rows),
+        )
+
+    def _path(self) -> tuple[PathStep, ...]:
+        steps: list[PathStep] = []
+        device = self.nodes[0].graph.platform
+        for node in self.nodes:
+            if node.graph.platform is not device:
+                device = node.graph.platform
+                steps.append(PathStep(page=str(device), operation="switch", target=str(device)))
+            if is_simulated(node.graph):
+                steps.append(PathStep(page=LAUNCHER, operation="open", target=node.graph.title))
+                # The walk of simulated apps scrolls by itself, and `type` presses the field.
+                own = steps_of(node.sample)
+                for step, after in zip(own, (*own[1:], None), strict=True):
+                    is_focus = after is not None and after.operation == "replace" and after.target == step.target
+                    if step.operation != "scroll" and not is_focus:
+                        target = _NUMBER.sub("", step.target)
+                        operation = "type" if step.operation == "replace" else step.operation
+                        # A menu is a page of the graph, but no page of the app.
+                        changed = {"page": target.partition("/")[0], "operation": operation, "target": target}
+                        steps.append(step.model_copy(update=changed))
+            else:
+                steps += (*node.graph.opening, *steps_of(node.sample))
+            page = f"{node.graph.app}.{node.sample.end}"
+            if node.answer:
+                steps.append(PathStep(page=page, operation="scroll", target=node.filled(node.answer.target)))
+        return (*steps, PathStep(page=page, operation="finish", target=""))
+
+    def _known_slots(self) -> Iterator[KnownSlot]:
+        """Yield the words that an instruction must have, and the answers that it must not have."""
+        for node in self.nodes:
+            for each in node.sample.settings:
+                slot = each.known._replace(name=node.named(each.name), refused=())
+                # What is prepared is no value of the app, so that its own values stay refused.
+                yield slot._replace(accepted=(), refused=(each.value,)) if node.is_told(each) else slot
+
+    def _metadata(self) -> PathMetadata:
+        pages: list[PageMetadata] = []
+        constraints: list[SlotValue] = []
+        purposes: list[str] = []
+        for node in self.nodes:
+            part = path_metadata(node.sample)
+            pages += (page._replace(settings=tuple(node.renamed(page.settings))) for page in part.pages)
+            constraints += node.renamed(part.constraints)
+            looked_up = node.answer and (node.answer.name.replace(f"{{{node.slot}}}", "").strip() or "a text")
+            done = f"Find {looked_up} in" if looked_up else "Put the answer into"
+            purposes.append(f"{done} {node.graph.name}.")
+        platform = self.nodes[0].graph.platform
+        return PathMetadata(self.task, " ".join(purposes), platform, tuple(pages), tuple(constraints))
+
+
+def is_simulated(graph: AppGraph) -> bool:
+    return any(step.page == LAUNCHER for step in graph.opening)
+
+
+def _wish(node: PathwayNode, rng: Random, found: tuple[str, str] | None) -> str:
+    """Word one atomic task; without words for an earlier answer the input itself is named."""
+    wishes = [each.wish(rng).text for each in node.sample.settings if each.slot != node.slot]
+    place = f"{{{node.slot}}}"
+    if node.answer:
+        named = node.answer.name if place in node.answer.name else f"{node.answer.name or 'the text'} of {place}"
+        item = found[0] if found else f'"{node.input}"'
+        wishes.append(f"{rng.choice(('find out', 'look up'))} {named.replace(place, item)}")
+    else:
+        text, moves = found[1] if found else f'"{node.input}"', node.sample.moves
+        sentence = next((move.transition.does for move in moves if place in move.transition.does), "")
+        if sentence:
+            wishes.append(as_wish(sentence).replace(place, text))
+        else:
+            [setting] = [each for each in node.sample.settings if each.slot == node.slot]
+            wishes.append(f'{rng.choice(("enter", "put in"))} {text} as "{setting.label}"')
+        entered = max(n for n, move in enumerate(moves) if any(each.slot == node.slot for each in move.settings))
+        after = [each for each in moves[entered + 1 :] if each not in node.sample.acts]
+        wishes += navigation_words(node.graph, after, "go to")
+    return f"{' and '.join(wishes)} in {node.graph.name}"
+
+
+def atomic_tasks(graphs: Sequence[AppGraph]) -> tuple[list[AtomicTask], list[AtomicTask]]:
+    """Return the reading and the writing tasks of graphs, each by its shortest route."""
+
+    def slots(route: Route) -> list[str]:
+        return [setting.slot for move in route.moves for setting in move.settings]
+
+    def length(route: Route) -> int:
+        return len(route.moves) + len(slots(route))
+
+    reading: list[AtomicTask] = []
+    writing: dict[tuple[str, str, str], AtomicTask] = {}
+    for graph in graphs:
+        for page, spec in graph.pages.items():
+            for answer in spec.answers.values():
+                ways = [way for way in routes_to(walkable(graph), graph, page) if answer.of in slots(way)]
+                ways = [way for way in ways if len(slots(way)) <= _MOST_SLOTS]
+                if ways:
+                    reading.append(AtomicTask(min(ways, key=length), answer.of, answer))
+        for route in sorted(routes(graph), key=length):
+            fields = [each.slot for each in route.settings if each.spec.kind is SlotKind.FIELD]
+            # Filled twice, a field would need two values, but there is one answer.
+            if len(fields) == len(set(fields)) and not route.final and len(slots(route)) <= _MOST_SLOTS:
+                for slot in fields:
+                    writing.setdefault((graph.app, route.end, slot), AtomicTask(route, slot))
+    return reading, list(writing.values())

@@ -1,7 +1,4 @@
-"""Queries of commands that a vision-language model writes for what a screen shows (GUI-Owl 6.2, computers).
-
-Commands are written for places: new documents, and programs in which something is selected.
-"""
+"""Queries of commands that a vision-language model writes for what a screen shows (GUI-Owl 6.2, computers)."""
 
 from __future__ import annotations
 
@@ -12,6 +9,7 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack
 from functools import cache
 from importlib.resources import files
 from random import Random
@@ -212,23 +210,17 @@ class CommandSource(NamedTuple):
     async def candidates(self, context: SourceContext) -> Offer:
         """Return commands for training that can be tried; the others are failures."""
         calls: list[ModelCall] = []
-        opened = self.model.open(context.origin, calls.append)
-        goals: list[WrittenGoal] = []
-        failures: list[Failure] = []
-        try:
+        opened, free = self.model.open(context.origin, calls.append), asyncio.Semaphore(context.instances)
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(opened.close)
+            factories: dict[Platform, EnvironmentFactory] = {}
             for platform in dict.fromkeys(place.platform for place in self.places):
-                factory, free = context.environment.factory(platform), asyncio.Semaphore(context.instances)
-                here = [place for place in self.places if place.platform is platform]
-                try:
-                    asked = (self._collect(place, opened, factory, free, context) for place in here)
-                    for of_place, refused in await asyncio.gather(*asked):
-                        goals += of_place
-                        failures += refused
-                finally:
-                    await factory.close()
-        finally:
-            await opened.close()
-        return offer_of(goals, failures, calls)
+                factories[platform] = context.environment.factory(platform)
+                stack.push_async_callback(factories[platform].close)
+            asked = (self._collect(place, opened, factories[place.platform], free, context) for place in self.places)
+            made = await asyncio.gather(*asked)
+        goals = [goal for of_place, _ in made for goal in of_place]
+        return offer_of(goals, [each for _, refused in made for each in refused], calls)
 
     async def _collect(
         self,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import networkx as nx
 
+from trajmill.stages.environments.simulated.annotations import KnownSlot
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphSlot, GraphTransition, SlotKind
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.operations import OFF, ON, staying
@@ -29,6 +30,13 @@ _MOST_COMBINATIONS = 20_000
 _PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
 
 
+class Wish(NamedTuple):
+    """What is to be done, as the end of `I want you to ...`."""
+
+    text: str
+    said: dict[str, str] = {}
+
+
 class Setting(NamedTuple):
     page: str
     slot: str
@@ -36,6 +44,40 @@ class Setting(NamedTuple):
     name: str = ""
     """Its unique name on the query: the slot's name, with a number where a route sets a slot again."""
     value: str = ""
+
+    @property
+    def label(self) -> str:
+        return self.spec.name or self.slot.replace("-", " ")
+
+    def wish(self, rng: Random) -> Wish:
+        label, value = self.label, self.value
+        match self.spec.kind:
+            case SlotKind.SWITCH:
+                words = rng.choice(self._switch_words)
+                return Wish(words, {self.name: words})
+            case SlotKind.FIELD:
+                text = f'{rng.choice(("put", "enter"))} "{value}" into {label}'
+            case SlotKind.CHOICE | SlotKind.SLIDER if self.spec.name:
+                text = f"{rng.choice(('set', 'change'))} {label} to {value}"
+            case _:
+                text = f"{rng.choice(('choose', 'pick'))} {value}"
+        return Wish(text, {self.name: value})
+
+    @property
+    def known(self) -> KnownSlot:
+        """The words that an instruction must and must not have."""
+        if self.spec.kind is SlotKind.SWITCH:
+            # The check reads a `not` before an option as a mistake, so an option wanted off is a choice of words.
+            words = (self.label,) if self.value == ON else self._switch_words
+            return KnownSlot(self.name, self.label, "switch" if self.value == ON else "choice", words, ())
+        # A part of the wanted value is no other value.
+        others = tuple(each for each in self.spec.values if each.casefold() not in self.value.casefold())
+        return KnownSlot(self.name, self.label, self.spec.kind.value, (self.value,), others)
+
+    @property
+    def _switch_words(self) -> tuple[str, ...]:
+        turned = "off" if self.value == OFF else "on"
+        return (f"turn {turned} {self.label}", f"switch {turned} {self.label}")
 
 
 class RouteMove(NamedTuple):
@@ -190,10 +232,7 @@ def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
 
 
 def _can_be_asked(route: Route) -> bool:
-    """Whether its moves have names and need no value for something that is done before them on their page.
-
-    The last screen, or the environment's own goal, must show every value that is set on the way.
-    """
+    """Whether its moves have names and need no value for what comes before, and its goal shows its values."""
     for move in route.moves:
         page, transition = route.graph.pages[move.page], move.transition
         shown = {name for feature in transition.shows for name in slot_names(feature)}

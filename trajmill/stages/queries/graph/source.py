@@ -15,14 +15,14 @@ from trajmill.stages.environments.screen_goal import ScreenGoal, Showing
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.graphs.base import AppGraph, Feature, SlotKind
 from trajmill.stages.graphs.file import read_graph
-from trajmill.stages.graphs.operations import OFF, ON, set_slot, take
+from trajmill.stages.graphs.operations import OFF, set_slot, take
 from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.graphs.recognise import fill, filled
 from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written, phrased
 from trajmill.stages.queries.graph.routes import (
     Route,
     RouteMove,
-    Setting,
+    Wish,
     is_nearest_of_its_name,
     samples_by_task,
     slot_names,
@@ -46,7 +46,7 @@ class RouteGoal(NamedTuple):
     def facts(self) -> GoalFacts:
         sample = self.sample
         page = KnownSlot("page", "page", "list", (sample.graph.name_of(sample.end),), ())
-        return GoalFacts(path_metadata(sample), tuple(map(known_slot, sample.settings)) or (page,))
+        return GoalFacts(path_metadata(sample), tuple(setting.known for setting in sample.settings) or (page,))
 
     def worded(self, heldout: bool, seed: int) -> Written:
         sample, rng, acts = self.sample, Random(seed), self.sample.acts
@@ -57,7 +57,7 @@ class RouteGoal(NamedTuple):
             [opened] = acts[0].settings
             kind, words, said = "open", {"item": opened.value}, {opened.name: opened.value}
         else:
-            wishes = [*_done_on_the_way(sample, rng), *(wish_for(setting, rng) for setting in sample.final)]
+            wishes = [*_done_on_the_way(sample, rng), *(setting.wish(rng) for setting in sample.final)]
             kind, words = "do", {"wish": " and ".join(wish.text for wish in wishes)}
             said = {name: text for wish in wishes for name, text in wish.said.items()}
         words |= {"app": sample.graph.name}
@@ -88,10 +88,7 @@ class GraphSource(NamedTuple):
     wanted: Mapping[Split, int]
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return routes and values on them, the tasks of all graphs in turn.
-
-        Held-out goals are other values of tasks that training has, or goals of whole unseen apps.
-        """
+        """Return routes and values, the tasks of all graphs in turn; held out are values of tasks, or whole apps."""
         seed = context.fresh.seed if context.fresh else context.seed
         wanted = dict.fromkeys(Split, 0) if context.fresh else self.wanted
         by_graph = [(graph.app, samples_by_task(graph, seed)) for graph in self.graphs]
@@ -198,13 +195,6 @@ def merged(first: Any, second: Any) -> Any:
             return second
 
 
-class Wish(NamedTuple):
-    """What is to be done, as the end of `I want you to ...`."""
-
-    text: str
-    said: dict[str, str] = {}
-
-
 def _only_opens(sample: Route) -> bool:
     """Whether all that is done is to open an item of a list, without a sentence about it."""
     alone = [act for act in sample.acts if act.transition.to != act.page and not act.transition.does]
@@ -231,30 +221,11 @@ def _done_on_the_way(sample: Route, rng: Random) -> Iterator[Wish]:
                 quoted = f'"{setting.value}"' if setting.spec.kind is SlotKind.FIELD else setting.value
                 text, said[setting.name] = text.replace(place, quoted), setting.value
             else:
-                wish = wish_for(setting, rng)
+                wish = setting.wish(rng)
                 before.append(wish.text)
                 said |= wish.said
         then = [f"then {text}" if before else text] if text else []
         yield Wish(", ".join([*before, *then]), said)
-
-
-def wish_for(setting: Setting, rng: Random) -> Wish:
-    named, value = label(setting), setting.value
-    match setting.spec.kind:
-        case SlotKind.SWITCH:
-            words = rng.choice(_switch_words(named, value))
-            return Wish(words, {setting.name: words})
-        case SlotKind.FIELD:
-            text = f'{rng.choice(("put", "enter"))} "{value}" into {named}'
-        case SlotKind.CHOICE | SlotKind.SLIDER if setting.spec.name:
-            text = f"{rng.choice(('set', 'change'))} {named} to {value}"
-        case _:
-            text = f"{rng.choice(('choose', 'pick'))} {value}"
-    return Wish(text, {setting.name: value})
-
-
-def label(setting: Setting) -> str:
-    return setting.spec.name or setting.slot.replace("-", " ")
 
 
 def _pressed_name(graph: AppGraph, move: RouteMove) -> str:
@@ -275,28 +246,12 @@ def path_metadata(sample: Route) -> PathMetadata:
         for each in settings:
             kind, words = each.spec.kind.value, (each.value,)
             place = f"{graph.app}.{each.page}"
-            values.append(SlotValue(each.name, place, label(each), kind, each.value, words, False, ""))
+            values.append(SlotValue(each.name, place, each.label, kind, each.value, words, False, ""))
         every += values
         pages.append(PageMetadata(page, graph.name, graph.purpose_of(name), tuple(values), leave_by))
     done = " ".join(move.transition.does for move in sample.moves if move.transition.does)
     description = done or f"Get to {graph.name_of(sample.end)} in {graph.name}."
     return PathMetadata(sample.task, description, graph.platform, tuple(pages), tuple(every))
-
-
-def known_slot(setting: Setting) -> KnownSlot:
-    spec, named, value = setting.spec, label(setting), setting.value
-    if spec.kind is SlotKind.SWITCH:
-        # The check reads a `not` before an option as a mistake, so an option that is wanted off is a choice of words.
-        words = (named,) if value == ON else _switch_words(named, value)
-        return KnownSlot(setting.name, named, "switch" if value == ON else "choice", words, ())
-    # A part of the wanted value is no other value.
-    others = tuple(each for each in spec.values if each.casefold() not in value.casefold())
-    return KnownSlot(setting.name, named, spec.kind.value, (value,), others)
-
-
-def _switch_words(named: str, value: str) -> tuple[str, ...]:
-    turned = "off" if value == OFF else "on"
-    return (f"turn {turned} {named}", f"switch {turned} {named}")
 
 
 def navigation_words(graph: AppGraph, way: Sequence[RouteMove], going: str) -> tuple[str, ...]:

@@ -189,8 +189,7 @@ class Navigator:
     async def go_to(self, way: Sequence[PathwayStep]) -> ProgramState:
         """Go to the end of a known way: by Escape to a state on it, else by reset and replay.
 
-        Raises WayLost if an element is not there even after a reset, EnvironmentFailure if the program crashed or
-        hangs, OutOfBoundsError if the walk is over.
+        Raises WayLost if an element is not there, EnvironmentFailure for a crash, OutOfBoundsError at the end.
         """
         for _ in range(self._bounds.depth + 1):
             if self._state is None:

@@ -63,12 +63,10 @@ async def collect_pathways(
 async def deep_search(
     factory: EnvironmentFactory, program: PathwayProgram, bounds: WalkBounds, deny_list: DenyList, origin: Origin
 ) -> WalkResult:
-    """Find the pathways of a program: press elements that open something, and go back by Escape or reset and replay.
+    """Find the pathways of a program: press what opens something, and go back by Escape or by reset and replay.
 
-    The walk presses menus, tabs, and elements that announce a dialog by an ellipsis; other entries and buttons only if
-    the program allows it (`PathwayProgram.presses_commands`). A menu entry on the deny list is recorded and never
-    pressed. A program that ends or hangs is reset, and the branch becomes a failure. It raises nothing: a walk that
-    cannot begin is a failure, too. The factory is left open.
+    A menu entry on the deny list is recorded and never pressed. A program that ends or hangs is reset, and the branch
+    becomes a failure; so does a walk that cannot begin. The factory is left open.
     """
     navigator = Navigator(factory, start_query(program, origin), program.opening, bounds)
     walk = _Walk(navigator, program, bounds, deny_list, origin)
@@ -95,10 +93,7 @@ class PressResult(NamedTuple):
 
 
 def press_result(pressed: ElementKey, before: ProgramState, after: ProgramState) -> PressResult | None:
-    """Return what a press on an element opened; None if it opened nothing.
-
-    A mark in a title, such as the star of a changed document, does not make another page.
-    """
+    """Return what a press on an element opened; None if it opened nothing."""
     name = plain_name(pressed.text)
     new = [key for key in after.elements if key not in before.elements]
     titled = (Evidence(role="heading", text=after.title, state="title"),)
@@ -250,9 +245,7 @@ async def needs_by_tree(
 ) -> WalkResult:
     """Find which pathways need a selection: go to their disabled ends again, with something selected.
 
-    By the tree, a pathway whose end can be pressed without a selection needs none; an end that is disabled in both
-    walks needs something else. Without something to select in the program, the pathways stay as they are. `bounds`
-    hold for this second walk; the factory is left open.
+    An end that is disabled in both walks needs something else. `bounds` hold for this walk; the factory is left open.
     """
     if not program.selecting:
         return walked
@@ -299,11 +292,7 @@ class SelectionAnswer(Record):
 async def needs_by_model(
     second_opinion: PromptedModel, program: PathwayProgram, walked: WalkResult, origin: Origin
 ) -> WalkResult:
-    """Ask a model about each pathway for which the tree shows no need of a selection.
-
-    A need that the tree has shown (disabled without a selection, enabled with one) is kept. A pathway for which the
-    model gives no answer stays as it is, and there is a failure.
-    """
+    """Ask a model about the pathways for which the tree shows no need; one without an answer stays, with a failure."""
     classified: list[Pathway] = []
     failures = list(walked.failures)
     for pathway in walked.pathways:

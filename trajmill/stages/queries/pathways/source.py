@@ -118,11 +118,7 @@ class PathwaySource(NamedTuple):
     """Share of the ends of each kind in each program for each held-out split, and for validation."""
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return one goal for each end of pathways, by the shortest pathway that leads there, in one split.
-
-        Leaves out ends that cannot be reached from the start state, that have no words as a name, or that are on the
-        deny list.
-        """
+        """Return one goal in one split for each end that can be asked for, by the shortest pathway that leads there."""
         deny_list, by_name = packaged_deny_list(), {program.name: program for program in self.programs}
         askable = [each for each in self.pathways if is_askable(each, deny_list)]
         ends: dict[tuple[str, ...], Pathway] = {}

@@ -197,9 +197,8 @@ class ProposalAnswer(Record):
 class ProposalSource(NamedTuple):
     """Lets a model propose `wanted` new tasks, divided evenly between the starting points.
 
-    A task is refused if it has the same or nearly the same words as one of the `existing` queries (of every split), an
-    example or another new task; a starting point with a held-out app is refused. Held-out queries are never shown to
-    the model, which must read images if a starting point has a screen.
+    A task is refused if it repeats one of the `existing` queries (of every split), an example or another new task. The
+    model never sees held-out queries; it must read images if a starting point has a screen.
     """
 
     model: ChatModel
@@ -209,10 +208,7 @@ class ProposalSource(NamedTuple):
     wanted: int
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return the tasks, all of them for training; each refused one is a failure with its reason.
-
-        Raises BadInputError if datasketch is not installed.
-        """
+        """Return the tasks, each refused one as a failure; raises BadInputError if datasketch is not installed."""
         free, known = asyncio.Semaphore(context.instances), KnownTasks(query.instruction for query in self.existing)
         share, left = divmod(self.wanted, max(len(self.starts), 1))
         asked = (
@@ -299,10 +295,7 @@ class DecidedProposal(NamedTuple):
 def decide_proposal(
     query: Query, trajectory: Trajectory, judgement: Judgement | None, origin: Origin
 ) -> DecidedProposal | None:
-    """Decide about a proposed task in the round of its trial; None if the attempt is inconclusive.
-
-    An attempt that an environment or a model ended, or that no critic could judge, decides nothing.
-    """
+    """Decide about a tried task; None if an environment or a model ended the attempt, or no critic could judge it."""
     if judgement is None and trajectory.failure_class is not FailureClass.TASK:
         return None
     feasible, refusal = judgement is not None and judgement.correct, None

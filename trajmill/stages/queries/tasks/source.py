@@ -107,10 +107,7 @@ class TaskSource(NamedTuple):
     settings: GraphQueriesSpec
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return goals of all splits; raises BadInputError if an app to hold out does not exist.
-
-        The queries are walked on a simulated device without pop-ups, whatever the environment of the run is.
-        """
+        """Return goals that are walked on a simulated device; raises BadInputError if an app to hold out is none."""
         settings, fresh, origin = self.settings, context.fresh, context.origin
         seed: tuple[Hashable, ...] = ("fresh", fresh.seed) if fresh else ("generate", context.seed)
         failures: list[Failure] = []
@@ -225,9 +222,9 @@ def paths(task: TaskGraph) -> tuple[Pages, ...]:
 
 
 def sample(task: TaskGraph, candidates: Sequence[Pages], rng: Random) -> TaskGoal:
-    """Draw one of the `candidates` and slot values: all required slots, up to three of the optional ones on the path.
+    """Draw a path and values: of required slots, and of up to three optional ones on the path, at least one in all.
 
-    A task without required slots gets an optional one. Raises StageError if a slot has no value to ask for.
+    Raises StageError if a slot has no value to ask for.
     """
     path = rng.choice(candidates)
     free = [slot for slot in task.slots if slot.is_free]
@@ -341,25 +338,25 @@ def _texts(data: Any, path: NodePath) -> Iterator[tuple[NodePath, str]]:
 def _check(task: TaskGraph, world: World) -> Iterator[tuple[NodePath, str]]:
     """Yield each mistake of a task, with its place in the task."""
     yield from _unused_slots(task.spec)
-    environment, holds, walked = SimulatedEnvironment(world, task.platform, FaultRates(popup=0.0)), 0, 0
+    environment, needs_nothing = SimulatedEnvironment(world, task.platform, _CALM), True
+
+    async def tried(goal: TaskGoal) -> str | None:
+        return await walk(environment, await draft(Candidate(goal, Split.TRAIN, False, 0), GrammarWriter(), _ORIGIN))
+
     for goal in _goals(task):
         asked = ", ".join(f"{name} = {value}" for name, value in goal.asked.items())
         try:
-            query = asyncio.run(draft(Candidate(goal, Split.TRAIN, False, 0), GrammarWriter(), _ORIGIN))
+            reason = asyncio.run(tried(goal))
+        except EnvironmentFailure as error:
+            reason = str(error)
         except (BadInputError, StageError) as error:
             yield (), f"{error} (with {asked}); correct the task"
             return
-        walked += 1
-        try:
-            reason = asyncio.run(walk(environment, query))
-        except EnvironmentFailure as error:
-            reason = str(error)
-        if reason == DONE_AT_START:
-            holds += 1
-        elif reason:
+        needs_nothing &= reason == DONE_AT_START
+        if reason not in (None, DONE_AT_START):
             yield ("goal",), f"with {asked or 'no value'}: {reason}; correct the goal, or what widgets do"
             return
-    if holds == walked:
+    if needs_nothing:
         yield ("goal",), "the goal holds before anything is done; let it ask for a change"
 
 
