@@ -16,8 +16,8 @@ from math import ceil
 from typing import NamedTuple
 
 from benchmarks.judge_populations import ORIGIN, Seen, walk
+from benchmarks.known_rates import Rates, SilentStepCritic, repeated
 from benchmarks.policy_queries import benchmark_queries
-from tests.stages.critics.calibration.known_rates import Rates, SilentStepCritic, repeated
 from trajmill.schemas.coordinates import QWEN2_5_VL
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size

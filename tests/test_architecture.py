@@ -103,7 +103,7 @@ _BUDGETS = (
     Budget(("stages/environments",), 13_200),
     Budget(("stages/queries",), 4_970),
     Budget(("stages/critics",), 3_996),
-    Budget(("stages/models",), 4_286),
+    Budget(("stages/models",), 4_284),
     Budget(("stages/export", "stages/curate", "stages/importing"), 4_390),
     Budget(("stages/derive", "stages/guidance"), 3_736),
     Budget(("stages/training",), 2_900),

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import io
-import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,18 +10,16 @@ from PIL import Image
 from tests.stages.derive.samples import DONE, TAP, episode, query, step
 from tests.stages.export.formats.folders import SOURCE
 from tests.stages.export.stored import StoredScreens
-from tests.trainers.conftest import REPOSITORY, TEMPLATES, packages_of, python_of
+from tests.trainers.conftest import TEMPLATES, TrainerProcess, packages_of
 from tests.trainers.tiny_processor import build_tiny_processor
 from trajmill.schemas.dialects.families import Family, family_named
-from trajmill.schemas.errors import TrainingFailedError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.export.formats.base import format_spec
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
 from trajmill.stages.export.formats.steps import ReleasedStep, StepExample, step_example
-from trajmill.stages.training.command import CommandSpec
-from trajmill.stages.training.spec import ParentPolicy
+from trajmill.stages.training.command import bounded_model
 
 pytestmark = pytest.mark.trainers
 MAX_PIXELS = 1_003_520
@@ -44,13 +42,6 @@ class SizedScreens(StoredScreens):
         return SIZES[screen_id]
 
 
-@pytest.fixture
-def parent(tmp_path: Path) -> ParentPolicy:
-    template = (packages_of("trl") / TEMPLATES / "qwen2_5_vl.jinja").read_text(encoding="utf-8")
-    model = build_tiny_processor(tmp_path / "model", PUBLISHED, template, ["Order it. Thought: tap. Action: click"])
-    return ParentPolicy(model, family=PUBLISHED.within(MAX_PIXELS))
-
-
 def exported(kind: str, family: Family, folder: Path) -> Path:
     screens = SizedScreens()
     names = [*SIZES, "small"]
@@ -67,27 +58,18 @@ def exported(kind: str, family: Family, folder: Path) -> Path:
     return folder
 
 
-def command(trainer: str, answers: Path, model: str) -> CommandSpec:
-    script = ("-m", "tests.trainers.picture_sizes", trainer, "{release}", model, "{out}", str(answers))
-    variables = {"PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "HF_HOME": str(answers.parent / "cache")}
-    return CommandSpec(command=(str(python_of(trainer)), *script), format=FORMATS[trainer], variables=variables)
-
-
 @pytest.mark.parametrize("trainer", FORMATS)
 def test_a_trainer_sees_the_pictures_that_the_targets_were_written_for(
-    trainer: str, parent: ParentPolicy, tmp_path: Path
+    trainer: str, trainer_process: Callable[[str], TrainerProcess], tmp_path: Path
 ) -> None:
-    spec, answers = command(trainer, tmp_path / "sizes.json", "{model}"), tmp_path / "sizes.json"
-    release = exported(FORMATS[trainer], parent.family, tmp_path / "release")
-    spec.train(parent, release, 1, tmp_path / "new")
-    seen = [Size(wide * 14, high * 14) for ((_, high, wide),) in json.loads(answers.read_text())]
-    assert seen == [parent.family.budget.fit(size) for size in SIZES.values()]
+    process, family = trainer_process(trainer), PUBLISHED.within(MAX_PIXELS)
+    template = (packages_of("trl") / TEMPLATES / "qwen2_5_vl.jinja").read_text(encoding="utf-8")
+    model = build_tiny_processor(tmp_path / "model", PUBLISHED, template, ["Order it. Thought: tap. Action: click"])
+    # What the recipe `command` gives a trainer: a view of the model, and the bounds as variables.
+    view = bounded_model(model, family.budget, tmp_path / "view")
+    bounds = {"MIN_PIXELS": str(family.budget.min_pixels), "MAX_PIXELS": str(family.budget.max_pixels)}
+    release = str(exported(FORMATS[trainer], family, tmp_path / "release"))
+    asked = {"trainer": trainer, "release": release, "model": str(view), "bounds": bounds}
+    seen = [Size(wide * 14, high * 14) for ((_, high, wide),) in process.ask("picture_sizes", tmp_path, **asked)]
+    assert seen == [family.budget.fit(size) for size in SIZES.values()]
     assert (seen[0], seen[1]) == (Size(1316, 728), Size(672, 1484))
-    assert not (tmp_path / "new" / "model").exists()
-
-
-def test_a_trainer_that_reads_another_processor_is_refused(parent: ParentPolicy, tmp_path: Path) -> None:
-    spec = command("llamafactory", tmp_path / "sizes.json", str(parent.folder))
-    release = exported("llamafactory", parent.family, tmp_path / "release")
-    with pytest.raises(TrainingFailedError, match="up to 12845056 pixels, but the targets are written for 1003520"):
-        spec.train(parent, release, 1, tmp_path / "new")

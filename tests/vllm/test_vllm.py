@@ -13,22 +13,14 @@ import pytest
 from PIL import Image
 from pydantic import Field
 
-from tests.flows.serving.test_model_server import free_port
 from tests.stages.models.pictures import shot
 from tests.stages.models.transformers_local.tiny_vlm import FACTOR, MAX_PIXELS, MIN_PIXELS
 from tests.vllm.conftest import TinyServer
 from tests.vllm.tiny_adapter import tiny_adapter
-from tests.vllm.tiny_server import MODEL, SERVED_CONTEXT, tiny_server
-from trajmill.flows.serving.model_server import (
-    ModelServer,
-    ask_server,
-    load_adapter,
-    served,
-    served_models,
-    unload_adapter,
-)
+from tests.vllm.tiny_server import MODEL, SERVED_CONTEXT
+from trajmill.flows.serving.model_server import load_adapter, served_models, unload_adapter
 from trajmill.schemas.coordinates import PixelBudget
-from trajmill.schemas.errors import BadInputError, ModelFailure, TrajmillError
+from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.record import Record
@@ -69,13 +61,6 @@ def picture(size: Size, seed: int = 0) -> ScreenHandle:
 
 def request(*parts: MessagePart, max_tokens: int = 16) -> ChatRequest:
     return ChatRequest("critic.multimodal", (ChatMessage("user", parts),), max_tokens=max_tokens)
-
-
-async def test_it_is_healthy_and_knows_its_model(server: TinyServer) -> None:
-    assert ask_server(server.address.removesuffix("/v1") + "/health").status == 200
-    assert served_models(server.address) == frozenset({MODEL})
-    async with served_model(server) as model:
-        await model.check()
 
 
 async def test_pictures_arrive_at_the_size_that_was_reckoned_with_and_change_the_answer(server: TinyServer) -> None:
@@ -162,11 +147,3 @@ async def test_adapters_are_loaded_and_swapped_in_the_running_server(server: Tin
     assert await says("policy-2") == second
     unload_adapter(server.address, "policy-2")
     assert served_models(server.address) == frozenset({MODEL})
-
-
-def test_a_folder_without_a_model_gives_one_error_line(vllm_python: Path, tmp_path: Path) -> None:
-    (tmp_path / "empty").mkdir()
-    section = tiny_server(vllm_python, tmp_path / "empty", free_port())
-    message = r"^the model server of endpoints.tiny ended with code \d+ while starting: [^\n]*empty[^\n]*$"
-    with pytest.raises(TrajmillError, match=message), served([ModelServer("tiny", MODEL, section)], tmp_path):
-        pass

@@ -9,7 +9,7 @@ from functools import cache
 from tests.stages.critics.little_app import ORIGIN
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
@@ -17,6 +17,7 @@ from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.voting import StepResult
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
+from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import generate_queries
 from trajmill.stages.rollout.base import Attempt, Limits
@@ -91,3 +92,20 @@ def repeated(episode: Episode, times: int) -> Episode:
     """One long episode of the steps of a walk, repeated."""
     steps = enumerate(episode.steps * times)
     return episode.model_copy(update={"steps": tuple(step.model_copy(update={"index": at}) for at, step in steps)})
+
+
+def words(request: ChatRequest) -> str:
+    return "\n".join(part for message in request.messages for part in message.parts if isinstance(part, str))
+
+
+def pictures(request: ChatRequest) -> list[ScreenHandle]:
+    return [part for part in request.messages[1].parts if isinstance(part, ScreenHandle)]
+
+
+def hidden_from_critics(walk: PhoneWalk) -> list[str]:
+    """What no critic may know of the task, because only the environment or a person does."""
+    query, steps = walk.episode.query, walk.episode.steps
+    texts = [query.goal, query.start_state, query.task, query.query_id, query.phrasing, *query.page_descriptions]
+    texts += [step.target for step in query.path if "/" in step.target]
+    texts += [text for step in steps for text in (step.thought, step.conclusion)]
+    return [text for text in (*texts, "reward", walk.episode.trajectory.trajectory_id) if text not in ("", "{}")]

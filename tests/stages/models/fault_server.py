@@ -14,7 +14,7 @@ import io
 import json
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -171,7 +171,7 @@ async def _embeddings(server: FaultServer, request: web.Request) -> web.StreamRe
         return refusal
     reply = server.script.popleft() if server.script else FaultReply()
     if reply.fault is not Fault.NONE:
-        return await _FAULTS[reply.fault](server, request, body, reply)
+        return await _answer(server, request, body, reply)
     data = [{"index": at, "embedding": server.embeds(text)} for at, text in enumerate(body["input"])]
     # Out of order, as servers may send them.
     return web.json_response({"object": "list", "data": data[::-1], "model": body["model"]})
@@ -190,7 +190,7 @@ async def _chat(server: FaultServer, request: web.Request) -> web.StreamResponse
             return _error(404, f"The model `{body['model']}` does not exist.")
         reply = server.script.popleft() if server.script else FaultReply()
         await asyncio.sleep(server.seconds)
-        return await _FAULTS[reply.fault](server, request, body, reply)
+        return await _answer(server, request, body, reply)
     finally:
         server.in_flight -= 1
 
@@ -231,94 +231,81 @@ def _logprobs(text: str, most: int) -> dict[str, Any]:
     return {"content": [token(word) for word in text.split()]}
 
 
-Answering = Callable[[FaultServer, web.Request, dict[str, Any], FaultReply], Awaitable[web.StreamResponse]]
+async def _answer(
+    server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply
+) -> web.StreamResponse:
+    match reply.fault:
+        case Fault.NONE:
+            return _fine(server, body, reply)
+        case fault if fault in _STATUS:
+            return _error(*_STATUS[fault], reply.retry_after)
+        case fault if fault in _CHANGED:
+            answer = chat_completion(["half of it"], body)
+            answer["choices"][0] |= _CHANGED[fault]
+            return web.json_response(answer)
+        case Fault.HANG:
+            await asyncio.Event().wait()
+        case Fault.CUT:
+            return _cut(request, web.Response())
+        case Fault.CUT_WITHIN:
+            response = await _begun(request, **{"Content-Length": "5000"})
+            await response.write(json.dumps(chat_completion(["fine"], body)).encode()[:60])
+            return _cut(request, response)
+        case Fault.SLOW:
+            response = await _begun(request)
+            while True:
+                await response.write(b" ")
+                await asyncio.sleep(0.02)
+        case Fault.TRUNCATED:
+            return _text(json.dumps(chat_completion(["fine"], body))[:-40])
+        case Fault.WRONG_SCHEMA:
+            return _text('{"choices": [{"text": "fine"}], "usage": "none"}')
+        case Fault.EMPTY_CHOICES:
+            return _text(json.dumps(chat_completion([], body)))
+        case Fault.HUGE:
+            return _text(json.dumps(chat_completion(["x" * 10_000_000], body)))
+    raise AssertionError(f"no answer for {reply.fault}")
 
 
-async def _fine(server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply) -> web.Response:
+_STATUS = {
+    Fault.BUSY: (429, "Rate limit reached"),
+    Fault.UNAVAILABLE: (503, "Service unavailable"),
+    Fault.INTERNAL: (500, "Internal server error"),
+    Fault.TOO_LONG: (
+        400,
+        "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens.",
+    ),
+    Fault.UNKNOWN_MODEL: (404, "The model `tiny` does not exist."),
+}
+_CHANGED: dict[Fault, dict[str, Any]] = {
+    Fault.NO_TEXT: {"message": {"role": "assistant", "content": None}},
+    Fault.UNEVEN_TOKENS: {"token_ids": [1, 2, 3, 4]},
+    Fault.ABORTED: {"finish_reason": "abort"},
+}
+
+
+def _fine(server: FaultServer, body: dict[str, Any], reply: FaultReply) -> web.Response:
     text = server.writes(body) if reply.text is None else reply.text
     texts = [text, *(f"{text} {sample}" for sample in range(1, body.get("n", 1)))]
     if server.writes_samples is not None:
         texts = server.writes_samples(body)
-    # Samples out of order, as servers may send them.
     answer = chat_completion(texts, body)
+    # Samples out of order, as servers may send them.
     answer["choices"].reverse()
     return web.json_response(answer)
 
 
-def _status(status: int, message: str) -> Answering:
-    async def answer(server: FaultServer, request: web.Request, body: object, reply: FaultReply) -> web.Response:
-        return _error(status, message, reply.retry_after)
-
-    return answer
+def _text(text: str) -> web.Response:
+    return web.Response(text=text, content_type="application/json")
 
 
-def _text(make: Callable[[dict[str, Any]], str]) -> Answering:
-    async def answer(server: FaultServer, request: web.Request, body: dict[str, Any], _: FaultReply) -> web.Response:
-        return web.Response(text=make(body), content_type="application/json")
-
-    return answer
-
-
-def _choice(**changed: Any) -> Answering:
-    def make(body: dict[str, Any]) -> str:
-        answer = chat_completion(["half of it"], body)
-        answer["choices"][0] |= changed
-        return json.dumps(answer)
-
-    return _text(make)
-
-
-async def _hang(server: FaultServer, request: web.Request, body: object, reply: FaultReply) -> web.Response:
-    await asyncio.Event().wait()
-    raise AssertionError("nobody sets the event")
-
-
-async def _cut(server: FaultServer, request: web.Request, body: object, reply: FaultReply) -> web.Response:
+def _cut(request: web.Request, response: web.StreamResponse) -> web.StreamResponse:
     assert request.transport is not None
     request.transport.abort()
-    return web.Response()
+    return response
 
 
 async def _begun(request: web.Request, **headers: str) -> web.StreamResponse:
     response = web.StreamResponse(headers={"Content-Type": "application/json", **headers})
     await response.prepare(request)
     return response
-
-
-async def _cut_within(
-    server: FaultServer, request: web.Request, body: dict[str, Any], reply: FaultReply
-) -> web.StreamResponse:
-    response = await _begun(request, **{"Content-Length": "5000"})
-    await response.write(json.dumps(chat_completion(["fine"], body)).encode()[:60])
-    await _cut(server, request, body, reply)
-    return response
-
-
-async def _slow(server: FaultServer, request: web.Request, body: object, reply: FaultReply) -> web.StreamResponse:
-    response = await _begun(request)
-    while True:
-        await response.write(b" ")
-        await asyncio.sleep(0.02)
-
-
-_FAULTS: dict[Fault, Answering] = {
-    Fault.NONE: _fine,
-    Fault.BUSY: _status(429, "Rate limit reached"),
-    Fault.UNAVAILABLE: _status(503, "Service unavailable"),
-    Fault.INTERNAL: _status(500, "Internal server error"),
-    Fault.HANG: _hang,
-    Fault.CUT: _cut,
-    Fault.CUT_WITHIN: _cut_within,
-    Fault.TRUNCATED: _text(lambda body: json.dumps(chat_completion(["fine"], body))[:-40]),
-    Fault.WRONG_SCHEMA: _text(lambda body: '{"choices": [{"text": "fine"}], "usage": "none"}'),
-    Fault.EMPTY_CHOICES: _text(lambda body: json.dumps(chat_completion([], body))),
-    Fault.NO_TEXT: _choice(message={"role": "assistant", "content": None}),
-    Fault.UNEVEN_TOKENS: _choice(token_ids=[1, 2, 3, 4]),
-    Fault.ABORTED: _choice(finish_reason="abort"),
-    Fault.HUGE: _text(lambda body: json.dumps(chat_completion(["x" * 10_000_000], body))),
-    Fault.SLOW: _slow,
-    Fault.TOO_LONG: _status(
-        400, "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens."
-    ),
-    Fault.UNKNOWN_MODEL: _status(404, "The model `tiny` does not exist."),
-}

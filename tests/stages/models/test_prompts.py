@@ -35,10 +35,7 @@ def test_fields_are_filled_in_once_and_the_version_changes_with_the_text(package
         ("# system\na\n# user\n$task $screen\n# user\nb", "judge.md: more than one section '# user'"),
         ("Hello\n# system\n# user\n$task $screen", "judge.md:1: text before the first section"),
         ("# system\n# user\n$task", "judge.md: field $screen is missing"),
-        (
-            "# system\n# user\n$task $screen\n$goal",
-            "judge.md:4: unknown field $goal; it may use: $screen, $task",
-        ),
+        ("# system\n# user\n$task $screen\n$goal", "judge.md:4: unknown field $goal; it may use: $screen, $task"),
         ("# system\n# user\n$task $screen for $ 5", "judge.md:3: a '$' that begins no field"),
     ],
 )

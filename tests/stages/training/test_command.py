@@ -45,14 +45,14 @@ def parent(tmp_path: Path) -> ParentPolicy:
     return ParentPolicy(folder)
 
 
-def train(script: str, parent: ParentPolicy, tmp_path: Path, seed: int = 7) -> TrainingReport:
+def train(script: str, parent: ParentPolicy, tmp_path: Path, seed: int = 7, form: str = "") -> TrainingReport:
     release = tmp_path / "release"
     release.mkdir(exist_ok=True)
     (release / "rows").write_text("rows")
     program = parent.folder.parent / "train.py"
     program.write_text(script)
     command = (sys.executable, str(program), "{release}", "{model}", "{out}", "{seed}", "--adapter={adapter}")
-    return CommandSpec(command=command).train(parent, release, seed, tmp_path / "new")
+    return CommandSpec(command=command, format=form).train(parent, release, seed, tmp_path / "new")
 
 
 def test_the_last_checkpoint_is_taken_over_with_log_and_losses(parent: ParentPolicy, tmp_path: Path) -> None:
@@ -137,6 +137,14 @@ def test_other_pixel_bounds_than_those_of_the_targets_are_refused_before_the_sta
     served = parent._replace(family=family_named("qwen2.5-vl").within(1_003_520))
     with pytest.raises(BadInputError, match=r"(?i)_pixels is 589824, but the targets are written for pictures of "):
         spec.train(served, release, 1, tmp_path / "new")
+
+
+def test_a_trainer_that_read_another_processor_is_refused(parent: ParentPolicy, tmp_path: Path) -> None:
+    saved = "(folder / 'preprocessor_config.json').write_text('{\"max_pixels\": 12845056}')"
+    script = TRAINER.replace('(folder / "optimizer.pt").write_text("large")', saved)
+    served = parent._replace(family=family_named("qwen2.5-vl").within(1_003_520))
+    with pytest.raises(TrainingFailedError, match="up to 12845056 pixels, but the targets are written for 1003520"):
+        train(script, served, tmp_path, form="swift")
 
 
 def test_the_model_of_a_command_has_the_pixel_bounds_of_the_endpoint(tmp_path: Path) -> None:

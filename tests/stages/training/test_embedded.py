@@ -44,7 +44,6 @@ from trajmill.stages.training.embedded.train import (
     chosen_log_probabilities,
     lessons,
     select,
-    supervised_loss,
     train_network,
     train_policy,
     trajectory_loss,
@@ -155,40 +154,19 @@ def write_release(folder: Path, episodes: list[ToyEpisode], *, blocks: bool = Tr
         parts = [{"type": "text", "text": text}, {"type": "image", "text": ""}]
         return {"role": role, "content": parts if blocks else text + "<image>"}
 
-    turns = [turn for episode in episodes for turn in episode.turns]
-    places = [
-        {"screen_ids": [t.screen_id], "trajectory_id": t.trajectory_id, "step_index": t.step_index} for t in turns
-    ]
-    asked = [[("system", t.system), ("user", t.user)] for t in turns]
-    supervised = [
-        {
-            **place,
-            "prompt": [message(*said) for said in prompt],
-            "completion": [message("assistant", turn.reply)],
-            "loss_weight": 1.0,
-        }
-        for place, prompt, turn in zip(places, asked, turns, strict=True)
-    ]
-    rl = [
-        {
-            **place,
-            "prompt": [{"role": role, "content": text} for role, text in prompt],
-            "response": turn.reply,
-            "advantage": 2.0,
-            "step_weight": 0.25,
-        }
-        for place, prompt, turn in zip(places, asked, turns, strict=True)
-    ]
+    supervised, rl = [], []
+    for turn in (turn for episode in episodes for turn in episode.turns):
+        place = {"screen_ids": [turn.screen_id], "trajectory_id": turn.trajectory_id, "step_index": turn.step_index}
+        said = [("system", turn.system), ("user", turn.user)]
+        learned = {"completion": [message("assistant", turn.reply)], "loss_weight": 1.0}
+        supervised.append({**place, "prompt": [message(*each) for each in said], **learned})
+        weighed = {"response": turn.reply, "advantage": 2.0, "step_weight": 0.25}
+        rl.append({**place, "prompt": [{"role": role, "content": text} for role, text in said], **weighed})
     seen = {name: screen for episode in episodes for name, screen in episode.screens.items()}
+    sizes = {"width": [screen.size.width for screen in seen.values()]}
+    sizes |= {"height": [screen.size.height for screen in seen.values()]}
     elements = [[element._asdict() for element in screen.elements] for screen in seen.values()]
-    screens = pa.table(
-        {
-            "screen_id": list(seen),
-            "width": [screen.size.width for screen in seen.values()],
-            "height": [screen.size.height for screen in seen.values()],
-            "elements": pa.array(elements, pa.list_(ELEMENT)),
-        }
-    )
+    screens = pa.table({"screen_id": list(seen), **sizes, "elements": pa.array(elements, pa.list_(ELEMENT))})
     files = {"trl/sft": pa.Table.from_pylist(supervised), "verl/rl": pa.Table.from_pylist(rl), "screens": screens}
     for name, table in files.items():
         (folder / f"{name}.parquet").parent.mkdir(parents=True, exist_ok=True)
@@ -300,10 +278,3 @@ def test_equation_3() -> None:
         CLIP,
     )
     assert loss.item() == pytest.approx(-math.fsum(terms) / len(terms), rel=1e-12)
-
-
-def test_the_supervised_loss_is_a_weighted_mean() -> None:
-    scores = logits(2)
-    total = math.fsum(-weight * log_probability(scores, row) for row, weight in enumerate(WEIGHTS))
-    loss = supervised_loss(scores, torch.tensor(CHOSEN), torch.tensor(WEIGHTS, dtype=torch.float64))
-    assert loss.item() == pytest.approx(total / math.fsum(WEIGHTS), rel=1e-12)

@@ -28,7 +28,7 @@ from trajmill.schemas.actions import Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
-from trajmill.stages.critics.annotated.task import says_no, title_says_done
+from trajmill.stages.critics.annotated.task import says_no
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.environments.tasks import own_query
@@ -179,19 +179,6 @@ def test_tasks_without_known_annotations_stay_unjudged_and_are_failures() -> Non
     assert [failure.input_id for failure in found.failures] == [walk.trajectory.trajectory_id for walk in walks]
     assert {failure.failure_class for failure in found.failures} == {FailureClass.JUDGE}
     assert all("not those of an annotated app" in failure.message for failure in found.failures)
-
-
-@pytest.mark.parametrize(
-    ("title", "done"),
-    [
-        *((each, True) for each in ("Order placed", "Mail sent", "Saved", "You left", "Purchase complete")),
-        *((each, True) for each in ("Now playing", "Phone topped up")),
-        *((each, False) for each in ("Delete this alarm?", "Saved places", "Past orders", "Feed the cat", "Settings")),
-        *((each, False) for each in ("Need help", "")),
-    ],
-)
-def test_titles_that_mean_finished_are_recognised(title: str, done: bool) -> None:
-    assert title_says_done(title) is done
 
 
 @pytest.mark.parametrize(

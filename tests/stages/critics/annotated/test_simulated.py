@@ -15,9 +15,6 @@ from trajmill.schemas.tables.query import Query
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import calibrate
 from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.derive.end_to_end import end_to_end_examples
-from trajmill.stages.derive.spec import StepDataSpec
-from trajmill.stages.derive.step_data import select_steps
 from trajmill.stages.environments.kinds import DevicesSpec
 from trajmill.stages.environments.simulated.distance import SimulatedDistances
 from trajmill.stages.environments.simulated.world import shared_world
@@ -94,16 +91,3 @@ def test_steps_are_labelled_by_what_they_do_to_the_goal(query: Query, script: li
     assert quality.true_positive == expected[:-1].count("G")
     # Without distances, the steps are not compared.
     assert {each.level for each in calibrate([episode], seen)} == {"trajectory", "text", "multimodal"}
-
-
-def test_what_leads_back_is_learned_and_paired_with_its_error() -> None:
-    seen = SeenTrees()
-    episode = judged(ROOF, WRONG_FOLDER, seen)
-    assert episode.trajectory.reward == 1.0
-    assert episode.judgement is not None and episode.judgement.correct
-    made = end_to_end_examples(episode, seen.size, ORIGIN)
-    assert [example.step_index for example in made.examples] == [0, 2, 3, 4, 5, 6, 7, 8]
-    assert [(left.step_index, left.reason) for left in made.dropped] == [(1, "harmful")]
-    selected = select_steps(episode, StepDataSpec(), seen)
-    assert not isinstance(selected, str)
-    assert [step.variant for step in selected[:4]] == ["positive", None, "self_correction", "positive"]

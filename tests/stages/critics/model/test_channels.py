@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from tests.stages.critics.little_app import ORIGIN
-from tests.stages.critics.model.asked import hidden_from_critics, pictures, words
-from tests.stages.critics.phone import StoredScreens, notes_on, repeated, walk_phone
+from tests.stages.critics.phone import (
+    StoredScreens,
+    hidden_from_critics,
+    notes_on,
+    pictures,
+    repeated,
+    walk_phone,
+    words,
+)
 from tests.stages.models.fault_server import running_server
 from tests.stages.models.scripted import ScriptedModel, SeveralModel, replies
 from trajmill.schemas.episode import Episode

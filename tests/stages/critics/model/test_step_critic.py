@@ -8,8 +8,7 @@ import json
 import pytest
 from PIL import Image, ImageChops
 
-from tests.stages.critics.model.asked import hidden_from_critics, pictures, words
-from tests.stages.critics.phone import StoredScreens, repeated, walk_phone
+from tests.stages.critics.phone import StoredScreens, hidden_from_critics, pictures, repeated, walk_phone, words
 from tests.stages.models.scripted import ScriptedModel, replies
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure

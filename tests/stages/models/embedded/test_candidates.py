@@ -12,12 +12,7 @@ from trajmill.stages.models.embedded.candidates import (
     screen_candidates,
     typed_candidates,
 )
-from trajmill.stages.models.embedded.words import (
-    Conclusion,
-    noted_values,
-    read_conclusion,
-    write_conclusion,
-)
+from trajmill.stages.models.embedded.words import Conclusion, noted_values, read_conclusion, write_conclusion
 
 SIZE = Size(720, 1280)
 FIELD = UIElement("text_field", "Note", Box(0, 500, 700, 560), ("clickable", "editable", "focused"))
@@ -33,11 +28,7 @@ def test_a_phone_offers_presses_scrolls_and_system_buttons() -> None:
     actions = [candidate.action(phone=True) for candidate in screen_candidates(elements, SIZE, phone=True)]
     assert actions[0] == Click(x=360, y=150)
     assert isinstance(actions[1], Swipe) and actions[1].y > actions[1].y2
-    assert actions[2:] == [
-        Terminate(status="success"),
-        SystemButton(button="Back"),
-        SystemButton(button="Home"),
-    ]
+    assert actions[2:] == [Terminate(status="success"), SystemButton(button="Back"), SystemButton(button="Home")]
 
 
 def test_typed_texts_are_quotes_then_notes_then_spans_as_written() -> None:

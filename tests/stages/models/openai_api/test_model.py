@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.models.fault_server import Fault, FaultReply, running_server
+from tests.stages.models.fault_server import Fault, FaultReply, chat_completion, running_server
 from tests.stages.models.openai_api.asking import VARIABLES, asked, asked_all, request, settings
 from tests.stages.models.pictures import plain
 from trajmill.schemas.coordinates import QWEN3_VL, CoordinateFrame
@@ -18,6 +18,7 @@ from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, ReplyTokens, TokenLogprob
+from trajmill.stages.models.openai_api.exchange import ExchangeFailure, completion, retry_after_seconds
 from trajmill.stages.models.openai_api.model import OpenAiModel
 
 
@@ -170,3 +171,53 @@ async def test_a_check_passes_while_one_server_is_there_and_says_what_is_wrong_i
             await _check(server.url)
         with pytest.raises(BadInputError, match=r"/models: 404 [^\n]*the URL ends in /v1$"):
             await _check(server.url.removesuffix("/v1"))
+
+
+def body(*finish_reasons: str) -> bytes:
+    answer = chat_completion([f"sample {at}" for at in range(len(finish_reasons))], {"model": "tiny"})
+    for choice, reason in zip(answer["choices"], finish_reasons, strict=True):
+        choice["finish_reason"] = reason
+    return json.dumps(answer).encode()
+
+
+@pytest.mark.parametrize(
+    ("reasons", "others"), [(("stop", "abort", "length"), ("", "sample 2")), (("stop", "stop"), ("sample 1",))]
+)
+def test_an_interrupted_sample_is_empty_and_missing_ones_are_left_out(
+    reasons: tuple[str, ...], others: tuple[str, ...]
+) -> None:
+    answer = completion(body(*reasons), 3, 0.0, 0.0)
+    assert (answer.text, answer.others) == ("sample 0", others)
+
+
+@pytest.mark.parametrize("reasons", [(), ("abort", "abort"), ("stop", "stop", "stop")])
+def test_missing_incomplete_or_extra_choices_are_invalid(reasons: tuple[str, ...]) -> None:
+    with pytest.raises(ExchangeFailure):
+        completion(body(*reasons), 2, 0.0, 0.0)
+
+
+@pytest.mark.parametrize("usage", [{"prompt_tokens": 10**30}, {"completion_tokens": -1}, {"completion_tokens": 2**31}])
+def test_an_absurd_number_of_tokens_is_no_answer(usage: dict[str, int]) -> None:
+    answer = json.loads(body("stop"))
+    answer["usage"] |= usage
+    with pytest.raises(ExchangeFailure, match="usage"):
+        completion(json.dumps(answer).encode(), 1, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("value", "date", "seconds"),
+    [
+        (None, None, None),
+        ("17", None, 17.0),
+        ("0", None, 0.0),
+        ("Wed, 21 Oct 2015 07:28:30 GMT", "Wed, 21 Oct 2015 07:28:00 GMT", 30.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:29:00 GMT", 0.0),
+        ("Wed, 21 Oct 2015 07:28:00 GMT", None, 0.0),
+        ("-5", None, None),
+        ("soon", None, None),
+        ("", None, None),
+        ("Wed, 99 Oct 2015 07:28:00 GMT", None, None),
+    ],
+)
+def test_retry_after(value: str | None, date: str | None, seconds: float | None) -> None:
+    assert retry_after_seconds(value, date) == seconds

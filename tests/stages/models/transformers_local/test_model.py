@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -12,15 +13,17 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import GenerationMixin, Qwen2Config, Qwen2ForCausalLM
+from transformers import AutoModelForImageTextToText, GenerationMixin, Qwen2Config, Qwen2ForCausalLM
 
 from tests.stages.models.pictures import PHONE, plain, striped
+from tests.stages.models.scripted import request
 from tests.stages.models.transformers_local.tiny_vlm import CONTEXT, MAX_PIXELS, build_tiny_vlm
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
-from trajmill.stages.models.local.folder import TransformersSpec
+from trajmill.stages.models.local.folder import TransformersSpec, folder_version
+from trajmill.stages.models.transformers_local.generation import SeededSampling
 from trajmill.stages.models.transformers_local.model import TransformersModel
 
 pytestmark = pytest.mark.slow
@@ -73,13 +76,6 @@ async def test_an_answer_does_not_depend_on_who_else_asks(model: TransformersMod
     for one, other in zip(alone, crowd, strict=True):
         assert one._replace(logprobs=()) == other._replace(logprobs=())
     assert len({answer.text for answer in alone}) == 6
-
-
-async def test_a_seed_decides_a_sample_and_nothing_else_does(model: TransformersModel) -> None:
-    samples = await together(model, *(chat("Draw", temperature=1.0, seed=seed) for seed in (1, 2, 1)))
-    assert samples[0] == samples[2] != samples[1]
-    greedy = await together(model, *(chat("Draw", seed=seed) for seed in (1, 2)))
-    assert greedy[0] == greedy[1]
 
 
 async def test_several_samples_of_one_request_are_those_of_the_next_seeds_and_all_are_counted(
@@ -239,3 +235,98 @@ async def test_the_template_of_an_older_folder_is_found(folder: Path, model: Tra
 def test_the_pixels_of_another_family_are_refused(folder: Path) -> None:
     with pytest.raises(BadInputError, match="multiples of 28, those of the configured family of 32"):
         TransformersModel(TransformersSpec(model=folder, family="qwen3-vl"))
+
+
+WEIGHTS = "adapter_model.safetensors"
+
+
+@pytest.fixture(scope="module")
+def adapter(folder: Path) -> Path:
+    """An adapter of random weights, large enough to change what the model says."""
+    # PEFT takes three seconds to import, which each process that collects tests would spend.
+    from peft import LoraConfig, get_peft_model
+
+    network = AutoModelForImageTextToText.from_pretrained(folder)
+    adapted = get_peft_model(network, LoraConfig(r=4, lora_alpha=16, target_modules=["o_proj"]))
+    torch.manual_seed(0)
+    for name, weights in adapted.named_parameters():
+        if "lora_" in name:
+            torch.nn.init.normal_(weights)
+    adapted.save_pretrained(folder.parent / "adapter")
+    return folder.parent / "adapter"
+
+
+async def said(spec: TransformersSpec) -> str:
+    asked = request("Order a pizza", "policy", max_tokens=12)
+    return (await TransformersModel(spec).complete(asked)).text
+
+
+async def test_an_adapter_acts_as_its_merged_weights_do(folder: Path, adapter: Path, tmp_path: Path) -> None:
+    from peft import PeftModel
+
+    plain = tiny(folder)
+    version = folder_version(adapter)
+    adapted = plain.with_version(version, folder, adapter)
+    shutil.copytree(folder, tmp_path / "merged")
+    network = PeftModel.from_pretrained(AutoModelForImageTextToText.from_pretrained(folder), str(adapter))
+    network.merge_and_unload().save_pretrained(tmp_path / "merged")
+    merged = plain.with_version("merged", tmp_path / "merged")
+    assert await said(adapted) == await said(merged) != await said(plain)
+    assert adapted.version == TransformersModel(adapted).version == version != plain.version
+    assert (adapted.weights_folder, adapted.adapter_folder) == (folder, adapter)
+    assert adapted.with_version("plain", folder) == plain
+
+
+def test_an_adapter_of_another_model_gives_one_error_line(folder: Path, adapter: Path, tmp_path: Path) -> None:
+    shutil.copytree(adapter, tmp_path / "other")
+    cut = {name: weights[..., :2].contiguous() for name, weights in load_file(adapter / WEIGHTS).items()}
+    save_file(cut, tmp_path / "other" / WEIGHTS)
+    spec = tiny(folder).model_copy(update={"adapter": tmp_path / "other"})
+    with pytest.raises(BadInputError, match=r"\A\S+other: no adapter of this model: [^\n]+\Z"):
+        TransformersModel(spec)
+
+
+LOGITS = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
+
+
+def drawn(row: ChatRequest, times: int) -> Counter[int]:
+    """How often each of four tokens is chosen for one row, token after token."""
+    chooser = SeededSampling([row])
+    empty = torch.zeros(1, 0)
+    return Counter(int(chooser(empty, LOGITS[None].clone()).argmax()) for _ in range(times))
+
+
+def row(temperature: float = 1.0, **fields: float) -> ChatRequest:
+    return request(temperature=temperature, **fields)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("sampling", "expected"),
+    [
+        (row(), [0.5, 0.3, 0.15, 0.05]),
+        (row(top_p=0.75), [0.625, 0.375, 0.0, 0.0]),
+        (row(top_p=0.85), [0.526, 0.316, 0.158, 0.0]),
+        (row(temperature=0.5), [0.685, 0.247, 0.062, 0.007]),
+        (row(temperature=1e-4), [1.0, 0.0, 0.0, 0.0]),
+        (row(temperature=0.0), [1.0, 0.0, 0.0, 0.0]),
+        (row(top_p=0.01), [1.0, 0.0, 0.0, 0.0]),
+    ],
+)
+def test_tokens_come_as_often_as_they_should(sampling: ChatRequest, expected: list[float]) -> None:
+    times = 1000
+    counts = drawn(sampling, times)
+    for token, share in enumerate(expected):
+        # Five standard deviations: the draws are those of a fixed seed, and a wrong rule is far off.
+        assert counts[token] / times == pytest.approx(share, abs=5 * (0.25 / times) ** 0.5)
+        assert share > 0 or counts[token] == 0
+
+
+def test_each_row_draws_with_its_own_seed() -> None:
+    rows = [row(seed=1), row(temperature=0.0), row(seed=2), row(seed=1)]
+    together, alone = SeededSampling(rows), SeededSampling([rows[2]])
+    empty = torch.zeros(4, 0)
+    columns = [together(empty, LOGITS.repeat(4, 1)).argmax(-1).tolist() for _ in range(50)]
+    single = [int(alone(empty[:1], LOGITS[None].clone()).argmax()) for _ in range(50)]
+    assert [column[2] for column in columns] == single
+    assert all(column[0] == column[3] and column[1] == 0 for column in columns)
+    assert any(column[0] != column[2] for column in columns)

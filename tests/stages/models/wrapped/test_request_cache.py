@@ -13,10 +13,8 @@ import pytest
 
 from tests.stages.models.scripted import ScriptedModel, replies, request
 from trajmill.schemas.errors import BadInputError, ModelFailure
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.record import Record
-from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, TokenLogprob
+from trajmill.stages.models.base import ChatRequest, Completion, TokenLogprob
 from trajmill.stages.models.prompts import ask as ask_record
 from trajmill.stages.models.wrapped import CachedModel
 
@@ -47,14 +45,6 @@ async def test_what_was_answered_once_is_not_asked_again(tmp_path: Path) -> None
     assert await ask(tmp_path, request()) == (0, [ANSWER._replace(price=0.0, cached=True)])
     other = ScriptedModel(lambda _: "no", version="scripted-2")
     assert (await CachedModel(other, tmp_path).complete(request())).text == "no"
-
-
-async def test_another_prompt_screen_or_seed_is_another_request(tmp_path: Path) -> None:
-    def show(screen: str) -> ChatRequest:
-        return ChatRequest("critic", (ChatMessage("user", (ScreenHandle(screen, Size(1, 1), lambda: b""),)),))
-
-    asked = [request(), request("And this?"), request(seed=1), request(temperature=0.5), show("a"), show("b")]
-    assert [await calls(tmp_path, *asked), await calls(tmp_path, *asked)] == [6, 0]
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,6 @@ from trajmill.stages.training.hugging_face.encoding import (
     supervised_files,
     supervised_reply,
     supervised_rows,
-    supervised_sum,
     token_log_probs,
 )
 from trajmill.stages.training.hugging_face.run import WholeUpdateLoss, load_trained, reference_log_probs
@@ -62,16 +61,6 @@ def rows(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     release = tmp_path_factory.mktemp("release")
     write_supervised(release, (1.0,) * 6)
     return list(supervised_rows(supervised_files(release), release / "cache"))
-
-
-def test_a_batch_is_its_rows(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
-    collate = ReplyCollator(model, supervised_reply)
-    together = batch_of(collate, rows)
-    found = log_probs(model, together)
-    for number, row in enumerate(rows):
-        alone = log_probs(model, batch_of(collate, [row]))[0]
-        assert found[number, found.shape[1] - len(alone) :] == pytest.approx(alone, abs=1e-9)
-        assert not found[number, : found.shape[1] - len(alone)].any()
 
 
 def test_a_reply_is_its_words_and_the_end_of_the_turn(model: LoadedParts, rows: list[dict[str, Any]]) -> None:
@@ -195,13 +184,6 @@ def test_the_objective_of_execution_feedback() -> None:
     alone = divergence_sum(now, made.old, made.mask).item()
     assert alone == pytest.approx(written_out(made, lambda _, now, old: math.exp(old - now) - (old - now) - 1))
     assert divergence_sum(now, now, made.mask).item() == 0
-
-
-def test_weighted_cross_entropy() -> None:
-    made = replies(1)
-    weights = torch.tensor(WEIGHTS, dtype=torch.float64)
-    loss = supervised_sum(token_log_probs(made.logits, made.tokens), made.mask, weights)
-    assert loss.item() == pytest.approx(written_out(made, lambda row, now, _: -WEIGHTS[row] * now), rel=1e-12)
 
 
 def test_padding_that_would_overflow_does_not() -> None:

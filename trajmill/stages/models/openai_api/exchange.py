@@ -68,9 +68,7 @@ def open_session(spec: OpenAiSpec, api_key: str) -> aiohttp.ClientSession:
         cookie_jar=aiohttp.DummyCookieJar(),
         headers={"Content-Type": "application/json"} | ({"Authorization": f"Bearer {api_key}"} if api_key else {}),
         timeout=aiohttp.ClientTimeout(
-            total=spec.total_seconds,
-            sock_connect=spec.connect_seconds,
-            sock_read=spec.read_seconds,
+            total=spec.total_seconds, sock_connect=spec.connect_seconds, sock_read=spec.read_seconds
         ),
     )
 
