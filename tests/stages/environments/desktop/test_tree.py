@@ -101,10 +101,12 @@ def test_fields_take_their_label_from_beside_them_and_their_value_from_within() 
 def test_states_say_what_can_be_done() -> None:
     parts = node("push-button", "No", (0, 0, 10, 10), states="showing visible")
     parts += node("check-box", "Wrap", (0, 10, 10, 10), states=SHOWN + " checked")
+    parts += node("table-cell", "A1", (0, 30, 10, 10), states=SHOWN + " selected")
     parts += node("password-text", "Key", (0, 20, 10, 10), "", SHOWN + " editable")
     found = {element.text: element.states for element in read(window(parts)).elements}
     states = (("disabled",), ("clickable", "checked"), ("clickable", "editable", "password"))
     assert tuple(found[name] for name in ("No", "Wrap", "Key")) == states
+    assert "selected" in found["A1"]
 
 
 def test_a_row_of_a_list_is_one_element_and_a_cell_of_a_sheet_has_its_address() -> None:

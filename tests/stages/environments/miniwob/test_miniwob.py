@@ -34,8 +34,8 @@ pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
 PLAYED = ("enter-text", "choose-list", "click-checkboxes", "simon-says", "copy-paste", "click-test")
 WITH_FIELDS = ("login-user", "email-inbox-nl-turk")
-SURVEYED = sorted({*page_names()[::60], "chase-circle", "email-inbox-star-reply", "simon-says", "use-autocomplete"})
-"""Some of each kind, and those that were hard to hold still."""
+SURVEYED = sorted({page_names()[0], "chase-circle", "email-inbox-star-reply", "use-autocomplete"})
+"""One that is easy, and those that were hard to hold still."""
 
 
 @pytest.fixture(scope="module")

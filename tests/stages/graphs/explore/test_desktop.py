@@ -12,7 +12,6 @@ from trajmill.stages.environments.kinds import DesktopSpec
 from trajmill.stages.graphs.base import Mark
 from trajmill.stages.graphs.explore.base import ExploreBounds, unexplored
 from trajmill.stages.graphs.explore.deny_list import deny_list
-from trajmill.stages.graphs.verify import EdgeState
 from trajmill.stages.queries.base import SourceContext, UnseenApps
 from trajmill.stages.queries.generate import make_queries
 from trajmill.stages.queries.graph.source import GraphSource
@@ -39,9 +38,8 @@ def check_the_menus_of_galculator(folder: Path) -> None:
     bounds = ExploreBounds(depth=1, breadth=2, seconds=3600.0)
 
     factory = DesktopSpec().factory(Platform.DESKTOP)
-    found = explore(app, folder / "galculator.jsonl", bounds, 1, factory, verified=True)
+    found = explore(app, folder / "galculator.jsonl", bounds, 1, factory)
     assert found.explored.complete
-    assert {edge.state for edge in found.edges} == {EdgeState.HOLDS}
     pages = found.graph.pages
     assert {each.to for each in pages["start"].transitions} == {"file-menu", "edit-menu"}
     assert pages["file-menu"].elements["quit"].marks == (Mark.DESTRUCTIVE,)

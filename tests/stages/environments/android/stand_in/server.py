@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from tests.stages.environments.android.stand_in.phone import Phone
 from tests.stages.environments.android.stand_in.programs import Programs
 
-_VERSION = b"0029"
+_VERSION = "0029"
 _REGULAR_FILE = 0o100644
 _BLOCK = 64 * 1024
 
@@ -58,23 +58,19 @@ class _Refused(Exception):
     """A request that is answered with FAIL."""
 
 
-class _Connection(socketserver.BaseRequestHandler):
+class _Connection(socketserver.StreamRequestHandler):
     server: AdbServer
-
-    def setup(self) -> None:
-        self.socket: socket.socket = self.request
-        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self.server.connections.add(self.socket)
-
-    def finish(self) -> None:
-        self.server.connections.discard(self.socket)
+    wbufsize = 0
+    disable_nagle_algorithm = True
 
     def handle(self) -> None:
         """Answer questions to the server, or a service of the phone that was chosen; the connection ends after each."""
         phone: Phone | None = None
-        with suppress(OSError, EOFError):
+        self.server.connections.add(self.connection)
+        # What ends early is no number and no header.
+        with suppress(OSError, ValueError, struct.error):
             try:
-                while request := self._exactly(int(self._exactly(4), 16)).decode():
+                while request := self.rfile.read(int(self.rfile.read(4), 16)).decode():
                     if phone is not None:
                         self._local(phone, request)
                         return
@@ -82,38 +78,39 @@ class _Connection(socketserver.BaseRequestHandler):
                     if phone is None:
                         return
             except _Refused as refusal:
-                self.socket.sendall(b"FAIL" + _block(str(refusal)))
+                self.wfile.write(b"FAIL" + _block(str(refusal)))
+        self.server.connections.discard(self.connection)
 
     def _host(self, request: str) -> Phone | None:
         """Answer a question to the server itself; the phone for one that selects it."""
         answer, phone = "", None
         match request.split(":"):
             case ["host", "version"]:
-                answer = _VERSION.decode()
+                answer = _VERSION
             case ["host", "devices"]:
                 answer = "".join(f"{each.serial}\t{_state(each)}\n" for each in self.server.phones.values())
             case ["host", "features" | "host-features"]:
                 pass
             case ["host", "tport", "serial", *serial]:
-                phone = self._phone(":".join(serial))
-                self.socket.sendall(b"OKAY" + struct.pack("<Q", 1))
+                phone = self._phone(serial)
+                self.wfile.write(b"OKAY" + struct.pack("<Q", 1))
             case ["host", "transport", *serial]:
-                phone = self._phone(":".join(serial))
-                self.socket.sendall(b"OKAY")
+                phone = self._phone(serial)
+                self.wfile.write(b"OKAY")
             case ["host-serial", *serial, "get-state"]:
-                answer = _state(self._phone(":".join(serial)))
+                answer = _state(self._phone(serial))
             case ["host-serial", *serial, "features" | "list-forward"]:
-                self._phone(":".join(serial))
+                self._phone(serial)
             case _:
                 raise _Refused(f"unknown host service {request!r}")
         if phone is None:
-            self.socket.sendall(b"OKAY" + _block(answer))
+            self.wfile.write(b"OKAY" + _block(answer))
         return phone
 
-    def _phone(self, serial: str) -> Phone:
-        phone = self.server.phones.get(serial)
+    def _phone(self, serial: Sequence[str]) -> Phone:
+        phone = self.server.phones.get(":".join(serial))
         if phone is None:
-            raise _Refused(f"device '{serial}' not found")
+            raise _Refused(f"device '{':'.join(serial)}' not found")
         if phone.faults.offline:
             raise _Refused("device offline")
         return phone
@@ -123,42 +120,31 @@ class _Connection(socketserver.BaseRequestHandler):
         service = service.partition(",")[0]
         if service not in ("shell", "exec", "sync"):
             raise _Refused("unknown service")
-        self.socket.sendall(b"OKAY")
+        self.wfile.write(b"OKAY")
         if phone.faults.hangs:
             self.server.stopped.wait()
         elif service == "sync":
             self._sync(phone)
         else:
-            result = self.server.programs[phone.serial].run(line)
-            self.socket.sendall(result.out[: phone.faults.cut_after])
+            self.wfile.write(self.server.programs[phone.serial].run(line).out[: phone.faults.cut_after])
 
     def _sync(self, phone: Phone) -> None:
         while True:
-            kind, length = struct.unpack("<4sI", self._exactly(8))
-            path = self._exactly(length).decode()
+            kind, length = struct.unpack("<4sI", self.rfile.read(8))
+            content = phone.read(self.rfile.read(length).decode())
             if kind == b"QUIT":
                 return
-            content = phone.read(path)
             if kind == b"STAT":
                 known = (_REGULAR_FILE, len(content), 1) if content is not None else (0, 0, 0)
-                self.socket.sendall(struct.pack("<4sIII", b"STAT", *known))
+                self.wfile.write(struct.pack("<4sIII", b"STAT", *known))
             elif kind == b"RECV" and content is not None:
                 for start in range(0, len(content), _BLOCK):
                     block = content[start : start + _BLOCK]
-                    self.socket.sendall(struct.pack("<4sI", b"DATA", len(block)) + block)
-                self.socket.sendall(struct.pack("<4sI", b"DONE", 0))
+                    self.wfile.write(struct.pack("<4sI", b"DATA", len(block)) + block)
+                self.wfile.write(struct.pack("<4sI", b"DONE", 0))
             else:
                 text = b"No such file or directory"
-                self.socket.sendall(struct.pack("<4sI", b"FAIL", len(text)) + text)
-
-    def _exactly(self, count: int) -> bytes:
-        received = b""
-        while len(received) < count:
-            chunk = self.socket.recv(count - len(received))
-            if not chunk:
-                raise EOFError
-            received += chunk
-        return received
+                self.wfile.write(struct.pack("<4sI", b"FAIL", len(text)) + text)
 
 
 def _state(phone: Phone) -> str:
