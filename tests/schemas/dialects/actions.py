@@ -1,5 +1,3 @@
-"""Actions of every kind, for tests of what dialects write and read."""
-
 from typing import Any, get_args, get_type_hints
 
 from hypothesis import strategies as st

@@ -47,7 +47,7 @@ SAID = {
 @platforms
 @settings(max_examples=50)
 @given(data=st.data(), thought=words, conclusion=words)
-def test_what_is_written_is_read_again(
+def test_what_is_written_is_read(
     family: Family, platform: Platform, data: st.DataObject, thought: str, conclusion: str
 ) -> None:
     action = data.draw(actions_on(SCREEN))

@@ -25,7 +25,6 @@ _TEXTS = ("a", 'say "it\'s"', "two\nlines", "</tool_call>", "\\n", "é")
 
 
 def test_a_mutated_reply_gives_only_actions_that_it_contains() -> None:
-    """In its own dialect or another."""
     draw, originals, replies, slowest = random.Random(7), list(_originals()), 0, 0.0
     for _ in range(4_000):
         family, platform, text = draw.choice(originals)

@@ -1,5 +1,3 @@
-"""The actions that roles are given are in the words and the space of their own model's family."""
-
 from __future__ import annotations
 
 import asyncio

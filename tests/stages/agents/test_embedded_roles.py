@@ -43,13 +43,11 @@ def planned(screen: Observation) -> tuple[str, ...]:
 
 
 def acted(state: TaskState, conclusion: str, action: Action, before: Observation, after: Observation) -> Decision:
-    """The agent's decision one step after an action."""
     last = Decision("Next.", action, conclusion, role_outputs=state.outputs())
     return asyncio.run(agent().act(EpisodeView(SAID, None, after, (last,), 1, (before,))))
 
 
 def revised(state: TaskState, conclusion: str, after: Observation = WALLET, before: Observation = HOME) -> TaskState:
-    """The plan after an action."""
     return read_state(acted(state, conclusion, PRESS, before, after).role_outputs)
 
 

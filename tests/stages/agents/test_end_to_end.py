@@ -22,8 +22,6 @@ CLICK = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coo
 
 
 class Scripted(ScriptedModel):
-    """Always gives one reply, with positions in one space."""
-
     def __init__(self, text: str, space: CoordinateSpace = CoordinateSpace.RESIZED_PIXELS) -> None:
         super().__init__(lambda _: text)
         self.space = space

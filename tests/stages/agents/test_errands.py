@@ -1,5 +1,3 @@
-"""Agents with roles on an errand over two apps: what each role adds, what it is asked, and that the task needs it."""
-
 from __future__ import annotations
 
 import json
@@ -147,7 +145,6 @@ def reflector(request: ChatRequest) -> str:
 
 
 def notetaker(request: ChatRequest) -> str:
-    """Notes what the screen marks as data."""
     (screen,) = shown(request)
     values = [e.text for e in screen.elements or () if e.role == "value"]
     return "### Important Notes ###\n" + ("\n".join(f"- the code: {value}" for value in values) or "none")
@@ -224,9 +221,7 @@ def test_a_plan_is_revised_after_a_failure_or_repeats_the_mistake() -> None:
     ],
     ids=["confirmed", "refused", "a stalemate"],
 )
-def test_the_manager_confirms_or_refuses_that_the_worker_is_done(
-    more: tuple[str, ...], ended: tuple[float, str]
-) -> None:
+def test_the_manager_confirms_or_refuses_that_all_is_done(more: tuple[str, ...], ended: tuple[float, str]) -> None:
     finished = run(MOBILE, models(*PLAN, *more))
     assert (reward(finished), finished.episode.trajectory.answer) == ended
     if ended[0] == 1.0:

@@ -73,9 +73,7 @@ async def test_the_nearest_passages_come_first_though_they_share_no_word(server:
     assert [each.body["input"] for each in server.received] == [PASSAGES, ["use my coupon"], ["read the letter"]]
 
 
-async def test_a_failed_request_is_sent_again_and_what_is_no_list_of_like_vectors_is_a_failure(
-    server: FaultServer,
-) -> None:
+async def test_a_failed_request_is_sent_again_and_what_are_no_like_vectors_is_a_failure(server: FaultServer) -> None:
     server.script.append(FaultReply(Fault.UNAVAILABLE))
     async with index_of(server) as index:
         assert await index.retrieve("a song", 1) == (PASSAGES[1],)

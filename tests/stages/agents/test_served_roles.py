@@ -50,7 +50,6 @@ def role_of(body: Mapping[str, Any]) -> str:
 
 
 def answering(replies: Mapping[str, str]) -> Callable[[Mapping[str, Any]], str]:
-    """Answer each role well, but for some replies."""
     good = {role: reply for role, (_, _, reply) in ROLES.items()}
     return lambda body: {"acting": ACTS, **good, **replies}[role_of(body)]
 

@@ -1,5 +1,3 @@
-"""Goals on what is to be seen, beside an environment's own."""
-
 import json
 
 import pytest
@@ -35,7 +33,6 @@ def query(goal: object) -> Query:
 
 
 async def scores_of(goal: object) -> list[float | None]:
-    """Before and after the Edit menu is opened."""
     environment = with_checks(_ScoredToy([]), query(goal))
     await environment.reset(query(goal), 0)
     scores = []

@@ -1,5 +1,3 @@
-"""Every kind of environment is described by one spec; files of tasks, and what a mistake in one says."""
-
 import pickle
 import subprocess
 import sys

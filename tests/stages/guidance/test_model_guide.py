@@ -167,9 +167,7 @@ def test_text_is_bounded_and_on_lines_of_its_own(walk: PhoneWalk) -> None:
         (hints(*["x"] * 500), "no valid answer"),
     ],
 )
-def test_a_model_that_gives_no_answer_is_a_failure_with_its_reason(
-    walk: PhoneWalk, answer: Answer, reason: str
-) -> None:
+def test_a_model_without_an_answer_is_a_failure_with_its_reason(walk: PhoneWalk, answer: Answer, reason: str) -> None:
     made = write(walk, describer=lambda request: answer)
     assert isinstance(made, Failure)
     assert (made.stage, made.failure_class) == ("guide", FailureClass.MODEL)

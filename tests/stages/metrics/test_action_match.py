@@ -78,9 +78,7 @@ def test_texts_are_right_above_an_f1_of_a_half(said: str, alike: bool) -> None:
         (Drag(x=600, y=1305, x2=690, y2=1305), Drag(x=600, y=1305, x2=708, y2=1305), MESSAGES, True),
     ],
 )
-def test_parameters_are_right_as_equation_25_says(
-    said: Action, wanted: Action, box: Box | None, is_right: bool
-) -> None:
+def test_parameters_are_right_as_equation_25_is(said: Action, wanted: Action, box: Box | None, is_right: bool) -> None:
     """A point in the box, an F1 above 0.5 (not 0.5 itself), the same direction; else the type alone.
 
     A text typed twice and a gesture of no length are not right, though the equation's letter lets them pass.

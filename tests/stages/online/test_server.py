@@ -288,9 +288,7 @@ def test_the_task_list_names_the_served_queries_without_goals_and_paths() -> Non
         ('"output_tokens": 1e30', "integer"),
     ],
 )
-def test_a_number_that_is_none_is_refused_and_the_session_goes_on(
-    busy_server: ToyServer, fields: str, said: str
-) -> None:
+def test_a_number_that_is_none_is_refused_and_no_more(busy_server: ToyServer, fields: str, said: str) -> None:
     address = session_address(busy_server.url)
     before = len(busy_server.recorded)
     with connect(address, proxy=None) as raw:

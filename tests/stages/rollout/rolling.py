@@ -1,5 +1,3 @@
-"""Rolls out queries, one attempt at each, and returns what was recorded."""
-
 from collections.abc import Callable, Iterable
 
 from tests.stages.rollout.toy import ORIGIN

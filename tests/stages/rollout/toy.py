@@ -1,5 +1,3 @@
-"""A two-screen environment and scripted agents, for tests of the rollout alone."""
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,5 +1,3 @@
-"""An environment on a phone of the stand-in."""
-
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any

@@ -1,5 +1,3 @@
-"""Episodes on a phone: what is seen, done, typed, prepared and checked."""
-
 import base64
 import io
 import json
@@ -88,7 +86,7 @@ async def test_turned_to_its_side_it_answers_in_the_pixels_of_its_screenshot(pho
         assert (await environment.step(press(seen, "launcher/clock"))).app == "Clock"
 
 
-async def test_an_app_is_opened_by_its_label_and_one_that_does_not_exist_leaves_the_launcher_open(
+async def test_an_app_is_opened_by_its_label_and_a_wrong_one_leaves_the_launcher(
     phone: Phone, server: AdbServer
 ) -> None:
     assert (await play(phone, server, [act.OpenApp(app="wallet")], apps={}))[-1].app == "org.trajmill.wallet"
@@ -235,9 +233,7 @@ async def typed_into_notes(phone: Phone, server: AdbServer, *texts: act.TypeText
 
 
 @pytest.mark.slow
-async def test_every_text_reaches_the_field_and_no_program_and_clear_replaces_it(
-    phone: Phone, server: AdbServer
-) -> None:
+async def test_every_text_reaches_the_field_and_no_program_and_can_replace(phone: Phone, server: AdbServer) -> None:
     hostile = ["50%s; reboot", "'; rm -rf / #", "$(reboot) `id` \\ \"q\" 'r' & < > ~ * ?", "é ü 你好 🙂", "--es"]
     texts = [act.TypeText(text=text, clear=True) for text in ("Milk", *hostile)]
     assert await typed_into_notes(phone, server, *texts, act.TypeText(text="ä")) == ["Milk", *hostile, "--esä"]

@@ -1,5 +1,3 @@
-"""What a device does not do: failures have their class, nothing is left of them, and rollouts go on elsewhere."""
-
 import asyncio
 import socket
 import threading
@@ -36,7 +34,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("faults", "words"), FAULTS)
-async def test_a_fault_fails_an_episode_or_a_reset_and_the_device_is_given_back(
+async def test_a_fault_fails_and_the_device_is_given_back(
     phone: Phone, server: AdbServer, faults: Faults, words: str
 ) -> None:
     async with environment_on(phone, server, call_seconds=3.0 if faults.hangs else 5.0) as environment:
@@ -89,7 +87,7 @@ async def test_two_environments_never_share_a_device(phones: list[Phone], server
 
 
 @pytest.mark.parametrize("faults", [Faults(offline=True), Faults(hangs=True), Faults(without_system=True)])
-async def test_a_device_that_breaks_between_two_episodes_fails_neither(
+async def test_what_breaks_between_two_episodes_fails_neither(
     phones: list[Phone], server: AdbServer, faults: Faults
 ) -> None:
     pool = EnvironmentPool(AndroidFactory(settings_for(server, call_seconds=3.0, lease_seconds=60.0)), 1)
@@ -103,9 +101,7 @@ async def test_a_device_that_breaks_between_two_episodes_fails_neither(
     assert phones[1].ran
 
 
-async def test_a_device_that_does_not_answer_or_is_not_there_is_not_lent(
-    phones: list[Phone], server: AdbServer
-) -> None:
+async def test_a_device_that_does_not_answer_is_not_lent(phones: list[Phone], server: AdbServer) -> None:
     phones[0].faults = Faults(hangs=True)
     settings = settings_for(server, call_seconds=3.0, lease_seconds=60.0)
     environment = await AndroidFactory(settings)()
@@ -122,9 +118,7 @@ async def test_a_device_that_does_not_answer_or_is_not_there_is_not_lent(
     await environment.close()
 
 
-async def test_without_an_adb_server_one_line_says_what_to_run_and_none_is_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_without_an_adb_server_one_line_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     started, program = tmp_path / "started", tmp_path / "adb"
     program.write_text(f"#!/bin/sh\ntouch {started}\n")
     program.chmod(0o755)

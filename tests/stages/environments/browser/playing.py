@@ -1,5 +1,3 @@
-"""Plays an episode in the real browser, step by step."""
-
 import json
 from typing import Any
 
@@ -14,7 +12,6 @@ from trajmill.stages.environments.tasks import own_query
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
 SharedBrowser = SharedFactory[BrowserEnvironment]
-"""One browser for the tests of a module."""
 PATIENT = PageTimeouts(load=100.0, turn=100.0, network=1.0)
 """Only the network is not waited for long, as a page of the tests never rests."""
 

@@ -1,5 +1,3 @@
-"""Plays pages of a real site in the real browser."""
-
 import io
 
 import pytest
@@ -21,9 +19,7 @@ def blue(seen: Observation) -> int:
     return pixel[2]
 
 
-async def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_sees_it(
-    site: str, environment: BrowserEnvironment
-) -> None:
+async def test_mouse_keyboard_select_and_storage_reach_the_goal(site: str, environment: BrowserEnvironment) -> None:
     goal = (
         {"check": "text", "selector": "#total", "equals": "2"},
         {"check": "text", "selector": "#chosen", "equals": "Large"},
@@ -49,7 +45,7 @@ async def test_mouse_keyboard_select_and_storage_reach_the_page_and_the_goal_see
     assert "Buy" in texts(await environment.step(press(element(opened, "button", "Close me")))), "as before the tab"
 
 
-async def test_boxes_within_an_iframe_are_where_they_are_drawn_and_what_a_dialog_covers_is_not_in_the_tree(
+async def test_boxes_in_an_iframe_are_right_and_covered_ones_left_out(
     site: str, environment: BrowserEnvironment
 ) -> None:
     seen = await environment.reset(a_query(f"{site}/frames"), 1)
@@ -58,9 +54,7 @@ async def test_boxes_within_an_iframe_are_where_they_are_drawn_and_what_a_dialog
     assert "Over" in found and "Under" not in found
 
 
-async def test_controls_that_others_draw_and_text_under_what_is_transparent_are_in_the_tree(
-    site: str, environment: BrowserEnvironment
-) -> None:
+async def test_controls_that_others_draw_are_in_the_tree(site: str, environment: BrowserEnvironment) -> None:
     seen = await environment.reset(a_query(f"{site}/drawn-by-others"), 1)
     checked = await environment.step(press(element(seen, "checkbox")))
     followed = await environment.step(press(element(checked, "text", "Card")))
@@ -72,9 +66,7 @@ async def test_controls_that_others_draw_and_text_under_what_is_transparent_are_
     assert "Arrived" in texts(followed)
 
 
-async def test_alerts_are_sheets_one_after_the_other_and_hold_nothing_up(
-    site: str, environment: BrowserEnvironment
-) -> None:
+async def test_alerts_are_sheets_one_after_another_and_stop_nothing(site: str, environment: BrowserEnvironment) -> None:
     asked = await environment.reset(a_query(f"{site}/alert-at-once"), 1)
     assert "Welcome" in texts(asked)
     assert "Inside" in texts(await environment.step(press(element(asked, "button", "OK"))))
@@ -89,9 +81,7 @@ async def test_alerts_are_sheets_one_after_the_other_and_hold_nothing_up(
     assert "And again" in texts(second) and "alerted" in texts(done)
 
 
-async def test_a_question_gets_the_answer_that_was_given_and_the_goal_check_dismisses_one_that_is_open(
-    site: str, environment: BrowserEnvironment
-) -> None:
+async def test_a_question_gets_its_answer_or_the_check_dismisses_it(site: str, environment: BrowserEnvironment) -> None:
     query = a_query(f"{site}/dialogs", ({"check": "text", "selector": "#said", "equals": "Ann"},))
     seen = await environment.reset(query, 1)
     for button, said in (("OK", "deleted"), ("Cancel", "kept")):
@@ -106,9 +96,7 @@ async def test_a_question_gets_the_answer_that_was_given_and_the_goal_check_dism
     assert await environment.score() == 0.0
 
 
-async def test_file_choosers_offer_the_files_of_the_query_and_downloads_can_be_checked(
-    site: str, environment: BrowserEnvironment
-) -> None:
+async def test_file_choosers_offer_files_and_downloads_are_checked(site: str, environment: BrowserEnvironment) -> None:
     goal = ({"check": "download", "name": "table.csv", "equals": "1,2"},)
     query = a_query(f"{site}/files", goal, files={"a.txt": "alpha", "b.txt": "beta"})
     seen = await environment.reset(query, 1)
@@ -122,9 +110,7 @@ async def test_file_choosers_offer_the_files_of_the_query_and_downloads_can_be_c
     assert texts(seen) == texts(await environment.step(press(element(seen, "button")))), "as if cancelled"
 
 
-async def test_equal_seeds_give_equal_screens_on_a_page_that_never_rests(
-    site: str, environment: BrowserEnvironment
-) -> None:
+async def test_equal_seeds_give_equal_screens_of_a_restless_page(site: str, environment: BrowserEnvironment) -> None:
     walks = []
     for seed in (3, 3, 4):
         first = await environment.reset(a_query(f"{site}/moving"), seed)
@@ -165,9 +151,7 @@ async def test_a_phone_has_touch_and_its_screenshots_have_its_pixels(site: str) 
         await factory.close()
 
 
-async def test_only_the_origin_of_the_start_url_can_be_reached_also_by_a_redirect(
-    site: str, environment: BrowserEnvironment
-) -> None:
+async def test_only_the_origin_is_reached_also_by_a_redirect(site: str, environment: BrowserEnvironment) -> None:
     seen = await environment.reset(a_query(f"{site}/outside"), 1)
     away = await environment.step(press(element(seen, "link", "Elsewhere")))
     refused = environment.refused

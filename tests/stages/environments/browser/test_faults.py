@@ -1,5 +1,3 @@
-"""What goes wrong in a browser ends the episode with the right class, and leaves nothing behind."""
-
 import asyncio
 import os
 import signal
@@ -45,9 +43,7 @@ def failure_of(query: Query, browser: SharedBrowser, kill: str = "") -> FailureC
     return browser.play(work)
 
 
-def test_a_start_page_that_never_loads_or_is_an_error_or_not_there_is_a_setup_failure(
-    site: str, browser: SharedBrowser
-) -> None:
+def test_a_start_page_that_does_not_load_or_is_an_error_is_a_setup_failure(site: str, browser: SharedBrowser) -> None:
     for url in (f"{site}/never", f"{site}/no-such-page", "http://127.0.0.1:9/"):
         assert failure_of(a_query(url), browser) is FailureClass.SETUP
 
@@ -71,9 +67,7 @@ def test_a_query_that_says_nonsense_is_a_failure_of_the_task(browser: SharedBrow
     assert failure_of(query, browser) is FailureClass.TASK
 
 
-async def test_an_invalid_selector_is_a_failure_of_the_task_and_is_never_run(
-    site: str, environment: BrowserEnvironment
-) -> None:
+async def test_an_invalid_selector_fails_the_task_and_is_never_run(site: str, environment: BrowserEnvironment) -> None:
     selector = "p'); document.body.textContent = 'run'; ('"
     await environment.reset(a_query(f"{site}/", ({"check": "text", "selector": selector, "equals": "x"},)), 1)
     with pytest.raises(EnvironmentFailure) as failure:

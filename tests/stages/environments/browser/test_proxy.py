@@ -1,5 +1,3 @@
-"""The way to the network, without a browser."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -23,7 +21,6 @@ async def fenced(site: str, most_bytes: int = 10_000) -> AsyncIterator[tuple[All
 
 
 async def through(proxy: HostPort, request: str) -> bytes:
-    """All that the proxy answers to a request."""
     reader, writer = await asyncio.open_connection(proxy.host, proxy.port)
     writer.write(f"{request}\r\n\r\n".encode())
     answer = await reader.read(-1)

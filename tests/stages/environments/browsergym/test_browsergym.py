@@ -1,5 +1,3 @@
-"""Plays BrowserGym's MiniWoB tasks in the real browser, each environment in a process of its own."""
-
 import asyncio
 import io
 import os
@@ -38,9 +36,7 @@ async def playing() -> AsyncIterator[BrowserGymEnvironment]:
         await asyncio.to_thread(until_gone, belongings.process_ids, *belongings.folders)
 
 
-async def test_imported_queries_are_split_by_seed_and_one_is_solved_by_coordinates_and_its_text_is_never_run(
-    tmp_path: Path,
-) -> None:
+async def test_imported_queries_are_split_and_solved_by_coordinates_and_text_is_never_run(tmp_path: Path) -> None:
     made = await import_tasks(("miniwob.enter-text", "miniwob.no-such-task"), splits_of_seeds(1, 1), 7, ORIGIN)
     assert [failure.failure_class for failure in made.failures] == [FailureClass.SETUP]
     assert [query.split for query in made.queries] == [Split.TRAIN, Split.HELDOUT_SLOTS]

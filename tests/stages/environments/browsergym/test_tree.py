@@ -1,5 +1,3 @@
-"""Reading BrowserGym's trees needs no BrowserGym."""
-
 from typing import Any
 
 from trajmill.schemas.geometry import Box, Size

@@ -8,6 +8,7 @@ import asyncio
 import io
 import json
 import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -91,47 +92,15 @@ async def osworld_machine(folder: Path) -> AsyncIterator[OsworldMachine]:
 
 
 def _application(machine: OsworldMachine) -> web.Application:
-    async def screenshot(_: web.Request) -> web.Response:
-        return web.Response(body=b"" if machine.empty_screenshots else machine.picture(), content_type="image/png")
-
-    async def accessibility(_: web.Request) -> web.Response:
-        return web.json_response({"AT": _TREE})
-
-    async def execute(request: web.Request) -> web.Response:
-        asked = await request.json()
+    async def execute(asked: Any) -> web.Response:
         machine.commands.append(asked)
         words = [sys.executable if word == "python" else word for word in asked["command"]]
-        process = await asyncio.create_subprocess_exec(
-            *words, cwd=machine.folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
+        process = await asyncio.create_subprocess_exec(*words, cwd=machine.folder, stdout=PIPE, stderr=PIPE)
         output, error = await process.communicate()
         said = {"output": output.decode(), "error": error.decode(), "returncode": process.returncode}
         return web.json_response({"status": "success", **said})
 
-    async def launch(request: web.Request) -> web.Response:
-        machine.launched.append((await request.json())["command"])
-        return web.Response(text="launched")
-
-    async def upload(request: web.Request) -> web.Response:
-        form = await request.post()
-        data = form["file_data"]
-        assert isinstance(data, web.FileField)
-        machine.files[str(form["file_path"])] = data.file.read()
-        return web.Response(text="File Uploaded")
-
-    async def file(request: web.Request) -> web.Response:
-        path = str((await request.post())["file_path"])
-        if path not in machine.files:
-            return web.json_response({"error": "File not found"}, status=404)
-        return web.Response(body=machine.files[path])
-
-    async def window(request: web.Request) -> web.Response:
-        said = await request.json()
-        machine.windows.append((request.path, said["window_name"]))
-        return web.Response(text="done")
-
-    @web.middleware
-    async def faults(request: web.Request, handler: Any) -> web.StreamResponse:
+    async def answer(request: web.Request) -> web.Response:
         if machine.booting > 0:
             machine.booting -= 1
             return web.Response(status=503, text="booting")
@@ -139,13 +108,31 @@ def _application(machine: OsworldMachine) -> web.Application:
             await asyncio.sleep(3600)
         if machine.breaks:
             return web.json_response({"status": "error", "message": "the display is gone"}, status=500)
-        answer: web.StreamResponse = await handler(request)
-        return answer
+        match request.method, request.path:
+            case "GET", "/screenshot":
+                png = b"" if machine.empty_screenshots else machine.picture()
+                return web.Response(body=png, content_type="image/png")
+            case "GET", "/accessibility":
+                return web.json_response({"AT": _TREE})
+            case "POST", "/execute":
+                return await execute(await request.json())
+            case "POST", "/setup/launch":
+                machine.launched.append((await request.json())["command"])
+            case "POST", "/setup/upload":
+                form = await request.post()
+                data = form["file_data"]
+                assert isinstance(data, web.FileField)
+                machine.files[str(form["file_path"])] = data.file.read()
+            case "POST", "/file":
+                content = machine.files.get(str((await request.post())["file_path"]))
+                missing = web.json_response({"error": "File not found"}, status=404)
+                return missing if content is None else web.Response(body=content)
+            case "POST", "/setup/activate_window" | "/setup/close_window":
+                machine.windows.append((request.path, (await request.json())["window_name"]))
+            case _:
+                return web.Response(status=404)
+        return web.Response(text="done")
 
-    application = web.Application(middlewares=[faults])
-    application.router.add_get("/screenshot", screenshot)
-    application.router.add_get("/accessibility", accessibility)
-    posted = {"execute": execute, "setup/launch": launch, "setup/upload": upload, "file": file}
-    for name, handler in {**posted, "setup/activate_window": window, "setup/close_window": window}.items():
-        application.router.add_post(f"/{name}", handler)
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", answer)
     return application

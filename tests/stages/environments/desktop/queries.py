@@ -1,5 +1,3 @@
-"""Queries for tests: from a task as its file would say it."""
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,5 +1,3 @@
-"""What breaks in a local desktop, and that nothing of it is left behind."""
-
 import asyncio
 import os
 import signal
@@ -76,7 +74,7 @@ async def local_desktop(timeouts: DesktopTimeouts = SHORT) -> AsyncIterator[Desk
         ("dbus-daemon", signal.SIGSTOP, "did not answer within 8 s"),
     ],
 )
-async def test_a_crash_ends_the_episode_as_an_environment_failure(
+async def test_a_crash_is_an_environment_failure(
     tmp_path: Path, victim: str, blow: signal.Signals, message: str
 ) -> None:
     async with local_desktop() as environment:
@@ -123,9 +121,7 @@ def test_killing_the_parent_leaves_no_process_and_no_folder() -> None:
     until_gone(family, *folders)
 
 
-async def test_a_task_that_cannot_be_prepared_fails_in_one_line_with_its_class_and_a_program_may_end(
-    tmp_path: Path,
-) -> None:
+async def test_a_task_that_cannot_be_prepared_fails_in_one_line_and_a_program_may_end(tmp_path: Path) -> None:
     steps = [
         ({"type": "launch", "parameters": {"command": ["no-such-program"]}}, "no-such-program cannot be started"),
         ({"type": "launch", "parameters": {"command": ["false"]}}, "false ended with status 1"),
@@ -147,7 +143,7 @@ async def test_a_task_that_cannot_be_prepared_fails_in_one_line_with_its_class_a
     assert (seen.app, len(seen.elements or ())) == ("", 1), "that a program ended as it should is no failure"
 
 
-async def test_a_missing_program_of_the_desktop_gives_one_error_line_that_says_what_to_run(
+async def test_a_missing_program_gives_one_line_with_what_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))

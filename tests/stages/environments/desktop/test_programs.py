@@ -1,5 +1,3 @@
-"""Real programs on a real X server: packaged tasks are walked by their reference paths and checked by their files."""
-
 import io
 import os
 from collections.abc import Sequence
@@ -81,9 +79,7 @@ def assert_cells_are_seen(rollout: FinishedAttempt) -> None:
     assert any("focused" in sheet["A1"].states for sheet in sheets if sheet)
 
 
-async def test_equal_tasks_look_equal_on_any_instance_what_is_typed_is_seen_and_doing_nothing_passes_no_check(
-    tmp_path: Path,
-) -> None:
+async def test_equal_tasks_look_equal_what_is_typed_is_seen_and_nothing_passes_no_check(tmp_path: Path) -> None:
     # So long that the program still takes keys when the first look at the screen could be had.
     nasty = "$(touch hit) `touch hit` '; привет 你好 ñ € " * 12
     query, factory = launching(tmp_path, "mousepad"), LocalDesktops(packaged_tasks())

@@ -1,5 +1,3 @@
-"""Machines that speak OSWorld's protocol alone, as a team has them."""
-
 import asyncio
 import sys
 from asyncio.subprocess import PIPE

@@ -1,5 +1,3 @@
-"""Plays the wheel's own pages in the real browser; which there are, which of them work, and which a suite selects."""
-
 import asyncio
 import io
 import json
@@ -60,9 +58,7 @@ def pixel(seen: Observation, target: UIElement) -> object:
     return image.getpixel((target.bounds.left + 20, target.bounds.top + 20))
 
 
-def test_queries_are_split_by_seed_and_say_what_the_page_says_and_an_unknown_page_fails_alone(
-    imported: ImportedQueries,
-) -> None:
+def test_queries_are_split_say_what_the_page_says_and_an_unknown_page_fails_alone(imported: ImportedQueries) -> None:
     made = of_page(imported, "enter-text")
     assert [query.split for query in made] == [Split.TRAIN, Split.HELDOUT_SLOTS]
     assert all(query.instruction.startswith("Enter ") for query in made)
@@ -82,9 +78,7 @@ def test_an_instruction_that_the_wheel_cannot_read_has_no_fields() -> None:
     assert page_fields("any", "Something", {"task": "reply", "by": 3}) == (("task", "reply"), ("by", "3"))
 
 
-async def test_a_page_is_solved_by_typing_choosing_and_keys_and_its_own_reward_says_so(
-    imported: ImportedQueries, environment: MiniWobEnvironment
-) -> None:
+async def test_pages_are_solved_and_rewarded(imported: ImportedQueries, environment: MiniWobEnvironment) -> None:
     query = of_page(imported, "enter-text")[0]
     wanted = query.instruction.split('"')[1]
     first = await environment.reset(query, 0)
@@ -125,9 +119,7 @@ async def test_equal_seeds_show_equal_screens_and_pixels_match_the_handle(
     assert Image.open(io.BytesIO(one.screen.encode())).size == one.screen.size
 
 
-async def test_lights_that_come_and_go_can_be_seen_by_waiting(
-    imported: ImportedQueries, environment: MiniWobEnvironment
-) -> None:
+async def test_lights_that_come_and_go_are_seen(imported: ImportedQueries, environment: MiniWobEnvironment) -> None:
     seen = [await environment.reset(of_page(imported, "simon-says")[0], 0)]
     seen += [await environment.step(Wait(seconds=0.1)) for _ in range(5)]
     buttons = [one for one in seen[0].elements or () if one.role == "button"]

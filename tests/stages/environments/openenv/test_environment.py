@@ -1,5 +1,3 @@
-"""Episodes in environments that a server runs, and its queries as those of a run."""
-
 import asyncio
 import io
 import json

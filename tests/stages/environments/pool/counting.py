@@ -1,5 +1,3 @@
-"""Environments that fail at single calls, and factories that count what they made."""
-
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -111,6 +109,5 @@ async def play(environment: LeasedEnvironment) -> float | None:
 
 
 async def episode(pool: EnvironmentPool) -> float | None:
-    """The score of an episode in whatever the pool lends."""
     async with pool.lease() as environment:
         return await play(environment)

@@ -1,5 +1,3 @@
-"""Which instances a pool lends, how many it keeps, and what becomes of them and of an episode when a call fails."""
-
 import asyncio
 
 import pytest
@@ -33,9 +31,7 @@ async def scores(pool: EnvironmentPool, episodes: int) -> list[float | FailureCl
 
 
 @pytest.mark.parametrize(("call", "kind"), [("reset", SETUP), ("step", ENVIRONMENT), ("score", ENVIRONMENT)])
-async def test_a_call_that_hangs_is_a_failure_and_the_next_lease_gets_a_fresh_instance(
-    call: str, kind: FailureClass
-) -> None:
+async def test_a_call_that_hangs_fails_and_the_next_lease_gets_a_fresh_instance(call: str, kind: FailureClass) -> None:
     factory = CountingFactory([Faulty(hanging=call)])
     async with pool_of(factory, 1, SHORT_LIMITS) as pool:
         failure = await failed(pool)

@@ -1,5 +1,3 @@
-"""Nothing that an environment has started outlives it or its worker."""
-
 import os
 import signal
 import subprocess

@@ -1,5 +1,3 @@
-"""Episodes of an agent that follows a script, in the simulated world."""
-
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -84,7 +82,6 @@ def annotated_query(task: TaskGraph, pages: tuple[str, ...], values: dict[str, S
 
 
 def scripted_episode(world: World, query: Query, script: Sequence[str], seen: SeenTrees) -> Episode:
-    """Run a script on a device without faults."""
     environment = SimulatedEnvironment(world, query.platform, NO_FAULTS)
     attempt = Attempt(query, Purpose.TRAIN, 0, 0)
     agent = ScriptedAgent(script, query.platform)

@@ -1,5 +1,3 @@
-"""App files are read with the line of each value; what they hold is said and annotated."""
-
 import asyncio
 from pathlib import Path
 

@@ -1,5 +1,3 @@
-"""What happens on a simulated phone and desktop when they are operated."""
-
 import json
 
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, ScreenOperator, garden, world_of

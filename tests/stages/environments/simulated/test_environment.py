@@ -1,5 +1,3 @@
-"""The simulated world as an environment: start states and goals, and faults at their rates."""
-
 import pickle
 
 import pytest

@@ -1,5 +1,3 @@
-"""How the simulated screens are laid out and drawn, and how the devices differ."""
-
 import io
 from pathlib import Path
 

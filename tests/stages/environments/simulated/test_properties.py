@@ -1,5 +1,3 @@
-"""Whatever an agent does: nothing raises, boxes are right, equal seeds give equal screens."""
-
 import itertools
 from typing import Any
 
@@ -102,7 +100,7 @@ _known: dict[str, Scene] = {}
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(sequences, _PLATFORMS, st.integers(0, 1000), _FAULTS)
-def test_any_sequence_of_actions_is_survived_and_repeats(
+def test_any_actions_are_survived_and_repeat(
     steps: list[Any], platform: Platform, seed: int, faults: FaultRates
 ) -> None:
     screens = run(steps, platform, seed, faults)

@@ -1,5 +1,3 @@
-"""The annotated path of a query and the walk along it; a distance to the goal falls by one with each of its steps."""
-
 import random
 from itertools import pairwise
 

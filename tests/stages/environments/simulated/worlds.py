@@ -1,5 +1,3 @@
-"""Small apps and queries to test with."""
-
 import random
 import re
 from collections.abc import Iterator, Mapping
@@ -203,7 +201,6 @@ class Walked(NamedTuple):
 
 
 def walk(env: SimulatedEnvironment, query: Query, seed: int, limit: int = 80) -> Walked:
-    """Walk the path of a query."""
     walker, position, walked = Walker(query.path, query.platform), Position(), Walked([], [env.reset_now(query, seed)])
     while len(walked.actions) < limit:
         action, position = walker.next_action(walked.seen[-1], position)

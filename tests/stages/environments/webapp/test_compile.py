@@ -1,5 +1,3 @@
-"""What is compiled, written and served, without a browser."""
-
 import json
 import re
 import threading

@@ -1,5 +1,3 @@
-"""The simulated world and its twin in Chromium behave the same: reference paths, and walks at random."""
-
 import random
 from collections.abc import Iterator
 
@@ -30,8 +28,6 @@ _STEPS = 40
 
 
 class OnePerPlatform:
-    """A factory that makes one environment of each platform."""
-
     def __init__(self) -> None:
         self._factories = {each: WebAppFactory(_WORLD, each, POPUP) for each in (Platform.PHONE, Platform.DESKTOP)}
         self._made: dict[Platform, WebAppEnvironment] = {}
@@ -76,9 +72,7 @@ async def test_every_path_of_each_task_is_the_same_in_both_worlds(web_on: OnePer
 
 @pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
 @pytest.mark.parametrize("seed", range(2))
-async def test_walks_at_random_are_the_same_in_both_worlds(
-    web_on: OnePerPlatform, platform: Platform, seed: int
-) -> None:
+async def test_random_walks_are_the_same_in_both_worlds(web_on: OnePerPlatform, platform: Platform, seed: int) -> None:
     rng = random.Random(seed)
     names = [app.name for app in _WORLD.apps_on(platform)]
     twins = Twins(_WORLD, await web_on(platform), query_of(platform), seed)

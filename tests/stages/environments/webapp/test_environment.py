@@ -1,5 +1,3 @@
-"""The compiled app as an environment in the real browser."""
-
 import io
 import pickle
 from collections.abc import Iterator

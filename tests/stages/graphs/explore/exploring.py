@@ -1,5 +1,3 @@
-"""Explores apps, of which the simulated ones have known graphs."""
-
 import asyncio
 from pathlib import Path
 from typing import NamedTuple

@@ -34,8 +34,6 @@ _CODES = {"3": "HOME", "4": "BACK", "66": "ENTER", "67": "DEL", "187": "APP_SWIT
 
 
 class Faults(NamedTuple):
-    """What goes wrong with a device."""
-
     offline: bool = False
     cut_after: int | None = None
     """Bytes of a program's output after which the connection ends."""

@@ -15,8 +15,6 @@ _KEYBOARD_CHOSEN = "secure.default_input_method"
 
 
 class Programs:
-    """The programs of one phone."""
-
     def __init__(self, phone: Phone) -> None:
         self.phone = phone
         self.shell = Shell(self._run, phone.write)

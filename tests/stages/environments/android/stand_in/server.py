@@ -16,8 +16,6 @@ _BLOCK = 64 * 1024
 
 
 class AdbServer(socketserver.ThreadingTCPServer):
-    """Serves phones on a port of the loopback interface until it is closed."""
-
     daemon_threads = True
     allow_reuse_address = True
     request_queue_size = 128  # what does not fit waits a second and more before it knocks again

@@ -32,8 +32,6 @@ Token = Operator | list[re.Match[str]]
 
 
 class Exit(Exception):
-    """The program `exit`."""
-
     def __init__(self, status: int) -> None:
         self.status = status
 
