@@ -2,9 +2,10 @@ import json
 
 import pytest
 
+from tests.failures import failing
 from tests.stages.queries.pathways.toy import PROGRAM, Toy
 from trajmill.schemas.actions import Click, Wait
-from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query
@@ -68,6 +69,5 @@ async def test_what_must_show_and_the_own_goal_must_both_be_met(goal: object, sc
 def test_another_goal_leaves_an_environment_as_it_is_and_one_that_cannot_be_read_is_a_fault_of_the_task() -> None:
     toy = Toy([])
     assert with_checks(toy, query({"own": 1})) is toy
-    with pytest.raises(EnvironmentFailure, match="needs one of the keys") as caught:
+    with failing(FailureClass.TASK, "needs one of the keys"):
         with_checks(toy, query({"showing": [{"state": "checked"}]}))
-    assert caught.value.failure_class is FailureClass.TASK

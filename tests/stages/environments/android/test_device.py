@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
+from tests.failures import failing
 from tests.stages.environments.android.playing import element, environment_on, press, task
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_KEYBOARD, START_FILE, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
@@ -244,9 +245,8 @@ async def test_every_text_reaches_the_field_and_no_program_and_can_replace(phone
 
 async def test_a_device_without_adbkeyboard_says_what_it_needs(phone: Phone, server: AdbServer) -> None:
     phone.keyboards.remove(ADB_KEYBOARD)
-    with pytest.raises(EnvironmentFailure, match="has no ADBKeyboard") as caught:
+    with failing(FailureClass.SETUP, "has no ADBKeyboard"):
         await typed_into_notes(phone, server, act.TypeText(text="ä"))
-    assert caught.value.failure_class is FailureClass.SETUP
 
 
 WORDS = st.lists(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.failures import failing
 from tests.stages.environments.android.playing import environment_on, press, settings_for, task
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, OWN_KEYBOARD, Faults, Phone
 from tests.stages.environments.android.stand_in.server import AdbServer
@@ -44,9 +45,8 @@ async def test_a_fault_fails_and_the_device_is_given_back(
             (environment.step(OpenApp(app="Clock")), FailureClass.ENVIRONMENT),
             (environment.reset(task(), 0), FailureClass.SETUP),
         ):
-            with pytest.raises(EnvironmentFailure, match=words) as caught:
+            with failing(kind, words):
                 await call
-            assert caught.value.failure_class is kind
     phone.faults = Faults()
     async with environment_on(phone, server) as environment:
         assert (await environment.reset(task(), 0)).app == ""
@@ -75,9 +75,8 @@ async def test_two_environments_never_share_a_device(phones: list[Phone], server
     factories = [AndroidFactory(settings_for(server)) for _ in range(2)]
     first, second = [await factory() for factory in factories]
     assert {first.device.serial, second.device.serial} == {phone.serial for phone in phones}
-    with pytest.raises(EnvironmentFailure, match="emulator-5554 is in use, emulator-5556 is in use") as caught:
+    with failing(FailureClass.SETUP, "emulator-5554 is in use, emulator-5556 is in use"):
         await factories[0]()
-    assert caught.value.failure_class is FailureClass.SETUP
     await second.close()
     await second.close()
     third = await factories[0]()
@@ -107,9 +106,8 @@ async def test_a_device_that_does_not_answer_is_not_lent(phones: list[Phone], se
     environment = await AndroidFactory(settings)()
     assert environment.device.serial == phones[1].serial
     hasty = settings.model_copy(update={"serials": (phones[0].serial,), "lease_seconds": 0.0})
-    with pytest.raises(EnvironmentFailure, match="emulator-5554 does not answer") as caught:
+    with failing(FailureClass.SETUP, "emulator-5554 does not answer"):
         await AndroidFactory(hasty)()
-    assert caught.value.failure_class is FailureClass.SETUP
     phones[0].faults = Faults(offline=True)
     with pytest.raises(EnvironmentFailure, match="emulator-5554 is offline, x is not connected"):
         await AndroidFactory(settings_for(server, serials=("emulator-5554", "x")))()

@@ -3,9 +3,10 @@ import io
 import pytest
 from PIL import Image
 
+from tests.failures import failing
 from tests.stages.environments.browser.playing import PATIENT, a_query, element, press, texts
 from trajmill.schemas import actions as act
-from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
@@ -155,9 +156,8 @@ async def test_only_the_origin_is_reached_also_by_a_redirect(site: str, environm
     seen = await environment.reset(a_query(f"{site}/outside"), 1)
     away = await environment.step(press(element(seen, "link", "Elsewhere")))
     refused = environment.refused
-    with pytest.raises(EnvironmentFailure) as failure:
+    with failing(FailureClass.SETUP):
         await environment.reset(a_query(f"{site}/away"), 1)
-    assert failure.value.failure_class is FailureClass.SETUP
     assert environment.refused == ("localhost:8999",), "what was refused before is forgotten"
     assert "refused" in texts(seen)
     assert set(refused) == {"localhost:8999"}

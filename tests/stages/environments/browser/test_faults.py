@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.failures import failing
 from tests.stages.environments.browser.playing import SharedBrowser, a_query, element, press, texts
 from tests.stages.environments.processes import descendants, eventually, named, until_gone
 from trajmill.schemas.actions import Click, Wait
@@ -70,9 +71,8 @@ def test_a_query_that_says_nonsense_is_a_failure_of_the_task(browser: SharedBrow
 async def test_an_invalid_selector_fails_the_task_and_is_never_run(site: str, environment: BrowserEnvironment) -> None:
     selector = "p'); document.body.textContent = 'run'; ('"
     await environment.reset(a_query(f"{site}/", ({"check": "text", "selector": selector, "equals": "x"},)), 1)
-    with pytest.raises(EnvironmentFailure) as failure:
+    with failing(FailureClass.TASK):
         await environment.score()
-    assert failure.value.failure_class is FailureClass.TASK
     shown = texts(await environment.step(Wait(seconds=0.1)))
     assert "Buy" in shown and "run" not in shown
 

@@ -12,6 +12,7 @@ from typing import cast
 import httpx
 import pytest
 
+from tests.failures import failing
 from tests.stages.environments.desktop.queries import query_of
 from tests.stages.environments.processes import children_of, eventually, named, until_gone
 from trajmill.schemas.actions import TypeText
@@ -133,10 +134,8 @@ async def test_a_task_that_cannot_be_prepared_fails_in_one_line_and_a_program_ma
     closed = query_of(tmp_path, config=[LAUNCH, {"type": "close_window", "parameters": {"window_name": "Mousepad"}}])
     async with local_desktop() as environment:
         for query, kind, message in (*cases, (malformed, FailureClass.TASK, "config.0.type")):
-            with pytest.raises(EnvironmentFailure) as failure:
+            with failing(kind, message):
                 await environment.reset(query, 0)
-            assert failure.value.failure_class is kind
-            assert message in str(failure.value) and "\n" not in str(failure.value)
         await environment.reset(closed, 0)
         await asyncio.to_thread(eventually, lambda: not named("mousepad"))
         seen = await environment.step(TypeText(text="x"))
@@ -147,9 +146,8 @@ async def test_a_missing_program_gives_one_line_with_what_to_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(EnvironmentFailure, match="Xvfb is not installed; run `make system-deps`") as failure:
+    with failing(FailureClass.SETUP, "Xvfb is not installed; run `make system-deps`"):
         await LocalDesktops(tmp_path)()
-    assert failure.value.failure_class is FailureClass.SETUP
 
 
 async def test_the_server_refuses_requests_without_its_secret_and_a_hung_watchdog_goes_with_its_desktop() -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.failures import failing
 from tests.stages.environments.desktop.osworld_server import SECONDS_OF_CLIPBOARD, OsworldMachine, osworld_machine
 from tests.stages.environments.desktop.queries import query_of
 from trajmill.schemas import actions as act
@@ -117,9 +118,8 @@ async def test_a_machine_that_boots_is_waited_for_and_one_that_never_is_ready_is
         machine.booting = 1_000_000
         factory = RemoteDesktops((machine.url,), tmp_path, SHORT)
         for _ in range(2):
-            with pytest.raises(EnvironmentFailure, match="was not ready within 1 s") as failure:
+            with failing(FailureClass.SETUP, "was not ready within 1 s"):
                 await factory()
-            assert failure.value.failure_class is FailureClass.SETUP and "\n" not in str(failure.value)
 
 
 async def test_more_episodes_than_machines_gives_one_error_line(tmp_path: Path) -> None:
@@ -180,6 +180,5 @@ async def test_a_fault_is_the_environments_or_of_the_setup(tmp_path: Path, fault
             (environment.step(act.Terminate(status="success")), FailureClass.ENVIRONMENT),
             (environment.reset(query, 0), FailureClass.SETUP),
         ):
-            with pytest.raises(EnvironmentFailure, match=message) as failure:
+            with failing(kind, message):
                 await call
-            assert failure.value.failure_class is kind

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.failures import failing
 from tests.stages.online.toy_server import ToySpec, picture, toy_queries, toy_server
 from tests.stages.rollout.rolling import rolled_out
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
@@ -83,9 +84,8 @@ async def test_sessions_spread_over_the_servers_and_servers_that_are_gone_are_a_
         for session in [*opened, await sessions.open()]:
             await session.close()
         assert Counter(session.url for session in opened) == {first.url: 2, second.url: 2}
-    with pytest.raises(EnvironmentFailure, match=r"is free: .* cannot be reached: ") as error:
+    with failing(FailureClass.SETUP, r"is free: .* cannot be reached: "):
         await ServerSessions((first.url,), "", ServerTimeouts(lease=0.0)).open()
-    assert error.value.failure_class is FailureClass.SETUP
 
 
 @pytest.mark.parametrize(

@@ -5,13 +5,14 @@ from collections.abc import Iterator
 import pytest
 from PIL import Image
 
+from tests.failures import failing
 from tests.stages.environments.browser.playing import press
 from tests.stages.environments.shared_factory import SharedFactory
 from tests.stages.environments.simulated.worlds import everything, paths_of, query_of, task_of, task_query, world_of
 from tests.stages.environments.webapp.test_compile import HOSTILE
 from tests.stages.environments.webapp.twins import Twins
 from trajmill.schemas import actions as act
-from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.reference_path import Position, Walker
@@ -89,9 +90,8 @@ async def test_the_wheel_turns_without_a_place_and_takes_the_keyboard_away(envir
 async def test_a_page_that_is_gone_is_an_environment_failure(environment: WebAppEnvironment) -> None:
     await environment.reset(query_of(Platform.PHONE), 0)
     await environment.page.context.close()
-    with pytest.raises(EnvironmentFailure) as failure:
+    with failing(FailureClass.ENVIRONMENT):
         await environment.step(act.Click(x=10, y=10))
-    assert failure.value.failure_class is FailureClass.ENVIRONMENT
 
 
 async def test_the_page_reaches_nothing_but_its_own_files(environment: WebAppEnvironment) -> None:
