@@ -1,4 +1,3 @@
-import asyncio
 from itertools import pairwise
 
 import networkx as nx
@@ -24,21 +23,17 @@ def _edge(graph: AppGraph, first: str, second: str) -> GraphTransition:
     return next(each for each in graph.pages[first].transitions if each.to == second)
 
 
-def _walk(graph: AppGraph, steps: tuple[PathStep, ...]) -> Observation:
-
-    async def walk() -> Observation:
-        environment = await SimulatedSpec(faults=FaultRates(popup=0)).factory(graph.platform)()
-        seen, position = await environment.reset(graph_start(graph), 0), WalkPosition()
-        while position.step < len(steps):
-            action, position = next_move(steps, seen, position, graph.platform)
-            assert not isinstance(action, Terminate), f"{steps[position.step]} is not possible"
-            seen = await environment.step(action)
-        return seen
-
-    return asyncio.run(walk())
+async def _walk(graph: AppGraph, steps: tuple[PathStep, ...]) -> Observation:
+    environment = await SimulatedSpec(faults=FaultRates(popup=0)).factory(graph.platform)()
+    seen, position = await environment.reset(graph_start(graph), 0), WalkPosition()
+    while position.step < len(steps):
+        action, position = next_move(steps, seen, position, graph.platform)
+        assert not isinstance(action, Terminate), f"{steps[position.step]} is not possible"
+        seen = await environment.step(action)
+    return seen
 
 
-def test_a_path_of_transitions_leads_where_the_graph_says() -> None:
+async def test_a_path_of_transitions_leads_where_the_graph_says() -> None:
     graph = _graph("photos")
     way = nx.shortest_path(network(graph), graph.start, "new")
     create = next(each for each in graph.pages["new"].transitions if each.by == "create")
@@ -50,22 +45,22 @@ def test_a_path_of_transitions_leads_where_the_graph_says() -> None:
         *set_slot(graph, "new", "shared", "on"),
         *take(graph, "new", create, values),
     )
-    seen = _walk(graph, steps)
+    seen = await _walk(graph, steps)
     assert page_on(graph, seen) == create.to
     assert [feature.text for feature in create.shows] == ["Album: {album_name}"]
     assert all(is_on(filled(feature, values), seen.elements or ()) for feature in create.shows)
 
 
-def test_an_item_of_a_list_and_a_menu_lead_on() -> None:
+async def test_an_item_of_a_list_and_a_menu_lead_on() -> None:
     graph = _graph("notes")
     pick = next(each for each in graph.pages["home"].transitions if each.by == "notes")
     assert graph.pages["home"].slots["notes"].kind is SlotKind.LIST
-    seen = _walk(graph, (*graph.opening, *take(graph, "home", pick, {"notes": "Garden plan"})))
+    seen = await _walk(graph, (*graph.opening, *take(graph, "home", pick, {"notes": "Garden plan"})))
     assert page_on(graph, seen) == "note"
     graph = _graph("writer")
     page, opening = next((name, each) for name, each in graph.transitions() if each.to.endswith("-menu"))
     assert page == graph.start
-    seen = _walk(graph, (*graph.opening, *take(graph, page, opening)))
+    seen = await _walk(graph, (*graph.opening, *take(graph, page, opening)))
     assert page_on(graph, seen) == opening.to
 
 

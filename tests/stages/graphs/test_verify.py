@@ -1,4 +1,3 @@
-import asyncio
 from typing import NamedTuple
 
 import pytest
@@ -44,33 +43,30 @@ class _BusyPhones(NamedTuple):
         await self.phones.close()
 
 
-def _verified(graph: AppGraph, actions: int = 5000, busy: bool = False) -> list[VerifiedEdge]:
-    async def run() -> list[VerifiedEdge]:
-        phones = SimulatedSpec(faults=FaultRates(popup=0)).factory(graph.platform)
-        pool = EnvironmentPool(_BusyPhones(phones) if busy else phones, 2)
-        try:
-            return await verify_graph(graph, pool, Budget(actions, 600.0), 2, lambda edge: None)
-        finally:
-            await pool.close()
-
-    return asyncio.run(run())
+async def _verified(graph: AppGraph, actions: int = 5000, busy: bool = False) -> list[VerifiedEdge]:
+    phones = SimulatedSpec(faults=FaultRates(popup=0)).factory(graph.platform)
+    pool = EnvironmentPool(_BusyPhones(phones) if busy else phones, 2)
+    try:
+        return await verify_graph(graph, pool, Budget(actions, 600.0), 2, lambda edge: None)
+    finally:
+        await pool.close()
 
 
 def _with_page(graph: AppGraph, name: str, page: GraphPage) -> AppGraph:
     return graph.model_copy(update={"pages": {**graph.pages, name: page}})
 
 
-def test_an_explored_graph_holds_also_where_presses_are_missed_and_the_bounds_end_it(notes: AppGraph) -> None:
-    edges = _verified(notes)
+async def test_an_explored_graph_holds_also_where_presses_are_missed_and_the_bounds_end_it(notes: AppGraph) -> None:
+    edges = await _verified(notes)
     assert len(edges) == len(notes.transitions()) > 10
     assert [edge for edge in edges if edge.state is not EdgeState.HOLDS] == []
-    assert {edge.state for edge in _verified(notes, busy=True)} == {EdgeState.HOLDS}
-    states = [edge.state for edge in _verified(notes, actions=10)]
+    assert {edge.state for edge in await _verified(notes, busy=True)} == {EdgeState.HOLDS}
+    states = [edge.state for edge in await _verified(notes, actions=10)]
     assert EdgeState.HOLDS in states
     assert states.count(EdgeState.SKIPPED) > len(states) // 2
 
 
-def test_what_has_changed_is_said(notes: AppGraph) -> None:
+async def test_what_has_changed_is_said(notes: AppGraph) -> None:
     start = notes.pages["start"]
     elsewhere = start.transitions[0].model_copy(update={"to": "note-options"})
     gone = start.elements["note-options"].model_copy(update={"target": "notes.home/gone"})
@@ -80,7 +76,7 @@ def test_what_has_changed_is_said(notes: AppGraph) -> None:
             "elements": {**start.elements, "note-options": gone},
         }
     )
-    edges = [edge for edge in _verified(_with_page(notes, "start", changed)) if edge.page == "start"]
+    edges = [edge for edge in await _verified(_with_page(notes, "start", changed)) if edge.page == "start"]
     by = {changed.transitions[edge.number].by: edge for edge in edges}
     assert by["new-note"].state is EdgeState.CHANGED
     assert by["new-note"].reason == "it leads to `new-note`"

@@ -2,11 +2,11 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from tests.stages.critics.phone import StoredScreens
 from tests.stages.environments.simulated.worlds import task_query
 from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Slot
 from trajmill.schemas.tables.trajectory import Purpose
@@ -23,20 +23,11 @@ ORIGIN = Origin(round=1, run_id="run", code_version="test")
 NO_FAULTS = FaultRates(popup=0.0)
 
 
-class SeenTrees:
+class SeenTrees(StoredScreens):
     """The trees of the screens that episodes met; nobody may ask for pixels."""
-
-    def __init__(self) -> None:
-        self.observations: dict[str, Observation] = {}
 
     def image(self, screen_id: str) -> bytes:
         raise AssertionError("pixels were asked for")
-
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        return self.observations[screen_id].elements or ()
-
-    def size(self, screen_id: str) -> Size:
-        return self.observations[screen_id].screen.size
 
 
 @dataclass(frozen=True)

@@ -73,14 +73,6 @@ def test_states_and_signs_look_different(kind: str, one: tuple[str, ...], other:
     assert changed(scene(Shape(kind, BOX, *one)), scene(Shape(kind, BOX, *other))) is not None
 
 
-def test_dim_darkens_what_lies_below_and_nothing_above() -> None:
-    below, above = Shape("value", BOX, "below"), Shape("dialog", Box(100, 150, 200, 230))
-    plain, dimmed = pixels(scene(below, above)), pixels(scene(below, Shape("dim", Box(0, 0, *SIZE)), above))
-    assert plain.getpixel((150, 190)) == dimmed.getpixel((150, 190)) == (255, 255, 255)
-    before, after = plain.getpixel((5, 5)), dimmed.getpixel((5, 5))
-    assert isinstance(before, tuple) and isinstance(after, tuple) and max(after) < min(before)
-
-
 def test_more_colours_than_a_palette_holds_are_drawn_with_the_nearest() -> None:
     palette = Palette()
     for shade in range(256):

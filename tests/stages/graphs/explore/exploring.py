@@ -21,7 +21,6 @@ class ExploredGraph(NamedTuple):
     explored: Explored
     builder: GraphBuilder
     graph: AppGraph
-    pictures: list[str]
     edges: list[VerifiedEdge]
     """Of the graph, walked in the same environments; empty unless asked for."""
 
@@ -43,20 +42,16 @@ def explore(
     deny_list = denied or packaged_deny_list()
 
     async def run() -> ExploredGraph:
-        pictures: list[str] = []
         pool = EnvironmentPool(factory or SimulatedSpec(faults=FaultRates(popup=0)).factory(app.platform), workers)
         limits, kept = bounds or ExploreBounds(), ExploreJournal(journal, app)
         try:
-            exploration = Exploration(
-                pool, app, limits, deny_list, kept, lambda seen: pictures.append(seen.screen.screen_id)
-            )
-            explored = await exploration.run(workers)
+            explored = await Exploration(pool, app, limits, deny_list, kept, lambda seen: None).run(workers)
             builder = GraphBuilder(app, explored.book, explored.trials, deny_list)
             graph = builder.build({})
             walks = verify_graph(graph, pool, Budget(1000, 3600.0), workers, lambda edge: None) if verified else None
             edges = await walks if walks is not None else []
         finally:
             await pool.close()
-        return ExploredGraph(explored, builder, graph, pictures, edges)
+        return ExploredGraph(explored, builder, graph, edges)
 
     return asyncio.run(run())
