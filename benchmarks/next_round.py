@@ -19,7 +19,7 @@ from trajmill.flows.cli.app import give_memory_back
 from trajmill.flows.configuration.config import Config, RunSection
 from trajmill.flows.round import current_round, do_stage, stages_of
 from trajmill.flows.tasks.release import release
-from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.layout import sole_worker
 from trajmill.warehouse.views import refresh_views
 
 

@@ -18,8 +18,7 @@ from trajmill.stages.curate.training_set import digests_of
 from trajmill.stages.export.card import LeftOutRows, dataset_card
 from trajmill.stages.export.exporter import SFT_FILE
 from trajmill.stages.export.release import released_rows
-from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.layout import Warehouse, create_warehouse, sole_worker
 from trajmill.warehouse.releases import MANIFEST, drop_release, named_shards, verify_release, write_release
 from trajmill.warehouse.upkeep import vacuum
 

@@ -5,8 +5,15 @@ from contextlib import contextmanager
 import pytest
 
 from tests.warehouse.store.conftest import store as store
-from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.lock import RunInUpkeepError, RunInUseError, sole_keeper, sole_worker, worker_of
+from trajmill.warehouse.layout import (
+    RunInUpkeepError,
+    RunInUseError,
+    Warehouse,
+    create_warehouse,
+    sole_keeper,
+    sole_worker,
+    worker_of,
+)
 from trajmill.warehouse.store.base import FileStore
 
 RUN = "run-a"
@@ -14,7 +21,7 @@ RUN = "run-a"
 
 @pytest.fixture
 def shared(store: FileStore, monkeypatch: pytest.MonkeyPatch) -> Warehouse:
-    monkeypatch.setattr("trajmill.warehouse.lock._SECONDS_BETWEEN_LOOKS", 0.05)
+    monkeypatch.setattr("trajmill.warehouse.layout._SECONDS_BETWEEN_LOOKS", 0.05)
     return create_warehouse(store.address)
 
 
@@ -54,6 +61,6 @@ def test_upkeep_waits_for_nobody_and_is_not_waited_for_without_end(
 ) -> None:
     with sole_worker(shared, RUN), pytest.raises(RunInUseError, match="is at work on it"), sole_keeper(shared, RUN):
         pass
-    monkeypatch.setattr("trajmill.warehouse.lock._UPKEEP_SECONDS", 0.0)
+    monkeypatch.setattr("trajmill.warehouse.layout._UPKEEP_SECONDS", 0.0)
     with upkeep_elsewhere(shared), pytest.raises(RunInUpkeepError), sole_worker(shared, RUN):
         pass

@@ -5,7 +5,7 @@ import pytest
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.weights import SUMS, checked_weights, keep_weights
+from trajmill.warehouse.releases import SUMS, checked_weights, keep_weights
 
 
 @pytest.fixture

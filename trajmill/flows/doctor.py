@@ -26,10 +26,9 @@ from trajmill.stages.environments.kinds import DesktopSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import VERSION_FILE, Warehouse, open_warehouse
-from trajmill.warehouse.releases import release_names, verify_release
+from trajmill.warehouse.releases import checked_weights, release_names, verify_release
 from trajmill.warehouse.store.base import local_folder, store_at
 from trajmill.warehouse.store.connection import damage_as_error
-from trajmill.warehouse.weights import checked_weights
 
 _MEND = "restore it from a copy; what a killed process left is no damage"
 _ENGINES = ("prefect", "apache-beam", "deltalake", "duckdb", "pyarrow", "torch", "transformers")

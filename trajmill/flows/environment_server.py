@@ -26,7 +26,7 @@ from trajmill.stages.environments.kinds import read_token
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.online.host import EpisodeHost, HostSettings, ServedQueries, draw_in_thread
 from trajmill.stages.rollout.base import Limits
-from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.layout import sole_worker
 from trajmill.warehouse.views import refresh_views
 
 _COMMIT_SECONDS = 60.0

@@ -21,8 +21,7 @@ from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
 from trajmill.warehouse.shards import write_tables
-from trajmill.warehouse.staging import Journal, mark_done, sweep
-from trajmill.warehouse.store.parts import JournalParts
+from trajmill.warehouse.staging import Journal, JournalParts, mark_done, sweep
 
 _LOG = logging.getLogger(__name__)
 

@@ -34,8 +34,7 @@ from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, SlotB
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
-from trajmill.warehouse.staging import Journal, RecordCounter
-from trajmill.warehouse.store.parts import Durability, JournalParts, stored_in_time, stored_journals
+from trajmill.warehouse.staging import Durability, Journal, JournalParts, RecordCounter, stored_in_time, stored_journals
 
 _JOURNALS = "episodes-*.jsonl"
 _RANGES_PER_WORKER = 8

@@ -31,10 +31,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 @contextmanager
 def replacing_folder(path: Path) -> Iterator[Path]:
-    """Yield an empty temporary folder next to `path`, which becomes `path` when the block ends well.
-
-    Raises BadInputError if something is at `path` that is no empty folder, or the folder above it cannot be written.
-    """
+    """Yield a temporary folder that becomes `path` if the block ends well. Raises BadInputError if it cannot."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
         raise BadInputError(f"{path}: is there already and is no empty folder; name a new one")
     temporary = path.parent / f".{path.name}.unfinished"

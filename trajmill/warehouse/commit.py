@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
@@ -13,9 +14,8 @@ from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAct
 
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.delta_log import delta_table, make_log_durable
-from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.lock import sole_writer
+from trajmill.warehouse.delta_log import HASHES, delta_table, known_log, make_log_durable
+from trajmill.warehouse.layout import StageRun, Warehouse, sole_writer
 from trajmill.warehouse.screens import without_committed
 from trajmill.warehouse.shards import DataFile, stored_schema
 from trajmill.warehouse.store.connection import DELTA_RETRIES, repeat
@@ -33,9 +33,7 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
     """Commit the shards of one stage to their tables and return each table's version.
 
     After a crash between two tables, the same call completes the commit. Rows that others refer to are committed first
-    (`screens`, then in the order of `TABLES`). Screens that another run has committed in the meantime are left out. The
-    DuckDB views are not refreshed: that costs as much as all tables of a stage together, and every reader in trajmill
-    refreshes them first.
+    (`screens`, then in the order of `TABLES`). Screens that another run has committed in the meantime are left out.
     """
     order = sorted(files, key=lambda table: (table != "screens", list(TABLES).index(table)))
     versions = {}
@@ -63,19 +61,23 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
                 mode="ignore",
                 configuration=_TABLE_SETTINGS,
                 storage_options=DELTA_RETRIES,
+                commit_properties=_hashes(()),
             )
+            if not known_log(warehouse, table):
+                # Whoever reads a log with two entries of ours expects the sizes of the first.
+                make_log_durable(warehouse, table)
             if not _is_committed(delta, at):
                 known = {field.name for field in delta.schema().fields}
                 # Existing rows have no value in a new column: it is nullable, even if the record requires a value.
                 missing = [field.with_nullable(True) for field in stored_schema(table) if field.name not in known]
                 if missing:
-                    delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields)
+                    delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields, commit_properties=_hashes(()))
                 try:
                     delta.create_write_transaction(
                         [_add_action(file) for file in files if file.rows],
                         mode="append",
                         schema=delta.schema(),
-                        commit_properties=CommitProperties(app_transactions=[Transaction(at.name, at.attempt)]),
+                        commit_properties=_hashes(files, Transaction(at.name, at.attempt)),
                         post_commithook_properties=_KEEP_LOG,
                     )
                 except (DeltaError, OSError):
@@ -93,10 +95,7 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
 
 
 def replace_files(warehouse: Warehouse, table: str, replaced: Mapping[str, int], joined: Sequence[DataFile]) -> None:
-    """Commit `joined` in place of files with the same rows (by name, their sizes in bytes), and write a checkpoint.
-
-    The caller holds the table's lock.
-    """
+    """Commit `joined` in place of files with the same rows (sizes by name), in a lock; write a checkpoint."""
     delta, now = delta_table(warehouse, table), int(time.time() * 1000)
     assert delta is not None, "it has files"
     removed = [RemoveAction(name, False, now, size, {}) for name, size in replaced.items()]
@@ -104,6 +103,7 @@ def replace_files(warehouse: Warehouse, table: str, replaced: Mapping[str, int],
         [*removed, *(_add_action(file, changes=False) for file in joined)],
         mode="append",
         schema=delta.schema(),
+        commit_properties=_hashes(joined),
         post_commithook_properties=_KEEP_LOG,
     )
     delta.update_incremental()
@@ -122,6 +122,11 @@ def last_attempt(warehouse: Warehouse, at: StageRun) -> int:
 def _is_committed(delta: DeltaTable, at: StageRun) -> bool:
     last = delta.transaction_version(at.name)
     return last is not None and last >= at.attempt
+
+
+def _hashes(files: Sequence[DataFile], *transactions: Transaction) -> CommitProperties:
+    hashes = {file.path: file.sha256 for file in files if file.rows}
+    return CommitProperties(custom_metadata={HASHES: json.dumps(hashes)}, app_transactions=[*transactions])
 
 
 def _add_action(file: DataFile, changes: bool = True) -> AddAction:

@@ -1,7 +1,8 @@
 """The logs of the Delta tables: versions, files and columns, and damage that Delta would not report.
 
 Delta reads an emptied entry as one that added nothing, and cannot notice that the newest one is lost: rows would be
-missing silently. So each commit writes the sizes of all entries into a file beside the log.
+missing silently. So each commit writes the sizes and hashes of all entries into a file beside the log; sizes are
+compared by every reader, hashes by `verify`.
 
 Paths are made from the relative ones in the log: `DeltaTable.file_uris` percent-encodes the folder's own name, and
 `to_pyarrow_dataset` brings its own file system and threads.
@@ -9,13 +10,14 @@ Paths are made from the relative ones in the log: `DeltaTable.file_uris` percent
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import threading
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -31,7 +33,10 @@ from trajmill.warehouse.store.connection import DELTA_RETRIES, credentials_key, 
 
 _SIZES = "_log_sizes.json"
 """Delta's own tools leave files alone whose names begin with `_`."""
-_ENTRY = re.compile(r"/\d{20}\.json$")
+HASHES = "trajmill.sha256"
+"""Key of an entry's `commitInfo` that has the SHA-256 of each data file that it adds, by name, as JSON."""
+_ENTRY = re.compile(r"/[0-9]{20}\.json$")
+_LAST_CHECKPOINT = "_last_checkpoint"
 
 
 class Snapshot(NamedTuple):
@@ -45,58 +50,62 @@ class Snapshot(NamedTuple):
 
 def log_entries(warehouse: Warehouse, table: str) -> list[StoredFile]:
     """Return the entries of a table's log, oldest first. Raises BadInputError if one is missing or damaged."""
+    return [file for file in log_files(warehouse, table) if _ENTRY.search(file.name)]
+
+
+def log_files(warehouse: Warehouse, table: str) -> list[StoredFile]:
     damage = ""
     # Another process may have committed while the folder was listed, so damage is looked for twice.
     for _ in range(2):
-        files = warehouse.store.files(_log(table))
-        entries = [file for file in files if _ENTRY.search(file.name)]
-        damage = _damage(warehouse, table, entries)
+        files = warehouse.store.files(f"tables/{table}/_delta_log")
+        damage = _damage(warehouse, table, [file for file in files if _ENTRY.search(file.name)])
         if not damage:
-            return entries
+            return files
     raise BadInputError(f"{damage}; restore the file from a copy")
 
 
 def make_log_durable(warehouse: Warehouse, table: str) -> None:
-    """Bring new entries to the disk, and store the sizes of all. Raises BadInputError as `log_entries` does."""
-    store, entries = warehouse.store, log_entries(warehouse, table)
-    fresh = {PurePosixPath(entry.name).stem for entry in entries[len(_sizes(warehouse, table)) :]}
-    if not fresh:
-        return
-    # What a bucket has is durable. A checkpoint of an entry has its number.
-    names = [file.name for file in store.files(_log(table))] if store.is_local else []
-    store.sync([name for name in names if PurePosixPath(name).name.partition(".")[0] in {*fresh, "_last_checkpoint"}])
-    store.put(f"tables/{table}/{_SIZES}", (json.dumps([entry.size for entry in entries]) + "\n").encode())
+    """Bring new entries to the disk, and store sizes and hashes of all. Raises BadInputError as `log_entries` does."""
+    store, known = warehouse.store, known_log(warehouse, table)
+    names = {file.name.rpartition("/")[2]: file.name for file in log_files(warehouse, table)}
+    fresh = [name for name in names if name not in known and name != _LAST_CHECKPOINT]
+    if fresh:
+        store.sync([name for last, name in names.items() if last in (*fresh, _LAST_CHECKPOINT)])
+        for name in fresh:
+            data = store.get(names[name]) or b""
+            known[name] = (len(data), hashlib.sha256(data).hexdigest())
+        store.put(f"tables/{table}/{_SIZES}", (json.dumps(known) + "\n").encode())
 
 
-def _log(table: str) -> str:
-    return f"tables/{table}/_delta_log"
-
-
-def _sizes(warehouse: Warehouse, table: str) -> list[int]:
-    """Return the sizes of the entries at the last commit; empty for a table of an earlier trajmill."""
+def known_log(warehouse: Warehouse, table: str) -> dict[str, tuple[int, str]]:
+    """Return sizes and hashes of a log's files at its last commit. Raises BadInputError if they are damaged."""
     name = f"tables/{table}/{_SIZES}"
-    data = warehouse.store.get(name)
     try:
-        sizes = json.loads(data or b"[]")
-    except ValueError:
-        sizes = None
-    if not isinstance(sizes, list) or not all(isinstance(size, int) for size in sizes):
-        where = warehouse.store.uri(name)
-        raise BadInputError(f"{where}:1: not the sizes of the log's entries; restore it from a copy, or delete it")
-    return sizes
+        known = json.loads(warehouse.store.get(name) or b"{}")
+        if isinstance(known, list):
+            # An earlier trajmill kept the sizes alone.
+            known = {f"{version:020d}.json": (size, "") for version, size in enumerate(known)}
+        return {str(file): (int(size), str(digest)) for file, (size, digest) in known.items()}
+    except (ValueError, TypeError, AttributeError):
+        line = "not the sizes of the log's entries; restore it from a copy, or delete it"
+        raise BadInputError(f"{warehouse.store.uri(name)}:1: {line}") from None
 
 
 def _damage(warehouse: Warehouse, table: str, entries: Sequence[StoredFile]) -> str:
-    """Describe the oldest entry that is missing or damaged; empty without one."""
-    known, sizes = _sizes(warehouse, table), {int(entry.name[-25:-5]): entry.size for entry in entries}
-    for version in range(max(len(known), max(sizes, default=-1) + 1)):
+    store, known = warehouse.store, known_log(warehouse, table)
+    committed = {int(name[:20]): size for name, (size, _) in known.items() if _ENTRY.search(f"/{name}")}
+    sizes = {int(entry.name[-25:-5]): entry.size for entry in entries}
+    for version in range(max((*committed, *sizes), default=-1) + 1):
         size = sizes.get(version)
-        if size and (version >= len(known) or size == known[version]):
+        if size and size == committed.get(version, size):
             continue
-        path = warehouse.store.uri(f"{_log(table)}/{version:020d}.json")
+        path = store.uri(f"tables/{table}/_delta_log/{version:020d}.json")
         if not size:
             return f"{path}: {'missing' if size is None else 'empty'}; its rows would not be read"
-        return f"{path}: has {size} of the {known[version]} bytes that were committed"
+        return f"{path}: has {size} of the {committed[version]} bytes that were committed"
+    if not known and len(entries) > 1 and HASHES.encode() in (store.get(entries[-2].name) or b""):
+        # Sizes are stored before the next entry is made.
+        return f"{store.uri(f'tables/{table}/{_SIZES}')}: missing, and newer entries of the log may be missing, too"
     return ""
 
 
@@ -106,7 +115,6 @@ class _SharedTable:
 
     delta: DeltaTable | None = None
     entries: tuple[StoredFile, ...] = ()
-    """The log when it was last read."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -118,8 +126,7 @@ def _shared(warehouse: Warehouse, table: str, credentials: str) -> _SharedTable:
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
     """Return the Delta table at a version, or at its newest; None if nothing was committed to it.
 
-    Callers share the object of the newest version, which moves on to newer ones. Raises BadInputError if entries of its
-    log are missing or damaged.
+    Callers share that of the newest version, which moves on. Raises BadInputError if its log is damaged.
     """
     store, entries = warehouse.store, log_entries(warehouse, table)
     if not entries:
@@ -144,7 +151,7 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
                     return shared.delta
             except DeltaError as error:
                 # Name the oldest entry that is not JSON.
-                path = store.uri(_log(table))
+                path = store.uri(f"tables/{table}/_delta_log")
                 for entry in log_entries(warehouse, table):
                     try:
                         for line in (store.get(entry.name) or b"").splitlines():
@@ -159,7 +166,6 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
 
 
 def logged_names(delta: DeltaTable) -> list[str]:
-    """Return the file names of a table's version, sorted, relative to the table's folder."""
     return sorted(pa.table(delta.get_add_actions()).column("path").to_pylist())
 
 
@@ -178,8 +184,7 @@ def committed_names(
 ) -> list[str]:
     """Return the names in the store of the Parquet files of a table's version, sorted; empty without any commit.
 
-    With `rounds`, `run_id` or `where` (by column, the values of the wanted rows), files without such rows are left out
-    by the log's statistics; the others may still have other rows.
+    Files without rows of `rounds`, `run_id` or `where` (wanted values by column) are left out by the log's statistics.
     """
     delta = delta_table(warehouse, table, version)
     if delta is None or (rounds is not None and not rounds) or not all((where or {}).values()):
@@ -210,7 +215,7 @@ def snapshot(warehouse: Warehouse, table: str) -> Snapshot:
         return Snapshot("", [], [], False)
     columns = [field.name for field in delta.schema().fields]
     # The first entry is parsed here, because opening a second DeltaTable takes longer than everything else.
-    actions = map(json.loads, (warehouse.store.get(f"{_log(table)}/{0:020d}.json") or b"").splitlines())
+    actions = map(json.loads, (warehouse.store.get(f"tables/{table}/_delta_log/{0:020d}.json") or b"").splitlines())
     [schema] = [action["metaData"]["schemaString"] for action in actions if "metaData" in action]
     return Snapshot(entry, logged_names(delta), columns, len(columns) > len(json.loads(schema)["fields"]))
 

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import json
+import logging
 import re
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from trajmill.schemas import SCHEMA_VERSION
-from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.warehouse.store.base import FileStore, store_at
+from trajmill.warehouse.store.base import FileStore, HeldError, store_at
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 VERSION_FILE = "warehouse.json"
 ONLY_SHARD = "00000"
-"""Name of the shard of a stage with only one shard."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +35,6 @@ class Warehouse:
 
     @property
     def root(self) -> Path:
-        """Absolute path of the folder on this machine, symbolic links resolved."""
         return self.store.local
 
     @property
@@ -84,7 +87,6 @@ class StageRun:
 
     @property
     def name(self) -> str:
-        """Unique name within the warehouse, without the attempt."""
         return f"r{self.round:04d}-{self.run_id}-{self.stage}"
 
     def staging(self, warehouse: Warehouse) -> Path:
@@ -140,7 +142,6 @@ def _make_folders(warehouse: Warehouse) -> None:
 
 
 def _version(warehouse: Warehouse) -> int | None:
-    """The schema version; None if there is no warehouse."""
     # An address without a server fails at once.
     written, where = warehouse.store.impatient().get(VERSION_FILE), warehouse.store.uri(VERSION_FILE)
     if written is None:
@@ -155,3 +156,75 @@ def _version(warehouse: Warehouse) -> int | None:
             "install a newer trajmill"
         )
     return version
+
+
+_LOG = logging.getLogger(__name__)
+_UPKEEP = " (upkeep)"
+"""After the name of a process that only deletes what a run does not need."""
+_UPKEEP_SECONDS = 900.0
+"""Most seconds that a run waits for upkeep; `vacuum` looks at all files while it has the locks."""
+_SECONDS_BETWEEN_LOOKS = 1.0
+
+
+class RunInUseError(TrajmillError):
+    """Another process works on the run."""
+
+
+class RunInUpkeepError(RunInUseError):
+    """Another process deletes what the run does not need, which ends soon."""
+
+
+@contextmanager
+def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
+    """Lock a run, after its upkeep. Raises RunInUseError if another process works on it, or upkeep takes too long."""
+    until = 0.0
+    with ExitStack() as stack:
+        while True:
+            try:
+                stack.enter_context(_locked(warehouse, run_id))
+                break
+            except RunInUpkeepError as error:
+                if not until:
+                    _LOG.warning("%s (this process waits, %.0f minutes at most)", error, _UPKEEP_SECONDS / 60)
+                    until = time.monotonic() + _UPKEEP_SECONDS
+                elif time.monotonic() >= until:
+                    raise
+            time.sleep(_SECONDS_BETWEEN_LOOKS)
+        yield
+
+
+def sole_keeper(warehouse: Warehouse, run_id: str) -> AbstractContextManager[None]:
+    """Lock a run to delete what it does not need. Raises RunInUseError at once if a process works on it."""
+    return _locked(warehouse, run_id, _UPKEEP)
+
+
+def worker_of(warehouse: Warehouse, run_id: str) -> str | None:
+    process = warehouse.store.holder(_lock(warehouse, run_id))
+    return None if process is None or process.endswith(_UPKEEP) else process
+
+
+def _lock(warehouse: Warehouse, run_id: str) -> str:
+    return warehouse.name(warehouse.staging(run_id) / "lock")
+
+
+@contextmanager
+def _locked(warehouse: Warehouse, run_id: str, purpose: str = "") -> Iterator[None]:
+    run = f"run {run_id} in {warehouse.address}"
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(warehouse.store.hold(_lock(warehouse, run_id), wait=False, purpose=purpose))
+        except HeldError as error:
+            process = str(error).removesuffix(_UPKEEP)
+            if process != str(error):
+                line = f"{run}: process {process} deletes what it does not need; wait for it to end"
+                raise RunInUpkeepError(line) from None
+            raise RunInUseError(f"{run}: process {process} is at work on it; wait for it to end, or stop it") from None
+        if not warehouse.store.is_local:
+            # What an earlier process has left on this machine may not be what others have stored since.
+            shutil.rmtree(warehouse.staging(run_id), ignore_errors=True)
+        yield
+
+
+def sole_writer(warehouse: Warehouse, table: str) -> AbstractContextManager[None]:
+    """Wait until no other process commits to a table, and keep them out."""
+    return warehouse.store.hold(warehouse.name(warehouse.table(table) / "_lock"), wait=True)

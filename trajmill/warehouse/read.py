@@ -14,25 +14,20 @@ from trajmill.schemas.record import Row, table_schema
 from trajmill.schemas.tables.registry import TABLES, rows_from_arrow
 from trajmill.warehouse.delta_log import committed_names
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.shards import DataFile, file_schema, rows_per_group
+from trajmill.warehouse.shards import CHECKED, CHECKED_FORMAT, DataFile, file_schema, rows_per_group
 from trajmill.warehouse.store.connection import damage_as_error
 
 R = TypeVar("R", bound=Row)
 
 
 class WantedRows(TypedDict, total=False):
-    """Which committed rows of a table are read."""
-
     rounds: Collection[int] | None
-    """Only rows of these rounds."""
     run_id: str | None
-    """Only rows of this run."""
     version: int | None
     """The table's version; the newest without one."""
     where: Mapping[str, Collection[str]] | None
     """By column, the values that its rows may have; files and row groups whose bounds exclude them are not read."""
     without: Collection[str]
-    """Names of files that are not read."""
 
 
 def read_table(
@@ -73,7 +68,7 @@ def read_shards(
     for file in files:
         if file.rows:
             path = f"{before}tables/{table}/{file.path}"
-            yield pq.read_table(path, columns=list(columns), filesystem=system, partitioning=None)
+            yield pq.read_table(path, columns=list(columns), filesystem=system, partitioning=None, **CHECKED)
 
 
 def table_of(record: type[Row]) -> str:
@@ -85,7 +80,6 @@ def table_of(record: type[Row]) -> str:
 def _source(
     warehouse: Warehouse, table: str, wanted: WantedRows
 ) -> Iterator[tuple[ds.FileSystemDataset, ds.Expression]]:
-    """Yield the files to read and the condition of their rows; errors in the block become one line."""
     rounds, run_id, where = wanted.get("rounds"), wanted.get("run_id"), wanted.get("where") or {}
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
         system, before = warehouse.store.arrow_files()
@@ -103,6 +97,6 @@ def _source(
             condition = condition & is_wanted
         schema = file_schema(table).remove_metadata()
         if files:
-            yield ds.dataset(files, schema=schema, format="parquet", filesystem=system), condition
+            yield ds.dataset(files, schema=schema, format=CHECKED_FORMAT, filesystem=system), condition
         else:
-            yield ds.FileSystemDataset([], schema, ds.ParquetFileFormat()), condition
+            yield ds.FileSystemDataset([], schema, CHECKED_FORMAT), condition

@@ -6,7 +6,7 @@ import hashlib
 import re
 import shutil
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
+from trajmill.warehouse.atomic import sync, write_bytes
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.weights import file_hash
 
 MANIFEST = "manifest.json"
 _DIGITS = re.compile(r"([0-9]+)")
@@ -44,7 +44,6 @@ class Release(Record):
     shards: tuple[ReleaseFile, ...] = ()
     """Files of shards, which other releases share; their paths are relative to the warehouse's folder."""
     previous: str | None
-    """The release before it in the run."""
     sha256: str | None = None
     """Hash of the manifest without this field; None for a release of an earlier trajmill."""
 
@@ -68,9 +67,7 @@ def write_release(
 ) -> Release:
     """Make the files that lie in `warehouse.release(name)` a release, by writing its manifest.
 
-    A second call with the same files changes nothing and returns the existing release. Files of `shards` that another
-    release names are not read again; the other arguments are fields of `Release`.
-
+    A second call with the same files changes nothing. Files of `shards` that another release names are not read again.
     Raises BadInputError if there is a release of this name with other contents, and TrajmillError if the disk is full.
     """
     folder = warehouse.release(name)
@@ -121,10 +118,7 @@ def read_release(warehouse: Warehouse, name: str) -> Release:
 
 
 def run_of_release(warehouse: Warehouse, name: str) -> str:
-    """The run that made a release; where its manifest is damaged, the one that its name begins with.
-
-    Raises BadInputError if there is no such release, or its manifest is damaged and its name tells no run.
-    """
+    """The run that made a release, by its name if the manifest is damaged. Raises BadInputError if neither tells it."""
     try:
         return read_release(warehouse, name).run_id
     except BadInputError:
@@ -158,7 +152,6 @@ def older_releases(warehouse: Warehouse, keep: int) -> dict[str, list[str]]:
 
 
 def named_shards(warehouse: Warehouse) -> dict[Path, ReleaseFile]:
-    """The files of shards that the manifests of releases name, by their paths."""
     names = release_names(warehouse)
     return {warehouse.root / file.path: file for name in names for file in read_release(warehouse, name).shards}
 
@@ -181,18 +174,15 @@ def newest_release(warehouse: Warehouse) -> str:
 
 def verify_release(warehouse: Warehouse, name: str) -> Release:
     """Check every file of a release by its manifest. Raises BadInputError if one is missing or changed."""
-    release = read_release(warehouse, name)
-    for path, file in _paths(warehouse, release).items():
-        where = warehouse.store.uri(path)
-        try:
-            # On this machine there may be a damaged copy of a whole file.
-            whole = any(file_hash(warehouse.store.fetch(path, anew)) == file.sha256 for anew in (False, True))
-        except FileNotFoundError:
-            line = f"{where}: missing, though the manifest of release {name} names it; restore it"
-            raise BadInputError(line) from None
-        if not whole:
-            raise BadInputError(f"{where}: changed since release {name} was made; restore it from a copy")
-    return release
+    for line in damaged_release(warehouse, name):
+        raise BadInputError(line)
+    return read_release(warehouse, name)
+
+
+def damaged_release(warehouse: Warehouse, name: str, stored: bool = False) -> Iterator[str]:
+    """Name the files of a release as `changed_files` does. Raises BadInputError if its manifest is damaged."""
+    hashes = {path: file.sha256 for path, file in _paths(warehouse, read_release(warehouse, name)).items()}
+    yield from changed_files(warehouse, hashes, f"the manifest of release {name}", f"release {name} was made", stored)
 
 
 def release_folder(warehouse: Warehouse, name: str) -> Path:
@@ -209,7 +199,6 @@ def release_folder(warehouse: Warehouse, name: str) -> Path:
 
 
 def _paths(warehouse: Warehouse, release: Release) -> dict[str, ReleaseFile]:
-    """The names in the store of a release's files and of those of its shards."""
     folder = warehouse.name(warehouse.release(release.name))
     own = {f"{folder}/{file.path}": file for file in release.files}
     return own | {file.path: file for file in release.shards}
@@ -224,3 +213,77 @@ def _describe(path: Path, folder: Path) -> ReleaseFile:
     rows = pq.read_metadata(path).num_rows if path.suffix == ".parquet" else None
     size = path.stat().st_size
     return ReleaseFile(path=path.relative_to(folder).as_posix(), sha256=file_hash(path), rows=rows, bytes=size)
+
+
+SUMS = "SHA256SUMS"
+
+
+def file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def seal_folder(folder: Path) -> None:
+    """Write the hashes of all files of a folder into it; the files and their names are then on the disk."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SUMS)
+    for path in paths:
+        sync(path)
+    lines = (f"{file_hash(path)}  {path.relative_to(folder).as_posix()}\n" for path in paths)
+    write_bytes(folder / SUMS, "".join(lines).encode())
+    sync(folder)
+
+
+def keep_weights(warehouse: Warehouse, fresh: Path, place: Path) -> None:
+    """Seal a folder of weights and store it in its place, unless it is stored there already."""
+    if not place.exists():
+        seal_folder(fresh)
+        fresh.rename(place)
+        sync(place.parent)
+    publish_weights(warehouse, place)
+
+
+def publish_weights(warehouse: Warehouse, folder: Path) -> None:
+    """Store the files of a sealed folder of weights; its hashes come last."""
+    store, sums = warehouse.store, warehouse.name(folder / SUMS)
+    if store.is_local or store.size(sums) is not None:
+        return
+    for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name != SUMS):
+        store.publish(warehouse.name(path))
+    store.publish(sums)
+
+
+def checked_weights(warehouse: Warehouse, folder: Path) -> None:
+    """Bring a folder of weights to this machine, and check it. Raises BadInputError if a file is missing or changed."""
+    store = warehouse.store
+    files = store.files(warehouse.name(folder))
+    if not files and not store.is_local:
+        raise BadInputError(f"{store.uri(warehouse.name(folder))}: missing; restore it from a copy")
+    for file in files:
+        store.fetch(file.name)
+    for line in damaged_weights(warehouse, warehouse.name(folder)):
+        raise BadInputError(line)
+
+
+def damaged_weights(warehouse: Warehouse, folder: str, stored: bool = False) -> Iterator[str]:
+    """Name the files of a folder that are not what its hashes say, as `changed_files`; none if it was never sealed."""
+    sums = warehouse.store.get(f"{folder}/{SUMS}")
+    if sums == b"":
+        yield f"{warehouse.store.uri(f'{folder}/{SUMS}')}: empty; restore it from a copy"
+    lines = (line.partition("  ") for line in (sums or b"").decode(errors="replace").splitlines())
+    yield from changed_files(
+        warehouse, {f"{folder}/{place}": digest for digest, _, place in lines}, SUMS, stored=stored
+    )
+
+
+def changed_files(
+    warehouse: Warehouse, hashes: Mapping[str, str], by: str, since: str = "it was stored", stored: bool = False
+) -> Iterator[str]:
+    """Name the files that are missing, though `by` names them, or changed; `stored`: in the bucket, not in a copy."""
+    for name, digest in hashes.items():
+        where = warehouse.store.uri(name)
+        try:
+            # On this machine there may be a damaged copy of a whole file.
+            if all(file_hash(warehouse.store.fetch(name, anew)) != digest for anew in (stored, True)):
+                yield f"{where}: changed since {since}; restore it from a copy"
+        except FileNotFoundError:
+            yield f"{where}: missing, though {by} names it; restore it from a copy"

@@ -33,10 +33,9 @@ from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.shards import DataFile, replace_shard, write_shard
-from trajmill.warehouse.staging import append_whole, open_for_append
+from trajmill.warehouse.shards import CHECKED, DataFile, replace_shard, write_shard
+from trajmill.warehouse.staging import JournalParts, append_whole, open_for_append, stored_journals
 from trajmill.warehouse.store.connection import damage_as_error
-from trajmill.warehouse.store.parts import JournalParts, stored_journals
 
 _DECODED_TREES = 4096
 
@@ -81,10 +80,7 @@ class WarehouseScreens:
         return image
 
     def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:
-        """Each id once with its encoded image, as they are stored; each row group is read once, one after the other.
-
-        Raises KeyError if an id is unknown; no image is given then.
-        """
+        """Each id once with its encoded image, as they are stored. Raises KeyError, at once, if an id is unknown."""
         wanted: dict[_ScreenFile, dict[int, str]] = defaultdict(dict)
         for screen_id in screen_ids:
             file, row = self._find(screen_id)
@@ -133,9 +129,9 @@ def without_committed(warehouse: Warehouse, files: Sequence[DataFile]) -> Iterat
         if not file.rows or path in committed.files:
             yield file
             continue
-        ids = pq.read_table(path, columns=["screen_id"], partitioning=None).column(0)
+        ids = pq.read_table(path, columns=["screen_id"], partitioning=None, **CHECKED).column(0)
         new = pa.array([screen_id not in committed for screen_id in ids.to_pylist()])
-        with pq.ParquetFile(path) as shard:
+        with pq.ParquetFile(path, **CHECKED) as shard:
             # Row groups are filtered one by one, because all images together may not fit into memory.
             starts = [0, *_group_ends(shard.metadata)]
             kept = (
@@ -172,7 +168,7 @@ class _ScreenFile:
         return self.path
 
     def images(self, rows: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        with damage_as_error(self._where), pq.ParquetFile(self._whole) as file:
+        with damage_as_error(self._where), pq.ParquetFile(self._whole, **CHECKED) as file:
             ends = _group_ends(file.metadata)
             for group, of_group in groupby(rows, key=lambda row: bisect_right(ends, row)):
                 first = ends[group - 1] if group else 0
@@ -181,15 +177,13 @@ class _ScreenFile:
 
 
 def _read(warehouse: Warehouse, name: str, *columns: str) -> pa.Table:
-    """Read columns, of a file in a bucket without fetching the rest of it."""
     system, before = warehouse.store.arrow_files()
     with damage_as_error(warehouse.store.uri(name)), warehouse.store.one_line(name):
-        return pq.read_table(before + name, columns=list(columns), filesystem=system, partitioning=None)
+        return pq.read_table(before + name, columns=list(columns), filesystem=system, partitioning=None, **CHECKED)
 
 
 @lru_cache(maxsize=1024)
 def _ids_in(warehouse: Warehouse, name: str, modified: int) -> tuple[str, ...]:
-    """The ids of a committed file, read once in a process: all shards of a stage look for screens in the same files."""
     return tuple(_read(warehouse, name, "screen_id").column(0).to_pylist())
 
 
@@ -230,7 +224,6 @@ class ScreenJournal:
         self.refresh()
 
     def refresh(self) -> None:
-        """Find the records that the writer of the file has completed since."""
         if not self.path.exists():
             return
         with self.path.open("rb") as file:
@@ -307,12 +300,10 @@ def stored_screen_journal(warehouse: Warehouse, at: StageRun, shard: str) -> Ite
 class NewScreens:
     """The screens in the journals of a stage that are not committed yet, each of which it writes once.
 
-    A process that was killed leaves the journals, and files that nobody commits: the next one begins at the first
-    screen again, and what it writes takes the names of those files.
+    After a kill, the next process begins at the first screen again; its files take the names of those left behind.
     """
 
     def __init__(self, warehouse: Warehouse, at: StageRun, origin: Origin, made_by: str) -> None:
-        """Read no journal yet; `made_by` is the environment that drew the screens, for the common columns."""
         self._warehouse, self._at = warehouse, at
         self._common = origin.common(made_by) | {"schema_version": SCHEMA_VERSION}
         self._committed = WarehouseScreens(warehouse)
@@ -322,10 +313,7 @@ class NewScreens:
         self._files: list[DataFile] = []
 
     def write_grown(self) -> None:
-        """Write a file if the journals have grown by enough for one.
-
-        Not where there is a bucket: journals are parts there, which are joined when no more of them come.
-        """
+        """Write a file if the journals have grown by enough for one; in a bucket, their parts are joined at the end."""
         if self._warehouse.store.is_local:
             size = sum(path.stat().st_size for path in self._journal_paths())
             if size - self._seen >= max(_LEAST_BYTES, self._seen // _LEAST_SHARE):
@@ -355,7 +343,6 @@ class NewScreens:
         return self._files
 
     def _journal_paths(self) -> list[Path]:
-        """Paths of the journals of the stage, including those of an earlier division into shards."""
         return stored_journals(self._warehouse, self._at, f"*{_SUFFIX}")
 
     def _batches(self, holders: Mapping[str, ScreenJournal]) -> Iterator[pa.RecordBatch]:

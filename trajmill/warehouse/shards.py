@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row
@@ -16,14 +17,14 @@ from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
 from trajmill.warehouse.atomic import replacing
 from trajmill.warehouse.delta_log import delta_table, logged_names
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
-from trajmill.warehouse.weights import file_hash
+from trajmill.warehouse.releases import file_hash
 
 WRITTEN_AT = pa.field("written_at", pa.timestamp("us", tz="UTC"))
-"""When the row's file was written; null in files of an earlier trajmill.
-
-Records have no such field, so that no time can decide an id, a seed or a policy.
-"""
+"""When the row's file was written. Records have no such field: no time can decide an id, a seed or a policy."""
 _HUGGING_FACE = {b"huggingface": json.dumps({"info": {"features": {"image": {"_type": "Image"}}}}).encode()}
+CHECKED: dict[str, bool] = {"page_checksum_verification": True}
+"""For readers of Parquet: a page that has changed since it was written is an error."""
+CHECKED_FORMAT = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(**CHECKED))
 _ROWS_PER_GROUP = 16_384
 _SCREENS_PER_GROUP = 64
 _LONGEST_STATISTIC = 64
@@ -33,16 +34,16 @@ class DataFile(NamedTuple):
     """A shard on disk, with what a commit needs."""
 
     path: str
-    """Relative to the table's folder."""
     rows: int
     """0 for a shard without rows, for which no file exists."""
     size: int
     stats: str
     """Row count, minima, maxima and null counts in Delta's JSON, from the Parquet footer."""
+    sha256: str = ""
+    """Hash of the file; empty in a marker of an earlier trajmill."""
 
 
 def stored_schema(table: str) -> pa.Schema:
-    """All columns of a table. Raises KeyError for an unknown table."""
     return arrow_schema(table).append(WRITTEN_AT)
 
 
@@ -114,11 +115,10 @@ def replace_shard(warehouse: Warehouse, path: Path, table: str, data: Iterable[p
     small = [leaf for leaf in leaves if leaf != "image.bytes"]
     # Statistics of images would put two whole images per row group into the footer; PNG does not compress.
     compression = {leaf: "NONE" if leaf == "image.bytes" else "ZSTD" for leaf in leaves}
+    options = {"use_dictionary": small, "write_statistics": small}
     with (
         replacing(path) as temporary,
-        pq.ParquetWriter(
-            temporary, schema, compression=compression, use_dictionary=small, write_statistics=small
-        ) as writer,
+        pq.ParquetWriter(temporary, schema, compression=compression, **options, write_page_checksum=True) as writer,
     ):
         writer.write_table(first)
         for group in groups:
@@ -131,7 +131,8 @@ def replace_shard(warehouse: Warehouse, path: Path, table: str, data: Iterable[p
 
 def describe(path: Path) -> DataFile:
     footer = pq.read_metadata(path)
-    return DataFile(path.name, footer.num_rows, path.stat().st_size, json.dumps(_statistics(footer)))
+    stats = json.dumps(_statistics(footer))
+    return DataFile(path.name, footer.num_rows, path.stat().st_size, stats, file_hash(path))
 
 
 def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:

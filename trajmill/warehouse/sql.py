@@ -108,12 +108,7 @@ def _too_large(limits: QueryLimits) -> str:
 
 
 def format_rows(rows: pa.Table, form: Format) -> str:
-    """Rows as text, ending in a newline.
-
-    `json` is an array with one object per line and `csv` has a header line; both are complete: nested values are
-    JSON, bytes base64. `table` is for people: long cells are cut, and characters that cannot be printed are shown as
-    `?`.
-    """
+    """Rows as text. In `json` and `csv` nested values are JSON, and bytes base64; `table` cuts long cells."""
     match form:
         case "json":
             lines = [json.dumps(_plain(row), ensure_ascii=False) for row in rows.to_pylist()]

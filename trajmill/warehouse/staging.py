@@ -6,22 +6,23 @@ ignored. Counts only show progress to other processes: a file of one byte per it
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import suppress
-from pathlib import Path
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple, TypeVar
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
-from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.store.base import StoredFile
+from trajmill.warehouse.atomic import disk_full_as_error, replacing
+from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.store.base import StoredFile, StoreError
 
-_MARKER = "done.json"
+MARKER = "done.json"
 _BLOCK = 1 << 20
 _PLANNED = "progress.total"
 _COUNTED = "progress-{}.done"
@@ -60,7 +61,6 @@ class Journal:
             self._descriptor = None
 
     def _whole_bytes(self) -> int:
-        """Bytes up to and including the last newline."""
         if not self.path.exists():
             return 0
         with self.path.open("rb") as file:
@@ -154,24 +154,30 @@ def stage_key(stage: str, configuration: object, inputs: object) -> str:
 
 def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Mapping[str, object]) -> None:
     """Write the marker of a finished stage with a small JSON result; this is the last step of a stage."""
-    marker = json.dumps({"key": key, "result": result}, sort_keys=True) + "\n"
+    marker = json.loads(json.dumps({"key": key, "result": result}))
+    marker["sha256"] = content_id(marker)
     # Its journals are removed next: that must not reach the disk before the marker does.
-    warehouse.store.put(warehouse.name(folder / _MARKER), marker.encode())
+    warehouse.store.put(warehouse.name(folder / MARKER), (json.dumps(marker, sort_keys=True) + "\n").encode())
 
 
 def read_marker(warehouse: Warehouse, folder: Path, key: str) -> dict[str, Any] | None:
-    """The result that `mark_done` wrote with this key; None if there is no marker or it has another key.
+    """The result that `mark_done` wrote with this key, else None. Raises BadInputError if the marker is damaged."""
+    marker = whole_marker(warehouse, warehouse.name(folder / MARKER))
+    return dict(marker["result"]) if marker and marker["key"] == key else None
 
-    Raises BadInputError if the marker is damaged.
-    """
-    name = warehouse.name(folder / _MARKER)
+
+def whole_marker(warehouse: Warehouse, name: str) -> dict[str, Any] | None:
     written = warehouse.store.get(name)
     if written is None:
         return None
     try:
-        marker = json.loads(written)
-        return dict(marker["result"]) if marker["key"] == key else None
-    except (ValueError, KeyError, TypeError) as error:
+        marker: dict[str, Any] = json.loads(written)
+        digest = marker.pop("sha256", None)
+        # A marker of an earlier trajmill has no hash.
+        if marker.keys() != {"key", "result"} or digest not in (None, content_id(marker)):
+            raise ValueError
+        return marker
+    except (ValueError, TypeError, AttributeError) as error:
         raise BadInputError(
             f"{warehouse.store.uri(name)}:1: not the marker of a finished stage; restore it from a copy, "
             "or delete it to do the stage again"
@@ -179,8 +185,7 @@ def read_marker(warehouse: Warehouse, folder: Path, key: str) -> dict[str, Any] 
 
 
 def is_done(warehouse: Warehouse, folder: Path) -> bool:
-    """Whether the folder has the marker of a finished stage, with any key."""
-    return warehouse.store.size(warehouse.name(folder / _MARKER)) is not None
+    return warehouse.store.size(warehouse.name(folder / MARKER)) is not None
 
 
 def has_begun(warehouse: Warehouse, folder: Path) -> bool:
@@ -195,14 +200,13 @@ def sweep(warehouse: Warehouse, folder: Path) -> None:
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir():
             shutil.rmtree(path)
-        elif path.name != _MARKER:
+        elif path.name != MARKER:
             path.unlink()
     for file in leftovers(warehouse, folder):
         warehouse.store.delete(file.name)
 
 
 def forget(warehouse: Warehouse, folder: Path) -> None:
-    """Remove all that a stage has stored, so that it is done anew."""
     shutil.rmtree(folder, ignore_errors=True)
     for file in warehouse.store.files(warehouse.name(folder)):
         warehouse.store.delete(file.name)
@@ -212,7 +216,7 @@ def leftovers(warehouse: Warehouse, folder: Path) -> list[StoredFile]:
     """What is stored beside the marker of a finished stage; nothing for a stage that is not finished."""
     name = warehouse.name(folder)
     files = warehouse.store.files(name)
-    marker = f"{name}/{_MARKER}"
+    marker = f"{name}/{MARKER}"
     return [file for file in files if file.name != marker] if any(file.name == marker for file in files) else []
 
 
@@ -236,3 +240,117 @@ def append_whole(descriptor: int, record: bytes) -> None:
         os.ftruncate(descriptor, start)
         os.lseek(descriptor, start, os.SEEK_SET)
         raise
+
+
+_PARTS = ".parts"
+_COPIES = "stored"
+"""Folder of the copies of journals of other workers."""
+
+
+class JournalParts:
+    """The parts of the journals of one shard, which are made what their parts are; first those that others refer to."""
+
+    def __init__(self, warehouse: Warehouse, at: StageRun, journals: Sequence[Path]) -> None:
+        self._warehouse = warehouse
+        self._journals = journals
+        self.are_needed = not warehouse.store.is_local
+        if self.are_needed:
+            parts = _parts(warehouse, at)
+            for path in journals:
+                # What a killed worker has left here and not stored was done elsewhere since, or is done again.
+                path.unlink(missing_ok=True)
+                _join(warehouse, parts.get(warehouse.name(path), ()), path)
+        self._stored = dict(self.sizes())
+
+    def sizes(self) -> Mapping[Path, int]:
+        """Return the sizes of the journals; call it where nobody is appending, since parts end with whole records."""
+        return {path: path.stat().st_size for path in self._journals if path.exists()} if self.are_needed else {}
+
+    def publish(self, sizes: Mapping[Path, int] | None = None) -> None:
+        """Store what the journals have grown to. Raises StoreError if another process works on the shard."""
+        store = self._warehouse.store
+        for path, size in (self.sizes() if sizes is None else sizes).items():
+            start = self._stored.get(path, 0)
+            if size > start:
+                with path.open("rb") as file:
+                    file.seek(start)
+                    data = file.read(size - start)
+                name = f"{self._warehouse.name(path)}{_PARTS}/{start:014d}"
+                if not store.create(name, data):
+                    raise StoreError(f"{store.uri(name)}: another process works on this shard; stop it")
+                self._stored[path] = size
+
+
+def stored_journals(warehouse: Warehouse, at: StageRun, pattern: str) -> list[Path]:
+    """Find the journals of a stage by a pattern of names: in a folder themselves, else copies of what is stored."""
+    staging = at.staging(warehouse)
+    if warehouse.store.is_local:
+        return sorted(staging.glob(pattern))
+    copies = []
+    for journal, parts in _parts(warehouse, at).items():
+        copy = staging / _COPIES / PurePosixPath(journal).name
+        if copy.match(pattern):
+            if not copy.exists() or copy.stat().st_size != sum(part.size for part in parts):
+                _join(warehouse, parts, copy)
+            copies.append(copy)
+    return sorted(copies)
+
+
+def _parts(warehouse: Warehouse, at: StageRun) -> Mapping[str, Sequence[StoredFile]]:
+    of_journal: dict[str, list[StoredFile]] = defaultdict(list)
+    for file in warehouse.store.files(warehouse.name(at.staging(warehouse))):
+        journal, found, _ = file.name.partition(f"{_PARTS}/")
+        if found:
+            of_journal[journal].append(file)
+    return of_journal
+
+
+def _join(warehouse: Warehouse, parts: Sequence[StoredFile], path: Path) -> None:
+    if parts:
+        with replacing(path) as temporary, temporary.open("wb") as whole:
+            for part in parts:
+                whole.write(warehouse.store.get(part.name) or b"")
+
+
+class Durability(NamedTuple):
+    """When finished episodes are stored, at the latest; a killed worker costs at most those that are not."""
+
+    episodes: int = 16
+    seconds: float = 30.0
+
+
+@asynccontextmanager
+async def stored_in_time(parts: JournalParts, bound: Durability) -> AsyncIterator[Callable[[], Awaitable[None]]]:
+    """Store what journals grow by within a bound; yield a function to call after each episode in the journals."""
+    waiting = 0
+    busy = asyncio.Lock()
+
+    async def store(least: int) -> None:
+        nonlocal waiting
+        async with busy:
+            # Whoever was busy before has stored the episodes of those that waited for it.
+            if waiting >= least:
+                waiting, sizes = 0, parts.sizes()
+                await asyncio.to_thread(parts.publish, sizes)
+
+    async def one_more() -> None:
+        nonlocal waiting
+        waiting += 1
+        if waiting >= bound.episodes and parts.are_needed:
+            await store(bound.episodes)
+
+    async def regularly() -> None:
+        while True:
+            await asyncio.sleep(bound.seconds)
+            await store(1)
+
+    clock = asyncio.create_task(regularly())
+    try:
+        yield one_more
+    finally:
+        clock.cancel()
+        async with busy:
+            # A part that is being stored is stored whole.
+            pass
+    if clock.done() and not clock.cancelled():
+        clock.result()

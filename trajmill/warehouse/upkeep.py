@@ -1,33 +1,46 @@
-"""Keeps a warehouse small that grows every night: drops old releases, joins small files, deletes unused ones.
+"""Keeps a warehouse small and whole: drops old releases, joins small files, deletes unused ones, and finds damage.
 
 Files of a run on which a process works are left alone: that process may still commit or release them.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import logging
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import NamedTuple
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import replace_files
-from trajmill.warehouse.delta_log import committed_names, delta_table
-from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lock import RunInUseError, sole_keeper, sole_writer
-from trajmill.warehouse.releases import drop_release, named_shards, older_releases, read_release, release_names
-from trajmill.warehouse.shards import DataFile, file_schema, replace_shard
-from trajmill.warehouse.staging import is_done, leftovers
+from trajmill.warehouse.delta_log import HASHES, committed_names, delta_table, known_log, log_files
+from trajmill.warehouse.layout import RunInUseError, Warehouse, sole_keeper, sole_writer
+from trajmill.warehouse.releases import (
+    changed_files,
+    damaged_release,
+    damaged_weights,
+    drop_release,
+    named_shards,
+    older_releases,
+    read_release,
+    release_names,
+)
+from trajmill.warehouse.shards import CHECKED, CHECKED_FORMAT, DataFile, file_schema, replace_shard
+from trajmill.warehouse.staging import MARKER, is_done, leftovers, whole_marker
 from trajmill.warehouse.store.base import StoredFile
-from trajmill.warehouse.store.connection import damage_as_error
+from trajmill.warehouse.store.connection import damage_as_error, unreadable
 
 _LOG = logging.getLogger(__name__)
 _SMALL_BYTES = 32 << 20
@@ -35,6 +48,7 @@ _FULL_BYTES = 128 << 20
 _FEWEST = 8
 """Files that are worth a commit; a round leaves about ten in its largest table."""
 _JOINED = "-joined-"
+_PARTS = 4
 _DAY = 86_400.0
 _READERS_SECONDS = 3600.0
 """Age in seconds below which a temporary file of the views stays: readers write them, and hold no lock."""
@@ -63,8 +77,12 @@ def maintain(
 
     `keep_releases` is the number per run (0 keeps all) and `unused_days` the age in days below which no file is
     deleted, at the time `now` in seconds since the epoch. With `run_id` only that run's releases are dropped. Raises
-    BadInputError if a manifest, a committed file or a log is damaged, and TrajmillError if the disk is full.
+    BadInputError if a manifest, a committed file or a log is damaged, of which a quarter is read whole each time, and
+    TrajmillError if the disk is full.
     """
+    today = int(now // _DAY)
+    for line in damage(warehouse, lambda name: hashlib.sha256(f"{today} {name}".encode()).digest()[0] % _PARTS == 0):
+        raise BadInputError(line)
     dropped, in_use = list[str](), list[str]()
     for run in older_releases(warehouse, keep_releases):
         if run_id not in (None, run):
@@ -82,11 +100,9 @@ def maintain(
 
 
 def compact(warehouse: Warehouse) -> list[CompactedTable]:
-    """Join small files of all tables; returns the tables that have changed.
+    """Join small files of all tables; returns the tables that have changed. `vacuum` deletes what no release names.
 
-    The files that are replaced stay on the disk, since versions that releases name consist of them; `vacuum` deletes
-    them when nothing names them any more. Raises BadInputError if a committed file or a log is damaged, and
-    TrajmillError if the disk is full; the table is unchanged.
+    Raises BadInputError if a committed file or a log is damaged, TrajmillError if the disk is full; nothing is changed.
     """
     done = (compact_table(warehouse, table) for table in TABLES)
     return [table for table in done if table.files_after < table.files_before]
@@ -136,7 +152,7 @@ def _join(warehouse: Warehouse, table: str, files: Sequence[str]) -> DataFile:
     """Write the rows of files to a new one, whose name has their place in the order of names."""
     schema = file_schema(table).remove_metadata()
     system, before = warehouse.store.arrow_files()
-    datasets = (ds.dataset([before + name], schema=schema, format="parquet", filesystem=system) for name in files)
+    datasets = (ds.dataset([before + name], schema=schema, format=CHECKED_FORMAT, filesystem=system) for name in files)
     rows = (pa.Table.from_batches([batch]) for dataset in datasets for batch in dataset.to_batches())
     names = [name.rpartition("/")[2] for name in files]
     start = names[0].removesuffix(".parquet").partition(_JOINED)[0]
@@ -145,11 +161,7 @@ def _join(warehouse: Warehouse, table: str, files: Sequence[str]) -> DataFile:
 
 
 def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[StoredFile]:
-    """Delete the files that `unused_files` finds, with the folders that they leave empty, and return them.
-
-    Files of a run on which another process works stay, since that process may still commit or release them; a line of
-    the log says so.
-    """
+    """Delete the files that `unused_files` finds, unless another process works on their run, and return them."""
     found = unused_files(warehouse, older_than_days=older_than_days, now=now)
     runs = warehouse.store.folders("staging")
     owners = {file.name: _owners(file.name, runs) for file in found}
@@ -192,7 +204,6 @@ def unused_files(warehouse: Warehouse, *, older_than_days: float, now: float) ->
 
 
 def _unnamed(warehouse: Warehouse) -> Iterator[StoredFile]:
-    """Files of tables that neither a newest version nor one that a release names consists of."""
     released: dict[str, set[int]] = defaultdict(set)
     for name in release_names(warehouse):
         for table, number in read_release(warehouse, name).tables.items():
@@ -218,7 +229,6 @@ def _unnamed(warehouse: Warehouse) -> Iterator[StoredFile]:
 
 
 def _unfinished(warehouse: Warehouse) -> Iterator[StoredFile]:
-    """Temporary files of killed processes, and the files of releases that have no manifest."""
     # In a bucket there are no temporary files: a file that was not stored whole is not there.
     if warehouse.store.is_local:
         for path in (*warehouse.root.glob(".*.tmp"), *(warehouse.root / "tables").glob("*/.*.tmp")):
@@ -249,3 +259,71 @@ def _owners(name: str, runs: Sequence[str]) -> Sequence[str]:
     if top == "tables":
         part = _ROUND.sub("", rest.partition("/")[2], count=1)
     return [run for run in runs if f"{part}-".startswith(f"{run}-")] or runs
+
+
+def damage(warehouse: Warehouse, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[str]:
+    """Name each file that is missing or changed, and what is lost with it.
+
+    Logs and markers are all read; `wanted` chooses files of tables, releases and policy versions by their names.
+    """
+    checks = [_in_table(warehouse, table, wanted) for table in TABLES]
+    for name in release_names(warehouse):
+        checks += [damaged_release(warehouse, name, stored=True)] if wanted(f"releases/{name}") else []
+    for name in warehouse.store.folders("models"):
+        checks += [damaged_weights(warehouse, f"models/{name}", stored=True)] if wanted(f"models/{name}") else []
+    checks += [_marker(warehouse, file.name) for file in warehouse.store.files("staging")]
+    for check in checks:
+        try:
+            yield from check
+        except BadInputError as error:
+            yield str(error)
+
+
+def _marker(warehouse: Warehouse, name: str) -> Iterator[str]:
+    if name.endswith(f"/{MARKER}"):
+        whole_marker(warehouse, name)
+    yield from ()
+
+
+def _in_table(warehouse: Warehouse, table: str, wanted: Callable[[str], bool]) -> Iterator[str]:
+    store, known, hashes, rows = warehouse.store, known_log(warehouse, table), dict[str, str](), dict[str, int]()
+    logged = {file.name.rpartition("/")[2]: file.name for file in log_files(warehouse, table)}
+    for name in sorted(known.keys() - logged.keys()):
+        yield f"{store.uri(f'tables/{table}/_delta_log/{name}')}: missing; restore it from a copy"
+    for last, name in logged.items():
+        data = store.get(name) or b""
+        if known.get(last, (0, ""))[1] not in ("", hashlib.sha256(data).hexdigest()):
+            yield f"{store.uri(name)}: changed since it was committed, {table} may lack rows; restore it from a copy"
+        elif last.endswith(".json"):
+            try:
+                for action in map(json.loads, data.splitlines()):
+                    hashes |= json.loads(action.get("commitInfo", {}).get(HASHES, "{}"))
+                    if added := action.get("add"):
+                        rows[unquote(added["path"])] = json.loads(added.get("stats") or "{}").get("numRecords", 0)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                yield f"{store.uri(name)}: not a log of Delta, {table} may lack rows; restore it from a copy"
+    for name in _named_files(warehouse, table):
+        last = name.rpartition("/")[2]
+        lost = f"{rows.get(last, 0):,} rows of {table}"
+        if wanted(name) and hashes.get(last):
+            expected = {name: hashes[last]}
+            yield from changed_files(
+                warehouse, expected, f"the log ({lost})", f"it was committed ({lost})", stored=True
+            )
+        elif wanted(name):
+            # Of an earlier trajmill: what can be decoded is taken for whole.
+            try:
+                with pq.ParquetFile(store.fetch(name, anew=True), **CHECKED) as file:
+                    for group in range(file.num_row_groups):
+                        file.read_row_group(group)
+            except (pa.ArrowInvalid, OSError) as error:
+                yield str(unreadable(f"{store.uri(name)} ({lost})", error))
+
+
+def _named_files(warehouse: Warehouse, table: str) -> list[str]:
+    versions: set[int | None] = {None}
+    for release in release_names(warehouse):
+        # A damaged manifest is named by the check of its release.
+        with suppress(BadInputError):
+            versions.add(read_release(warehouse, release).tables.get(table))
+    return sorted({name for version in versions for name in committed_names(warehouse, table, version)})

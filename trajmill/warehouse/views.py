@@ -54,15 +54,12 @@ _COLUMN, _COLUMNS_OF = "-- column ", "-- columns of "
 
 
 class Description(NamedTuple):
-    """The meaning of a table or a view."""
-
     text: str
     columns: Mapping[str, str]
     """In the order of the table."""
 
 
 def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
-    """Open the views of a warehouse, read-only."""
     connection = duckdb.connect(str(warehouse.database), read_only=True, config=OFFLINE)
     _name_folder(connection, warehouse)
     connection.execute("SET TimeZone = 'UTC'")
@@ -144,7 +141,6 @@ def _update(warehouse: Warehouse, path: Path) -> None:
 
 
 def _table_query(table: str, committed: Snapshot) -> str:
-    """A query for the committed rows of a table with all columns, even those that files lack."""
     stored = committed.columns if committed.files else ()
     columns = ", ".join(
         f'"{field.name}"' if field.name in stored else f'CAST(NULL AS {duckdb_type(field.type)}) AS "{field.name}"'
@@ -197,7 +193,6 @@ def ready_made() -> tuple[str, ...]:
 
 @cache
 def view_query(name: str) -> str:
-    """The query of a ready-made view, with the comments above it."""
     return resources.files("trajmill.warehouse").joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 

@@ -9,8 +9,7 @@ import pytest
 from tests.warehouse.samples import commit_rounds
 from tests.warehouse.test_releases import export, release
 from trajmill.flows.cli.app import run
-from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
-from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse, sole_worker
 
 pytestmark = pytest.mark.slow
 
@@ -48,6 +47,16 @@ def test_unused_files_are_listed_then_deleted(warehouse: Warehouse, capsys: pyte
 def test_small_files_are_joined_once(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
     assert said(warehouse, capsys, "compact") == "step_verdicts: 12 files are 1\n"
     assert said(warehouse, capsys, "compact") == "no table has small files to join\n"
+
+
+def test_each_damaged_file_is_named(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(warehouse, capsys, "verify") == "everything is whole\n"
+    (warehouse.release("first") / "README.md").write_text("# cart\n")
+    next(warehouse.table("step_verdicts").glob("*.parquet")).unlink()
+    assert run(["verify", "--root", str(warehouse.root)]) == 1
+    *lines, total = capsys.readouterr().out.splitlines()
+    assert total == "2 files are damaged" and any("(2 rows of step_verdicts)" in line for line in lines)
+    assert any("README.md: changed since release first was made" in line for line in lines)
 
 
 def test_releases_are_listed_and_dropped(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:

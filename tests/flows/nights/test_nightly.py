@@ -41,8 +41,7 @@ from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.train import TRAIN, Training, measured_queries
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
 from trajmill.schemas.tables.query import Split
-from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.lock import RunInUseError, sole_worker
+from trajmill.warehouse.layout import RunInUseError, Warehouse, create_warehouse, sole_worker
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import release_names
 
@@ -245,7 +244,7 @@ def test_a_fall_of_validation_over_three_promotions_is_named(tmp_path: Path, suc
 _HOLD = """
 import os
 from trajmill.warehouse.layout import create_warehouse
-from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.layout import sole_worker
 with sole_worker(create_warehouse({!r}), {!r}):
     print(os.getpid(), flush=True)
     input()

@@ -30,8 +30,7 @@ from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.pipelines.reading.slots import read_slots, shown_slots
 from trajmill.stages.rollout.base import SlotBoard, SlotState
-from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.layout import Warehouse, create_warehouse, sole_worker
 
 
 @pytest.mark.slow

@@ -15,8 +15,7 @@ from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse import releases
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import make_log_durable, table_versions
-from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
-from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, sole_worker
 from trajmill.warehouse.releases import write_release
 from trajmill.warehouse.screens import NewScreens, stored_screen_journal
 from trajmill.warehouse.shards import write_shard

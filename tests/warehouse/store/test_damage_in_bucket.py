@@ -7,9 +7,10 @@ from tests.warehouse.samples import commit_rounds
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
+from trajmill.warehouse.releases import checked_weights, keep_weights
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.store.base import FileStore
-from trajmill.warehouse.weights import checked_weights, keep_weights
+from trajmill.warehouse.upkeep import damage
 
 pytestmark = pytest.mark.slow
 
@@ -42,15 +43,15 @@ def test_each_damage_is_named_and_mended_by_a_copy(bucket_url: str, monkeypatch:
     cases = [(missing, ENTRY, read), (cut, ENTRY, ask)]
     cases += [(cut, parquet, read), (missing, parquet, read), (cut, parquet, ask)]
     read()
-    for damage, name, use in cases:
+    for spoil, name, use in cases:
         whole = store.get(name)
         assert whole is not None
-        damage(store, name)
+        spoil(store, name)
         with pytest.raises(BadInputError) as caught:
             use()
         line = str(caught.value)
-        assert line.startswith(store.address) and name.rpartition("/")[2] in line, (damage, line)
-        assert "restore" in line and "\n" not in line, (damage, line)
+        assert line.startswith(store.address) and name.rpartition("/")[2] in line, (spoil, line)
+        assert "restore" in line and "\n" not in line, (spoil, line)
         store.put(name, whole)
     assert read_table(warehouse, TABLE).num_rows == run_sql(warehouse, query).num_rows == 10
 
@@ -66,7 +67,10 @@ def test_flipped_bytes_of_weights_are_named_whether_there_is_a_copy_or_not(bucke
     (place / "model.safetensors").write_bytes(b"\x01" + bytes(999))
     checked_weights(warehouse, place)
     assert (place / "model.safetensors").read_bytes() == bytes(1000), "the damaged copy of a whole file is replaced"
+    assert list(damage(warehouse)) == []
     store.put(name, b"\x01" + bytes(999))
+    [line] = damage(warehouse)
+    assert name in line, "a whole copy on this machine is not what is stored"
     shutil.rmtree(place)
     for _ in range(2):
         with pytest.raises(BadInputError) as caught:

@@ -7,9 +7,8 @@ import pytest
 
 from tests.warehouse.samples import stage_run
 from trajmill.warehouse.layout import create_warehouse
-from trajmill.warehouse.staging import Journal
+from trajmill.warehouse.staging import Durability, Journal, JournalParts, stored_in_time
 from trajmill.warehouse.store.base import StoreError
-from trajmill.warehouse.store.parts import Durability, JournalParts, stored_in_time
 
 
 def test_another_machine_goes_on_with_the_parts_of_a_killed_worker(bucket_url: str) -> None:

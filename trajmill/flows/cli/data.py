@@ -181,6 +181,16 @@ def compact(config: ConfigFile = None, root: Root = None) -> None:
     print("\n".join(lines or ["no table has small files to join"]))
 
 
+@app.command(epilog="Example: trajmill verify")
+def verify(config: ConfigFile = None, root: Root = None) -> None:
+    """Read all that is stored, and name each damaged file and what is lost with it; `maintain` reads a part."""
+    from trajmill.warehouse.upkeep import damage
+
+    lines = list(damage(warehouse_of(config, root)))
+    print("\n".join([*lines, f"{len(lines):,} files are damaged" if lines else "everything is whole"]))
+    raise typer.Exit(1 if lines else 0)
+
+
 @releases.command("list", epilog="Example: trajmill releases list")
 def list_releases(config: ConfigFile = None, root: Root = None) -> None:
     """List the releases, the newest of a run last, with their rows and sizes."""
@@ -223,7 +233,7 @@ def diff(
 @releases.command(epilog="Example: trajmill releases drop default-0a1b2c3d-r0001")
 def drop(name: Name, config: ConfigFile = None, root: Root = None) -> None:
     """Delete a release; rows and screens stay in the tables."""
-    from trajmill.warehouse.lock import sole_keeper
+    from trajmill.warehouse.layout import sole_keeper
     from trajmill.warehouse.releases import drop_release, run_of_release
 
     warehouse = warehouse_of(config, root)

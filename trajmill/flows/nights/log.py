@@ -12,8 +12,7 @@ from cronsim import CronSim
 
 from trajmill.flows.configuration.sections import ServeSection
 from trajmill.schemas.record import Record
-from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lock import worker_of
+from trajmill.warehouse.layout import Warehouse, worker_of
 
 NIGHTLY = "nightly"
 _GRACE = timedelta(hours=1)

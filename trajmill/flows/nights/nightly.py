@@ -30,8 +30,7 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
-from trajmill.warehouse.layout import create_warehouse
-from trajmill.warehouse.lock import RunInUseError
+from trajmill.warehouse.layout import RunInUseError, create_warehouse
 from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.upkeep import maintain as maintain_warehouse
 from trajmill.warehouse.views import refresh_views

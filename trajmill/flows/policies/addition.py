@@ -31,8 +31,7 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.admission import NOT_ADMITTED, admit
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
-from trajmill.warehouse.releases import read_release
-from trajmill.warehouse.weights import publish_weights, seal_folder
+from trajmill.warehouse.releases import publish_weights, read_release, seal_folder
 
 
 class Addition(NamedTuple):

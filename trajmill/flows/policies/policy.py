@@ -32,7 +32,7 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.admission import NOT_ADMITTED
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.weights import checked_weights, keep_weights
+from trajmill.warehouse.releases import checked_weights, keep_weights
 
 PROMOTE = "promote"
 BASELINE = "baseline"

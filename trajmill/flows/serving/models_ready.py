@@ -18,7 +18,7 @@ from trajmill.pipelines.models import check_agent
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.layout import sole_worker
 from trajmill.warehouse.views import refresh_views
 
 

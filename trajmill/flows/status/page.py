@@ -38,8 +38,7 @@ from trajmill.pipelines.reading.slots import read_slots
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.secrets import Secrets
 from trajmill.stages.rollout.base import SlotState
-from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.lock import worker_of
+from trajmill.warehouse.layout import Warehouse, worker_of
 
 _CLOCK = 1.0
 """Seconds by which the times of two files may differ that were written one after the other."""

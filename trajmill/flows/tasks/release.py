@@ -23,8 +23,7 @@ from trajmill.stages.critics.judge import TRIED_AT_MOST
 from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.lock import sole_worker
+from trajmill.warehouse.layout import StageRun, sole_worker
 from trajmill.warehouse.releases import release_names
 from trajmill.warehouse.staging import forget, sweep
 

@@ -16,7 +16,7 @@ from trajmill.stages.curate.history import History, plan_attempts
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.rollout.base import Attempt, Limits, plan_rollouts
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.store.parts import Durability
+from trajmill.warehouse.staging import Durability
 
 ROLLOUT = "rollout"
 

@@ -46,9 +46,8 @@ from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.promotion import Promotion, QueryGroup, Rival, compare, reason_not_to_train
 from trajmill.stages.training.spec import ParentPolicy, TrainingReport
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.releases import release_folder, verify_release
+from trajmill.warehouse.releases import keep_weights, release_folder, verify_release
 from trajmill.warehouse.staging import ShardProgress, plan_items
-from trajmill.warehouse.weights import keep_weights
 
 TRAIN = "train"
 

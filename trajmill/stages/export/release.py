@@ -146,6 +146,7 @@ def write_parquet(
             write_statistics=[leaf for leaf in leaves if leaf != _IMAGE_BYTES],
             dictionary_pagesize_limit=_DICTIONARY_BYTES,
             store_schema=False,
+            write_page_checksum=True,
         ) as writer:
             writer.add_key_value_metadata(schema.metadata)
             for batch in batches:
@@ -199,7 +200,7 @@ def write_selection(release: Path, rows: Iterable[SelectedRow]) -> None:
     release.mkdir(parents=True, exist_ok=True)
     columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
-    pq.write_table(pa.table(arrays, schema=_SCHEMA), release / SELECTION_FILE)
+    pq.write_table(pa.table(arrays, schema=_SCHEMA), release / SELECTION_FILE, write_page_checksum=True)
 
 
 def has_rows_of(release: Path, file: str) -> bool:
@@ -214,12 +215,12 @@ def has_rows_of(release: Path, file: str) -> bool:
 def released_rows(release: Path, file: str, columns: Sequence[str]) -> pa.Table:
     """Read columns of the rows of a release in one format, in its order; `file` is the path in a shard."""
     if (release / file).is_file():
-        return pq.read_table(release / file, columns=list(columns))
-    selection = pq.read_table(release / SELECTION_FILE)
+        return pq.read_table(release / file, columns=list(columns), page_checksum_verification=True)
+    selection = pq.read_table(release / SELECTION_FILE, page_checksum_verification=True)
     tables, starts, rows = [], {}, 0
     for shard in _shards(release):
         starts[shard] = rows
-        tables.append(pq.read_table(release / shard / file, columns=list(columns)))
+        tables.append(pq.read_table(release / shard / file, columns=list(columns), page_checksum_verification=True))
         rows += tables[-1].num_rows
     if not tables:
         return pa.table({name: pa.nulls(0) for name in columns})
@@ -323,7 +324,7 @@ def _image_problems(screen_id: str, data: bytes, size: Size | None) -> Iterator[
 
 
 def _rows(path: Path, groups_every: int) -> Iterator[dict[str, Any]]:
-    with pq.ParquetFile(path) as file:
+    with pq.ParquetFile(path, page_checksum_verification=True) as file:
         groups = list(range(0, file.num_row_groups, groups_every))
         for batch in file.iter_batches(_ROWS_AT_ONCE, groups):
             yield from batch.to_pylist()

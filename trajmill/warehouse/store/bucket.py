@@ -47,8 +47,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class BucketStore(FileStore):
-    """The files below an URL, as `s3://bucket/folder`."""
-
     patience: float = PATIENCE
 
     @property

@@ -28,8 +28,6 @@ _BEHIND_THE_END: Final = "416 "
 
 
 class RangeStore(FsspecStore):
-    """A file system for reading, which repeats requests to a store that does not answer."""
-
     # fsspec would keep one instance for each scheme, whatever the credentials.
     cachable = False
 
