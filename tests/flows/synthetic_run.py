@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+from typing import Any
 
 from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
 from trajmill.schemas.actions import Action, Click, SystemButton, Terminate, action_to_json
@@ -35,14 +37,8 @@ def write_run(warehouse: Warehouse, rounds: int = 2) -> None:
         for place in range(3):
             rows += _attempt(environment, at, place, Purpose.TRAIN, solved=number > 1 and place < 2, known=known)
         rows += _attempt(environment, at, 2, Purpose.GUIDED, solved=True, known=known)
-        failure = Failure(
-            stage="rollout",
-            input_id="query-1",
-            failure_class=FailureClass.ENVIRONMENT,
-            message="the simulated device crashed (injected fault)",
-            attempts=3,
-            **at_origin(at),
-        )
+        lost = {"stage": "rollout", "input_id": "query-1", "failure_class": FailureClass.ENVIRONMENT, "attempts": 3}
+        failure = Failure(message="the simulated device crashed (injected fault)", **lost, **at_origin(at))
         commit_rows(warehouse, at, *rows, _summary(at, rounds), policy_version(at, rounds), failure)
 
 
@@ -58,54 +54,38 @@ def _attempt(
     values = {"purpose": purpose, "reward": 1.0 if solved else 0.0, "steps": STEPS, "model_version": "p-1"}
     row = trajectory(number, at, f"query-{place}", **values)
     rows: list[Row] = [row, judgement(row.trajectory_id, at, correct=solved or place == 2)]
+    common: dict[str, Any] = {"trajectory_id": row.trajectory_id, **at_origin(at)}
+    vote: dict[str, Any] = {"resolution": "full", "vote": 0, "redundant_steps": (), "first_error_step": None}
+    reason = "It shows what was asked for." if solved else "Nothing was ordered."
     for channel in (Channel.TEXT, Channel.MULTIMODAL):
-        vote = TrajectoryVerdict(
-            trajectory_id=row.trajectory_id,
-            channel=channel,
-            resolution="full",
-            vote=0,
-            correct=solved,
-            reason="It shows what was asked for." if solved else "Nothing was ordered.",
-            redundant_steps=(),
-            first_error_step=None,
-            **at_origin(at),
-        )
-        rows.append(vote)
+        rows.append(TrajectoryVerdict(channel=channel, correct=solved, reason=reason, **vote, **common))
     chance = random.Random(number)
     seen = environment.reset_now(_query(place, at), number)
     rows += _screen(seen, at, known)
     for index in range(STEPS):
         action = _action(seen, index, chance)
         after = environment.step_now(action)
-        step = Step(
-            trajectory_id=row.trajectory_id,
-            index=index,
-            screen_before=seen.screen.screen_id,
-            screen_after=after.screen.screen_id,
-            app_before=seen.app,
-            app_after=after.app,
-            thought=f"Step {index}: <img src=x onerror=alert(1)>",
-            action=action_to_json(action),
-            action_kind=action.kind,
-            conclusion=f"I pressed something on {seen.app or 'the launcher'} <b>now</b>.",
-            raw_response="",
-            target=None,
-            role_outputs="{}",
-            prompt="",
-            guided=False,
-            **at_origin(at),
-        )
-        verdict = StepVerdict(
-            trajectory_id=row.trajectory_id,
-            index=index,
-            analysis="Because of the screen.",
-            summary="Pressed something.",
-            label=(StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL)[index % 3],
-            **at_origin(at),
-        )
-        rows += [*_screen(after, at, known), step, verdict]
+        said = {
+            "thought": f"Step {index}: <img src=x onerror=alert(1)>",
+            "conclusion": f"I pressed something on {seen.app or 'the launcher'} <b>now</b>.",
+        }
+        screens = (seen.screen.screen_id, after.screen.screen_id)
+        taken = step(index, action, screens, "", target=None, **common)
+        apps = {"app_before": seen.app, "app_after": after.app, "role_outputs": "{}"}
+        label = (StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL)[index % 3]
+        why = {"analysis": "Because of the screen.", "summary": "Pressed something."}
+        verdict = StepVerdict(index=index, label=label, **why, **common)
+        rows += [*_screen(after, at, known), taken.model_copy(update=said | apps), verdict]
         seen = after
     return rows
+
+
+def step(index: int, action: Action, screens: tuple[str, str], words: str, **more: Any) -> Step:
+    """A step all of whose texts are `words`; `more` has its trajectory, its target and its origin."""
+    values: dict[str, Any] = dict.fromkeys(("app_before", "thought", "conclusion", "raw_response", "prompt"), words)
+    values |= {"screen_before": screens[0], "screen_after": screens[1], "app_after": "mail", "guided": False}
+    values |= {"action": action_to_json(action), "action_kind": action.kind}
+    return Step(index=index, role_outputs=json.dumps({"planner": words}), **values, **more)
 
 
 def _action(seen: Observation, index: int, chance: random.Random) -> Action:
@@ -141,15 +121,14 @@ def _summary(at: StageRun, rounds: int) -> RoundSummary:
     ]
     counts = ("true_positive", "false_positive", "true_negative", "false_negative")
     judge = {"trajectory": (240, 6, 310, 9), "text": (245, 30, 286, 4), "step": (900, 80, 700, 60)}
+    qualities = (JudgeQuality(level=level, **dict(zip(counts, each, strict=True))) for level, each in judge.items())
     return RoundSummary(
         policy_before=f"policy-{at.round - 1}",
         policy_after=f"policy-{at.round}",
         stages=tuple(stages),
         success_before=_success(at.round - 1, rounds),
         success_after=_success(at.round, rounds),
-        judge=tuple(
-            JudgeQuality(level=level, **dict(zip(counts, found, strict=True))) for level, found in judge.items()
-        ),
+        judge=tuple(qualities),
         trained=True,
         reference_paths_used=10 * at.round,
         release=f"release-{at.round}",

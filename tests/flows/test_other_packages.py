@@ -4,13 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from tests.flows.small_run import run_stages
+from tests.flows.tiny_run import tiny_config
+from trajmill.flows.cli.app import run
+from trajmill.flows.configuration.config import Config
+from trajmill.schemas.actions import Click
+from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.families import FAMILIES, family_named
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.policy_version import PolicyVersion
+from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
@@ -18,56 +26,34 @@ from trajmill.warehouse.read import read_rows
 pytestmark = pytest.mark.slow
 
 LAMPS = '''
-import io
 from typing import Literal
 
-from PIL import Image
 from pydantic import PositiveInt
 
-from trajmill.schemas.actions import Click
-from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.tables.query import PathStep, Platform, Split
-from trajmill.stages.environments.tasks import ImportedQueries, own_query
+from tests.stages.rollout.toy import BUTTON, ToyEnvironment, ToyFactory
+from tests.warehouse.samples import SIZE, png
+from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.environments.tasks import ImportedQueries, own_query
 
 
-class Lamps:
-    platform, name = Platform.DESKTOP, "lamps"
-
+class Lamps(ToyEnvironment):
     def __init__(self, bright):
-        self.bright, self.on = bright, False
+        super().__init__(platform=Platform.DESKTOP, name="lamps")
+        self.bright = bright
 
     async def reset(self, query, seed):
-        self.on = False
+        await super().reset(query, seed)
         return self.look()
 
     async def step(self, action):
-        self.on = self.on or isinstance(action, Click)
+        await super().step(action)
         return self.look()
 
-    async def score(self):
-        return float(self.on)
-
-    async def close(self):
-        pass
-
     def look(self):
-        picture = io.BytesIO()
-        Image.new("RGB", (64, 64), (self.bright,) * 3 if self.on else (0, 0, 0)).save(picture, "PNG")
-        switch = UIElement("button", "Switch", Box(0, 0, 20, 20), ("clickable",), element_id="lamp/switch")
-        return Observation(ScreenHandle(f"{self.on}{self.bright}", Size(64, 64), picture.getvalue), (switch,), "lamp")
-
-
-class LampsFactory:
-    def __init__(self, bright):
-        self.bright = bright
-
-    async def __call__(self):
-        return Lamps(self.bright)
-
-    async def close(self):
-        pass
+        screen = ScreenHandle(f"{self.pressed}{self.bright}", SIZE, lambda: png(self.bright + self.pressed))
+        return Observation(screen, (BUTTON._replace(element_id="lamp/switch"),), "lamp")
 
 
 class LampsSpec(EnvironmentSpec):
@@ -78,7 +64,7 @@ class LampsSpec(EnvironmentSpec):
     tasks: PositiveInt = 1
 
     def factory(self, platform):
-        return LampsFactory(self.bright)
+        return ToyFactory([Lamps(self.bright) for _ in range(100)])
 
     async def own_queries(self, seed, origin):
         path = (
@@ -146,9 +132,9 @@ tasks = 2
 """
 
 
-@pytest.fixture
-def installed(tmp_path: Path) -> dict[str, str]:
-    """The variables of a process that finds the package, as an installer leaves it."""
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working folder, with a configuration; this process and its children find the package as installed."""
     packages = tmp_path / "packages"
     information = packages / "bright_lamps-1.0.dist-info"
     information.mkdir(parents=True)
@@ -157,43 +143,40 @@ def installed(tmp_path: Path) -> dict[str, str]:
     (packages / "bright_family.py").write_text(FAMILY)
     (packages / "bright_recipe.py").write_text(RECIPE)
     (information / "entry_points.txt").write_text(ENTRY_POINTS)
-    return os.environ | {"PYTHONPATH": os.pathsep.join([str(packages), *sys.path])}
-
-
-def trajmill(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", "from trajmill.flows.cli.app import main; main()", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
-
-
-def test_episodes_happen_in_an_environment_of_another_package(tmp_path: Path, installed: dict[str, str]) -> None:
+    for module in ("bright_lamps", "bright_family", "bright_recipe"):
+        monkeypatch.delitem(sys.modules, module, raising=False)
+    monkeypatch.syspath_prepend(packages)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "trajmill.toml").write_text(CONFIG)
-    done = trajmill(tmp_path, installed, "walk")
-    assert done.returncode == 0, done.stderr
-    rows = list(read_rows(open_warehouse(tmp_path / "warehouse"), Trajectory))
+    return tmp_path
+
+
+def test_episodes_happen_in_an_environment_of_another_package(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["walk"]) == 0, capsys.readouterr().err
+    rows = list(read_rows(open_warehouse(folder / "warehouse"), Trajectory))
     assert [(row.environment, row.reward, row.steps) for row in rows] == [("lamps", 1.0, 2)] * 2
 
 
-def test_its_keys_are_checked_like_any_others(tmp_path: Path, installed: dict[str, str]) -> None:
-    (tmp_path / "trajmill.toml").write_text(CONFIG.replace("bright = 200", "brigth = 200"))
-    done = trajmill(tmp_path, installed, "config")
-    assert done.returncode == 1
-    assert done.stderr.endswith("trajmill.toml:6: unknown key environment.brigth; did you mean environment.bright?\n")
-    without = {**installed, "PYTHONPATH": os.pathsep.join(sys.path)}
-    assert "there is no environment of kind 'lamps'" in trajmill(tmp_path, without, "config").stderr
+def test_its_keys_are_checked_like_any_others(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "trajmill.toml").write_text(CONFIG.replace("bright = 200", "brigth = 200"))
+    assert run(["config"]) == 1
+    wrong = "trajmill.toml:6: unknown key environment.brigth; did you mean environment.bright?\n"
+    assert capsys.readouterr().err == wrong
+    monkeypatch.delitem(sys.modules, "bright_lamps")
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(folder / "packages")])
+    assert run(["config"]) == 1
+    assert "there is no environment of kind 'lamps'" in capsys.readouterr().err
 
 
-def test_replies_are_parsed_in_a_family_of_another_package(tmp_path: Path, installed: dict[str, str]) -> None:
-    code = """
-from trajmill import FAMILIES, family_named
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.tables.query import Platform
-family = family_named("bright-vl")
-reply = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [500, 250]}}</tool_call>'
-action = family.dialect(Platform.PHONE).parse(reply, family.frame(Size(1080, 2400))).action
-print(family.past_screens, action.x, action.y, "bright-vl" in FAMILIES)
-"""
-    done = subprocess.run([sys.executable, "-c", code], env=installed, capture_output=True, text=True)
-    assert done.stdout == "2 540 600 False\n", done.stderr
+def test_replies_are_parsed_in_a_family_of_another_package() -> None:
+    family = family_named("bright-vl")
+    reply = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [500, 250]}}</tool_call>'
+    parsed = family.dialect(Platform.PHONE).parse(reply, family.frame(Size(1080, 2400)))
+    assert isinstance(parsed, Reply) and parsed.action == Click(x=540, y=600)
+    assert family.past_screens == 2 and "bright-vl" not in FAMILIES
 
 
 @pytest.mark.parametrize(
@@ -204,44 +187,16 @@ print(family.past_screens, action.x, action.y, "bright-vl" in FAMILIES)
         ("gone-vl", "trajmill.families: gone-vl = bright_family:GONE cannot be loaded: module"),
     ],
 )
-def test_a_family_that_cannot_be_used_is_refused(
-    tmp_path: Path, installed: dict[str, str], family: str, reason: str
-) -> None:
-    done = trajmill(tmp_path, installed, "export", "--format", "trl", "--family", family, "--out", "rows")
-    assert done.returncode == 1
-    assert reason in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+def test_a_family_that_cannot_be_used_is_refused(family: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["export", "--format", "trl", "--family", family, "--out", "rows"]) == 1
+    said = capsys.readouterr().err
+    assert reason in said and said.count("\n") == 1
 
 
-def test_a_round_trains_with_a_recipe_of_another_package(tmp_path: Path, installed: dict[str, str]) -> None:
-    (tmp_path / "trajmill.toml").write_text("""
-[run]
-root = "warehouse"
-rounds = 1
-[queries]
-train = 8
-heldout_slots = 2
-heldout_phrasings = 2
-heldout_apps = 0
-validation = 2
-[rollout]
-episodes_per_round = 16
-[evaluate]
-episodes = 2
-train_sample = 2
-promote_without_evidence = true
-[train]
-kind = "nudge"
-size = 0.002
-""")
-    code = """
-from pathlib import Path
-from tests.flows.small_run import run_stages
-from trajmill.flows.configuration.file import load_config
-run_stages(load_config(Path("trajmill.toml")))
-"""
-    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=installed, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    untrained, trained = read_rows(open_warehouse(tmp_path / "warehouse"), PolicyVersion)
+def test_a_round_trains_with_a_recipe_of_another_package(folder: Path) -> None:
+    tables = {"train": {"kind": "nudge", "size": 0.002}}
+    config = tiny_config(folder / "warehouse").model_copy(update={"train": Config.model_validate(tables).train})
+    run_stages(config)
+    untrained, trained = read_rows(open_warehouse(folder / "warehouse"), PolicyVersion)
     assert trained.parent == untrained.model_version
     assert json.loads(trained.recipe)["kind"] == "nudge"

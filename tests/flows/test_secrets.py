@@ -6,12 +6,9 @@ import json
 import os
 import subprocess
 import sys
-import threading
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +20,7 @@ from prefect.logging.handlers import APILogWorker
 
 from tests.bucket_server import environment_for
 from tests.flows.served_judge import opinion
+from tests.http_server import QuietHandler, serving
 from tests.warehouse.test_releases import export, release
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.file import load_config
@@ -70,68 +68,45 @@ attempts = 1
 """
 
 
-class _Handler(BaseHTTPRequestHandler):
-    def answer(self, status: int, body: object, reason: str | None = None, **headers: str) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status, reason)
-        for name, value in {"Content-Length": str(len(data)), **headers}.items():
-            self.send_header(name.replace("_", "-"), value)
-        self.end_headers()
-        self.wfile.write(data)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
-class _Refusing(_Handler):
+class _Refusing(QuietHandler):
     """Refuses everything, and echoes the key in the status line, in a header and in the body."""
 
-    def do_GET(self) -> None:
+    def reply(self) -> None:
         key = self.headers.get("Authorization") or self.headers.get("X-Amz-Security-Token") or _KEY
-        body = {"error": f"{key} {' '.join(_FORMS)} is not allowed"}
-        self.answer(401, body, f"no {key}", X_Error_Message=key)
-
-    do_POST = do_PUT = do_HEAD = do_GET  # noqa: N815
+        body = json.dumps({"error": f"{key} {' '.join(_FORMS)} is not allowed"}).encode()
+        self.answer(body, 401, f"no {key}", X_Error_Message=key)
 
 
-class _Echo(_Handler):
+class _Echo(QuietHandler):
     refuses = False
     done: Counter[str] = Counter()
 
-    def do_GET(self) -> None:
-        self._refuse() if self.refuses else self.answer(200, {"data": [{"id": "tiny"}]}, X_Echo=self.key)
-
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        way = ("reply", "refusal", "header")[self.done.total() % 3]
-        self.done[way] += 1
+    def reply(self) -> None:
+        way = "refusal" if self.refuses else "list"
+        if self.command == "POST":
+            way = ("reply", "refusal", "header")[self.done.total() % 3]
+            self.done[way] += 1
         if way == "refusal":
             self._refuse()
+        elif way == "list":
+            self._say({"data": [{"id": "tiny"}]})
         elif way == "header":
             # No header of HTTP: the client's error quotes it.
             self.wfile.write(b"HTTP/1.1 200 OK\r\nX \xff " + self.key.encode() + b"\r\n\r\n")
         else:
-            text = opinion(body).replace("moved on", " ".join(_FORMS)).replace("it moved", self.key)
+            text = opinion(json.loads(self.body)).replace("moved on", " ".join(_FORMS)).replace("it moved", self.key)
             message = {"role": "assistant", "content": text}
-            self.answer(200, {"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]}, X_Echo=self.key)
+            self._say({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
     @property
     def key(self) -> str:
         return self.headers["Authorization"]
 
     def _refuse(self) -> None:
-        body = {"error": {"message": f"no such key: {' '.join(_FORMS)}, {self.key}"}}
-        self.answer(401, body, X_Echo=self.key)
+        self._say({"error": {"message": f"no such key: {' '.join(_FORMS)}, {self.key}"}}, 401)
 
-
-@contextmanager
-def serving(handler: type[_Handler]) -> Iterator[str]:
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
+    def _say(self, body: object, status: int = 200) -> None:
+        self.answer(json.dumps(body).encode(), status, X_Echo=self.key)
 
 
 @pytest.fixture
@@ -146,11 +121,7 @@ def refusing() -> Iterator[str]:
         ("PREFECT_API_KEY", "PREFECT_API_URL", ["status --config trajmill.toml", "doctor"]),
         ("PREFECT_API_AUTH_STRING", "PREFECT_API_URL", ["status --config trajmill.toml", "doctor"]),
         ("HF_TOKEN", "HF_ENDPOINT", ["releases push team/rows --upload"]),
-        (
-            "AWS_SESSION_TOKEN",
-            "AWS_ENDPOINT_URL",
-            ["status --root s3://bucket/here", "--traceback status --root s3://b/c"],
-        ),
+        ("AWS_SESSION_TOKEN", "AWS_ENDPOINT_URL", ["status --root s3://b/here", "--traceback status --root s3://b/c"]),
     ],
 )
 def test_a_service_that_echoes_its_key_is_quoted_without_it(
@@ -186,10 +157,8 @@ def test_a_failing_night_logs_no_key(
     """The key stands in an error behind the error, in the address of the webhook, and in what the webhook answers."""
     monkeypatch.setenv("ECHOED", _KEY)
     root = tmp_path / "warehouse"
-    (tmp_path / "trajmill.toml").write_text(
-        _CONFIG.format(root=root, url=refusing)
-        + f'[notify]\nwebhook = "{refusing}/{_HOOK}"\nheartbeat = "{refusing}"\n'
-    )
+    notify = f'[notify]\nwebhook = "{refusing}/{_HOOK}"\nheartbeat = "{refusing}"\n'
+    (tmp_path / "trajmill.toml").write_text(_CONFIG.format(root=root, url=refusing) + notify)
     begin_or_continue(load_config(tmp_path / "trajmill.toml"))
 
     def collect(config: object) -> None:
@@ -239,11 +208,9 @@ def test_an_echoed_key_is_stored_and_printed_nowhere(url: str, prefect_home: Pat
     errors = run_sql(open_warehouse(root), "SELECT error FROM model_calls WHERE error IS NOT NULL")
     assert any("401" in str(error) and "***" in str(error) for error in errors.to_pylist()), errors
     # Parquet is compressed: its values are read, too.
-    stored = [output, refused, str(run_sql(open_warehouse(root), "SELECT * FROM model_calls").to_pylist())]
-    stored += [
-        str(run_sql(open_warehouse(root), f"SELECT * FROM {table}").to_pylist())
-        for table in ("step_verdicts", "trajectory_verdicts", "judgements", "failures", "guidance", "examples")
-    ]
+    tables = ("model_calls", "step_verdicts", "trajectory_verdicts", "judgements", "failures", "guidance", "examples")
+    rows = (str(run_sql(open_warehouse(root), f"SELECT * FROM {table}").to_pylist()) for table in tables)
+    stored = [output, refused, *rows]
     assert any("***" in text for text in stored)
     for folder in (root, prefect_home):
         stored += [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]

@@ -54,8 +54,8 @@ def test_bad_input_gives_one_error_line(
 def test_serve_answers_until_it_is_interrupted(mine: Path) -> None:
     main = "from trajmill.flows.cli.app import main; main()"
     command = [sys.executable, "-c", main, "apps", "serve", str(mine), "--port", "0"]
-    root = Path(__file__).parents[3]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(root)}) as server:
+    environment = {"PYTHONPATH": str(Path(__file__).parents[3])}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment) as server:
         assert server.stdout is not None
         address = server.stdout.readline().split(" ")[0]
         with urllib.request.urlopen(address) as answer:

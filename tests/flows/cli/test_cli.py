@@ -79,12 +79,6 @@ def test_bad_input_is_one_error_line_and_a_traceback_when_asked_for(capsys: pyte
     assert capsys.readouterr().err.startswith("Traceback (most recent call last):")
 
 
-def test_config_prints_what_is_in_force(capsys: pytest.CaptureFixture[str]) -> None:
-    Path("trajmill.toml").write_text("[run]\nrounds = 3\n")
-    assert run(["config"]) == 0
-    assert "\nrounds = 3\n" in capsys.readouterr().out
-
-
 def test_what_the_program_warns_of_is_a_line_on_standard_error(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

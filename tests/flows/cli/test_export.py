@@ -4,56 +4,117 @@ from __future__ import annotations
 
 import errno
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 
+from tests.flows.served_policy import answer, served_config
+from tests.flows.small_run import up_to
 from tests.stages.export.formats.folders import read
+from tests.stages.models.fault_server import running_server
 from trajmill.flows.cli.app import run
-from trajmill.schemas.actions import action_from_json
+from trajmill.flows.stage import RoundContext
+from trajmill.flows.tasks.release import RELEASE
+from trajmill.schemas.actions import Action, action_from_json
+from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.trajectory import Step, Trajectory
 from trajmill.stages.export.formats.base import FORMATS
 from trajmill.stages.export.formats.steps import same_action
 from trajmill.warehouse.layout import Warehouse, open_warehouse
-from trajmill.warehouse.read import read_table
+from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import newest_release
 from trajmill.warehouse.screens import WarehouseScreens
 
 pytestmark = pytest.mark.slow
+OWL, QWEN = "gui-owl-1.5", "qwen2.5-vl"
 
 
 def export(warehouse: Warehouse, out: Path, *arguments: str) -> int:
     return run(["export", "--root", str(warehouse.root), "--out", str(out), *arguments])
 
 
+@pytest.fixture(scope="module")
+def served_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
+    """A round up to its release, whose policy was a server that speaks as GUI-Owl 1.5 does."""
+    root = tmp_path_factory.mktemp("served")
+    with running_server(writes=answer) as server:
+        context = RoundContext.of(served_config(root, server.url))
+        up_to(RELEASE, context)
+    return context.warehouse
+
+
+def steps_of(warehouse: Warehouse) -> dict[tuple[str, int], Step]:
+    return {(step.trajectory_id, step.index): step for step in read_rows(warehouse, Step)}
+
+
+def parsed(family: str, row: Mapping[str, Any], reply: str) -> tuple[Action | None, CoordinateFrame]:
+    chosen = family_named(family)
+    frame = chosen.frame(Size(*row["image_sizes"][-1]))
+    read_again = chosen.dialect(Platform(row["platform"])).parse(reply, frame)
+    return (read_again.action if isinstance(read_again, Reply) else None), frame
+
+
+@pytest.mark.parametrize(("made", "family"), [("small_run", QWEN), ("served_run", QWEN), ("served_run", OWL)])
 @pytest.mark.parametrize("kind", FORMATS.kinds())
-def test_a_run_is_exported_as_it_was_stored(
-    kind: str, small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_every_format_says_the_stored_actions_on_the_stored_screens(
+    kind: str,
+    made: str,
+    family: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    request: pytest.FixtureRequest,
 ) -> None:
-    out = tmp_path / "out"
-    assert export(small_run, out, "--format", kind, "--family", "qwen2.5-vl") == 0
-    rows, screens, family = read(out), WarehouseScreens(small_run), family_named("qwen2.5-vl")
-    assert capsys.readouterr().out.startswith(f"{newest_release(small_run)}: {len(rows):,} rows of ")
-    names = ["trajectory_id", "index", "action", "screen_before"]
-    steps = read_table(small_run, "steps", names).to_pylist()
-    stored = {(step["trajectory_id"], step["index"]): step for step in steps}
-    guidance = read_table(small_run, "trajectories", ["trajectory_id", "guidance_id", "model_version"]).to_pylist()
-    attempts = {row["trajectory_id"]: row for row in guidance}
-    assert rows
+    warehouse: Warehouse = request.getfixturevalue(made)
+    assert export(warehouse, tmp_path / "out", "--format", kind, "--family", family) == 0
+    rows, stored, screens = read(tmp_path / "out"), steps_of(warehouse), WarehouseScreens(warehouse)
+    assert rows and capsys.readouterr().out.startswith(f"{newest_release(warehouse)}: {len(rows):,} rows of ")
+    attempts = {row.trajectory_id: row for row in read_rows(warehouse, Trajectory)}
+    most, served = 1 + family_named(family).past_screens, made == "served_run"
+    assert {row.columns["platform"] for row in rows} == {"phone", "desktop"} or not served
     for row in rows:
         own = stored[row.columns["trajectory_id"], row.columns["step_index"]]
-        attempt = attempts[row.columns["trajectory_id"]]
-        assert row.columns["guided"] == (attempt["guidance_id"] is not None)
-        assert row.columns["policy_version"] == attempt["model_version"]
-        assert row.images == (screens.image(own["screen_before"]),) and row.columns["action"] == own["action"]
-        assert sum(text.count("<image>") for _, text in row.messages) == 1
+        attempt = attempts[own.trajectory_id]
+        assert row.columns["guided"] == (attempt.guidance_id is not None)
+        assert row.columns["policy_version"] == attempt.model_version
+        assert row.columns["action"] == own.action and row.columns["screen_ids"][-1] == own.screen_before
+        assert row.images[-1] == screens.image(own.screen_before)
+        assert sum(text.count("<image>") for _, text in row.messages) == len(row.images) == min(own.index + 1, most)
         if row.reply is not None:
-            frame = family.frame(Size(*row.columns["image_sizes"][0]))
-            said = family.dialect(Platform(row.columns["platform"])).parse(row.reply, frame)
-            assert isinstance(said, Reply) and same_action(said.action, action_from_json(own["action"]), frame)
+            said, frame = parsed(family, row.columns, row.reply)
+            action = action_from_json(str(own.action))
+            assert said is not None and (said == action if served else same_action(said, action, frame))
+            assert (row.reply == own.raw_response) == (family == OWL) or not served
+    assert max(row.columns["step_index"] for row in rows) >= 5 or not served
+
+
+@pytest.mark.parametrize("family", [OWL, QWEN])
+@pytest.mark.parametrize("kind", ["grpo", "verl"])
+def test_replies_of_groups_have_their_tokens_in_the_policys_own_words(
+    kind: str, family: str, served_run: Warehouse, tmp_path: Path
+) -> None:
+    assert export(served_run, tmp_path / "out", "--format", kind, "--family", family) == 0
+    rows = pq.read_table(tmp_path / "out/rl_steps/train-00000.parquet").to_pylist()
+    stored = steps_of(served_run)
+    left_out = 0
+    for row in rows:
+        own = stored[row["trajectory_id"], row["step_index"]]
+        reply = row["response"] if kind == "verl" else row["completion"][0]["content"][0]["text"]
+        assert row["group_size"] == 4 and row["policy_version"] == own.policy_version
+        assert parsed(family, row, reply)[0] == (None if own.action is None else action_from_json(own.action))
+        given = (own.reply_token_ids, own.reply_logprobs)
+        found = (tuple(row["response_token_ids"]), tuple(row["old_logprobs"]))
+        assert found == (given if family == OWL else ((), ()))
+        left_out += own.action is None
+    groups = {(row["group"], row["trajectory_id"]): row["reward"] for row in rows}
+    assert left_out and len(groups) == 4 * len({group for group, _ in groups})
+    assert len(rows) == read_table(served_run, "rl_steps").num_rows
 
 
 def test_a_release_without_groups_is_no_rl_data(

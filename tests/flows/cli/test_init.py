@@ -8,14 +8,13 @@ import pty
 import subprocess
 import sys
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
+from tests.http_server import QuietHandler, serving
 from tests.stages.environments.android.stand_in.phone import Phone
-from tests.stages.environments.android.stand_in.server import serving
+from tests.stages.environments.android.stand_in.server import serving as serving_phones
 from tests.stages.environments.simulated.worlds import PAPER
 from trajmill.flows.cli.app import run
 from trajmill.flows.cli.init import example_names
@@ -29,25 +28,18 @@ _PAGES = {
 }
 
 
-class _Pages(BaseHTTPRequestHandler):
-    def do_GET(self) -> None:
-        self.send_response(200 if self.path in _PAGES else 404)
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(_PAGES.get(self.path, "").encode())
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+class _Pages(QuietHandler):
+    def reply(self) -> None:
+        found = self.path in _PAGES
+        self.answer(_PAGES.get(self.path, "").encode(), 200 if found else 404, Content_Type="text/html")
 
 
 @pytest.fixture
 def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """The address of a server with models and an app; the working folder is empty."""
     monkeypatch.chdir(tmp_path)
-    with ThreadingHTTPServer(("127.0.0.1", 0), _Pages) as pages:
-        Thread(target=pages.serve_forever, daemon=True).start()
-        yield f"http://127.0.0.1:{pages.server_port}"
-        pages.shutdown()
+    with serving(_Pages) as address:
+        yield address
 
 
 def test_a_model_and_a_web_app_become_thirty_lines(server: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +81,7 @@ def test_a_phone_must_have_the_package(
     server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     phone = Phone("emulator-5554", load_world())
-    with serving([phone]) as adb:
+    with serving_phones([phone]) as adb:
         monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
         assert run(["init", "--phone", "org.trajmill.nothing"]) == 1
         assert "emulator-5554 has no 'org.trajmill.nothing'" in capsys.readouterr().err

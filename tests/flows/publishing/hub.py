@@ -5,12 +5,12 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
+
+from tests.http_server import QuietHandler, serving
 
 
 @dataclass
@@ -20,7 +20,6 @@ class Hub:
     token: str
     address: str = ""
     files: dict[str, bytes] = field(default_factory=dict)
-    """The committed files by path."""
     made: list[dict[str, Any]] = field(default_factory=list)
     """The repositories that were made."""
     commits: list[str] = field(default_factory=list)
@@ -28,7 +27,7 @@ class Hub:
     objects: dict[str, bytes] = field(default_factory=dict)
     """Large files by hash."""
 
-    def answer(self, path: str, body: bytes) -> tuple[object, int]:
+    def answer(self, path: str, body: bytes) -> tuple[dict[str, object], int]:
         if path == "/api/repos/create":
             self.made.append(json.loads(body))
             return {"url": f"{self.address}/datasets/team/rows"}, 200
@@ -64,34 +63,16 @@ def running_hub(token: str = "secret") -> Iterator[Hub]:
     """A hub that takes one token."""
     hub = Hub(token)
 
-    class Handler(BaseHTTPRequestHandler):
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-        def _answer(self, value: object, status: int = 200) -> None:
-            body = json.dumps(value).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
-
-        def do_PUT(self) -> None:
-            content = self.rfile.read(int(self.headers["Content-Length"]))
-            hub.objects[hashlib.sha256(content).hexdigest()] = content
-            self._answer({})
-
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-            if self.headers.get("Authorization") == f"Bearer {hub.token}":
-                self._answer(*hub.answer(self.path, body))
+    class Handler(QuietHandler):
+        def reply(self) -> None:
+            value, status = dict[str, object](), 200
+            if self.command == "PUT":
+                hub.objects[hashlib.sha256(self.body).hexdigest()] = self.body
+            elif self.headers.get("Authorization") == f"Bearer {hub.token}":
+                value, status = hub.answer(self.path, self.body)
             else:
-                self._answer({"error": "Invalid username or password."}, 401)
+                value, status = {"error": "Invalid username or password."}, 401
+            self.answer(json.dumps(value).encode(), status, Content_Type="application/json")
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        hub.address = f"http://127.0.0.1:{server.server_port}"
-        threading.Thread(target=server.serve_forever, daemon=True).start()
-        try:
-            yield hub
-        finally:
-            server.shutdown()
+    with serving(Handler) as hub.address:
+        yield hub

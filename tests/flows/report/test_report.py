@@ -222,13 +222,8 @@ def test_a_damaged_file_is_one_line(run_warehouse: Warehouse, tmp_path: Path) ->
         render_report(copy, RUN)
 
 
-_NO_ROWS: dict[str, list[SimpleNamespace]] = {
-    "models": [],
-    "void": [],
-    "malformed": [],
-    "failures": [],
-    "rounds": [SimpleNamespace(trained=True)],
-}
+_NO_ROWS: dict[str, list[SimpleNamespace]] = {name: [] for name in ("models", "void", "malformed", "failures")}
+_NO_ROWS["rounds"] = [SimpleNamespace(trained=True)]
 QUIET = Figures("run-a", _NO_ROWS, rounds=(1, 2))
 
 

@@ -12,17 +12,18 @@ from typing import Any
 import pytest
 import uvicorn
 
+from tests.flows.synthetic_run import step
 from tests.warehouse.samples import SIZE, at_origin, commit_rows, judgement, png, query, stage_run, trajectory
 from trajmill.flows.serving.listening import listening
 from trajmill.flows.viewer.app import viewer_app
-from trajmill.schemas.actions import Action, Click, Swipe, Terminate, action_to_json
+from trajmill.schemas.actions import Action, Click, Swipe, Terminate
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.screen import Screen
-from trajmill.schemas.tables.trajectory import Purpose, Step, TargetElement
+from trajmill.schemas.tables.trajectory import Purpose, TargetElement
 from trajmill.schemas.tables.verdict import Channel, Judgement, StepLabel, StepVerdict, TrajectoryVerdict
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 
@@ -65,14 +66,6 @@ def write_hostile_run(warehouse: Warehouse) -> None:
 def name(number: int) -> str:
     """The id of a trajectory."""
     return trajectory(number, AT, "q-0").trajectory_id
-
-
-def step(index: int, action: Action, screens: tuple[str, str], words: str, **more: Any) -> Step:
-    """A step all of whose texts are `words`; `more` has its trajectory, its target and its origin."""
-    values: dict[str, Any] = dict.fromkeys(("app_before", "thought", "conclusion", "raw_response", "prompt"), words)
-    values |= {"screen_before": screens[0], "screen_after": screens[1], "app_after": "mail", "guided": False}
-    values |= {"action": action_to_json(action), "action_kind": action.kind}
-    return Step(index=index, role_outputs=json.dumps({"planner": words}), **values, **more)
 
 
 def _attempt(number: int) -> list[Row]:

@@ -9,18 +9,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from tests.flows.viewer.conftest import step
-from tests.warehouse.samples import (
-    SIZE,
-    at_origin,
-    commit_rows,
-    judgement,
-    observation,
-    png,
-    query,
-    stage_run,
-    trajectory,
-)
+from tests.flows.synthetic_run import step
+from tests.warehouse import samples
+from tests.warehouse.samples import SIZE, at_origin, commit_rows, judgement, observation, png, query, stage_run
 from trajmill.flows.viewer.app import viewer_app
 from trajmill.pipelines.reading.slots import shown_slots
 from trajmill.schemas.actions import Click
@@ -32,6 +23,7 @@ from trajmill.schemas.tables.trajectory import Purpose, TargetElement
 from trajmill.stages.rollout.base import SlotBoard, SlotState
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 
+LOCAL = "http://127.0.0.1:8080"
 PASSED = {1: (1.0, 0.0, 0.0), 2: (0.0, 1.0, 0.0)}
 """By round, whether its policy passed each of the queries."""
 
@@ -41,41 +33,30 @@ def client(tmp_path_factory: pytest.TempPathFactory) -> TestClient:
     warehouse = create_warehouse(tmp_path_factory.mktemp("policies") / "warehouse")
     for number, rewards in PASSED.items():
         _commit_evaluation(warehouse, number, rewards)
-    return TestClient(viewer_app(warehouse), base_url="http://127.0.0.1:8080")
+    return TestClient(viewer_app(warehouse), base_url=LOCAL)
 
 
 def _commit_evaluation(warehouse: Warehouse, number: int, rewards: tuple[float, ...]) -> None:
     at = stage_run("evaluate", number)
     seen = observation(number)
+    [heading, *others] = seen.elements or ()
+    elements = tuple(others) if number == 1 else (heading._replace(text="Mail to Ann"),)
+    shown, size = "ann" if number == 2 else "inbox", SIZE._asdict()
     rows: list[Row] = [
-        Screen(
-            screen_id="ann" if number == 2 else "inbox",
-            width=SIZE.width,
-            height=SIZE.height,
-            image=seen.screen.encode(),
-            elements=(seen.elements or ())[1:] if number == 1 else _titled("Mail to Ann"),
-            **at_origin(at),
-        )
+        Screen(screen_id=shown, image=seen.screen.encode(), elements=elements, **size, **at_origin(at)),
     ]
     for place, reward in enumerate(rewards):
         split = Split.HELDOUT_SLOTS if place else Split.VALIDATION
-        row = trajectory(
-            place, at, f"q-{place}", purpose=Purpose.EVALUATE, reward=reward, model_version=f"policy-{number}", steps=2
-        )
+        values: dict[str, Any] = {"purpose": Purpose.EVALUATE, "model_version": f"policy-{number}", "steps": 2}
+        row = samples.trajectory(place, at, f"q-{place}", reward=reward, **values)
         rows += [row] if number > 1 else [query(f"q-{place}", at, split), row]
         target = TargetElement(role="button", text="Write to Ann", bounds=Box(0, 0, 4, 4))
-        values: dict[str, Any] = {"trajectory_id": row.trajectory_id, "target": target, **at_origin(at)}
-        screens = ("ann" if number == 2 else "inbox", "inbox")
-        steps = (step(index, Click(x=1, y=1), screens, "", **values) for index in range(2))
+        values = {"trajectory_id": row.trajectory_id, "target": target, **at_origin(at)}
+        steps = (step(index, Click(x=1, y=1), (shown, "inbox"), "", **values) for index in range(2))
         rows += [each.model_copy(update={"app_before": "mail"}) for each in steps]
         verdict = judgement(row.trajectory_id, at, correct=reward == 1)
         rows.append(verdict.model_copy(update={"first_error_step": 0 if place == 2 else None}))
     commit_rows(warehouse, at, *rows)
-
-
-def _titled(title: str) -> tuple[Any, ...]:
-    [heading, *_] = observation(0).elements or ()
-    return (heading._replace(text=title),)
 
 
 def _get(client: TestClient, path: str) -> Any:
@@ -90,12 +71,8 @@ def test_failures_are_grouped_by_task_and_by_where_they_went_wrong(client: TestC
     by_judge = {cluster["judged"]: cluster for cluster in answer["clusters"]}
     named, ended = by_judge[True], by_judge[False]
     # The value of the query is masked, so that attempts with other values are in the same group.
-    assert (named["task"], named["app"], named["screen"], named["did"]) == (
-        "mail.send",
-        "mail",
-        "Mail to …",
-        "click Write to …",
-    )
+    where = ["mail.send", "mail", "Mail to …", "click Write to …"]
+    assert [named[key] for key in ("task", "app", "screen", "did")] == where
     assert (named["attempts"], named["tried"], named["examples"][0]["step"]) == (1, 3, 1)
     assert (ended["attempts"], ended["examples"][0]["step"]) == (1, 2)
     assert named["is_new"] and ended["is_new"]  # the screen of the round before had another title
@@ -109,21 +86,11 @@ def test_the_first_measured_round_says_nothing_about_what_is_new(client: TestCli
 def test_two_policies_are_compared_on_the_queries_that_both_tried(client: TestClient) -> None:
     answer = _get(client, "/api/policies?run=run-a")
     assert (answer["a"], answer["b"]) == ("policy-1", "policy-2")
-    assert [row["side"] for row in sorted(answer["queries"], key=lambda row: str(row["query_id"]))] == [
-        "lost",
-        "gained",
-        "neither",
-    ]
-    groups = {(group["kind"], group["name"]): group for group in answer["groups"]}
-    assert groups["split", "heldout_slots"] | {"kind": "", "name": ""} == {
-        "kind": "",
-        "name": "",
-        "queries": 2,
-        "first": 0,
-        "second": 1,
-        "gained": 1,
-        "lost": 0,
-    }
+    sides = {row["query_id"]: row["side"] for row in answer["queries"]}
+    assert sides == {"q-0": "lost", "q-1": "gained", "q-2": "neither"}
+    groups = {(group.pop("kind"), group.pop("name")): group for group in answer["groups"]}
+    counts = {"queries": 2, "first": 0, "second": 1, "gained": 1, "lost": 0}
+    assert groups["split", "heldout_slots"] == counts
     assert groups["app", "mail"]["queries"] == groups["task", "mail.send"]["queries"] == 3
 
 
@@ -137,11 +104,7 @@ async def test_attempts_are_shown_with_their_last_screen_while_they_run(tmp_path
     warehouse = create_warehouse(tmp_path / "warehouse")
     folder = stage_run().staging(warehouse)
     folder.mkdir(parents=True)
-    client, board, seen = (
-        TestClient(viewer_app(warehouse), base_url="http://127.0.0.1:8080"),
-        SlotBoard(),
-        observation(5),
-    )
+    client, board, seen = TestClient(viewer_app(warehouse), base_url=LOCAL), SlotBoard(), observation(5)
     slot = board.add()
     slot.instruction, slot.did, slot.screen, slot.step = "Send <b>", 'Tapped "Öffnen".', seen.screen, 3
     screen = f"/api/live/run-a/{seen.screen.screen_id}"
@@ -153,13 +116,8 @@ async def test_attempts_are_shown_with_their_last_screen_while_they_run(tmp_path
             assert (run["run_id"], run["workers"]) == ("run-a", 1)
             [shown] = run["slots"]
             assert shown.pop("seconds") < 100
-            assert shown == {
-                "state": "model",
-                "step": 3,
-                "instruction": "Send <b>",
-                "did": 'Tapped "Öffnen".',
-                "screen_id": seen.screen.screen_id,
-            }
+            said = {"state": "model", "step": 3, "instruction": "Send <b>", "did": 'Tapped "Öffnen".'}
+            assert shown == said | {"screen_id": seen.screen.screen_id}
             answer = client.get(screen)
             assert (answer.content, answer.headers["content-type"]) == (png(5), "image/png")
             assert client.get("/api/live/run-a/..%2Fepisodes-00000.slots").status_code == 404
