@@ -1,5 +1,3 @@
-"""Trainers read what we export for them, pay what we say, and learn online at an environment server."""
-
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

@@ -20,8 +20,6 @@ ENVIRONMENT = Path(__file__).parents[2] / ".venv-vllm"
 
 
 class TinyServer(NamedTuple):
-    """A vLLM server of the tests' own."""
-
     address: str
     weights: Path
 
@@ -60,7 +58,6 @@ def config_with(server: TinyServer, root: Path, rounds: int, endpoint: dict[str,
 
 @pytest.fixture(scope="session")
 def vllm_python() -> Path:
-    """Python of the environment that vLLM is installed in."""
     if not (ENVIRONMENT / "installed").exists():
         pytest.skip("vLLM is not there: `make vllm-env` installs it")
     return ENVIRONMENT / "bin" / "python"

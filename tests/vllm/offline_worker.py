@@ -32,7 +32,6 @@ SCHEMA: Final = json.dumps({"type": "object", "properties": {"correct": {"type":
 
 
 def chat(*parts: MessagePart) -> ChatRequest:
-    """A request for a few tokens."""
     return ChatRequest("critic", (ChatMessage("system", ("You judge.",)), ChatMessage("user", parts)), max_tokens=12)
 
 

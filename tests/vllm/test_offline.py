@@ -1,5 +1,3 @@
-"""vLLM within a worker's own process, on this machine's CPU."""
-
 import asyncio
 import json
 import os
@@ -28,8 +26,6 @@ REPOSITORY = Path(__file__).parents[2]
 
 
 class Told(NamedTuple):
-    """What the worker said."""
-
     model: Path
     adapter: Path
     answers: dict[str, Any]

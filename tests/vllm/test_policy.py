@@ -55,7 +55,6 @@ def config(root: Path, server: TinyServer) -> Config:
 
 
 def short(**further: object) -> dict[str, Any]:
-    """One update of an adapter."""
     if not TRAINER.exists():
         pytest.skip("the trainers are not there: `make trainers-env` installs them")
     return {"python": str(TRAINER), "lora_rank": 4, "max_updates": 1, "batch": 2, "rows_at_once": 2, **further}

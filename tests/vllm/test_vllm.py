@@ -1,5 +1,3 @@
-"""A real vLLM server on this machine's CPU, asked as a team's servers are asked."""
-
 import asyncio
 import math
 import random
@@ -37,8 +35,6 @@ MARKS_AROUND_A_PICTURE = 2
 
 
 class Verdict(Record):
-    """What a critic answers."""
-
     label: Literal["GOOD", "NEUTRAL", "HARMFUL"]
     correct: bool
     summary: str = Field(max_length=12)
@@ -83,8 +79,9 @@ def patches(size: Size) -> int:
 async def test_several_samples(server: TinyServer) -> None:
     asked = replace(request("judge", max_tokens=24), temperature=1.0, seed=5, n=4)
     async with served_model(server) as model:
-        answers = [await model.complete(each) for each in (asked, asked, replace(asked, seed=6))]
-    samples, again, other_seed = ({each.text, *each.others} for each in answers)
+        answers = [await model.complete(each) for each in (asked, asked, replace(asked, seed=6), replace(asked, n=1))]
+    assert answers[0].input_tokens == answers[3].input_tokens, "the prompt is counted once"
+    samples, again, other_seed = ({each.text, *each.others} for each in answers[:3])
     assert len(answers[0].others) == 3 and len(samples) == 4
     assert answers[0].output_tokens <= 4 * 24
     assert again == samples != other_seed

@@ -1,5 +1,3 @@
-"""LoRA adapters for the tiny model, in PEFT's layout."""
-
 import json
 from pathlib import Path
 

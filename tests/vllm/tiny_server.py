@@ -6,7 +6,6 @@ from typing import Final
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
 
 MODEL: Final = "tiny-vlm"
-"""Its name in requests."""
 
 SERVED_CONTEXT: Final = 8192
 """More than the model says it can: what it was not made for is nonsense too, and critics ask long questions."""
@@ -41,7 +40,6 @@ ENVIRONMENT: Final = {
     # Compiling takes forty seconds and makes so small a model no faster.
     "TORCH_COMPILE_DISABLE": "1",
 }
-"""Of every process that runs vLLM."""
 
 
 def tiny_server(python: Path, model: Path, port: int) -> ModelServerSpec:

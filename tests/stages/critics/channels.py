@@ -1,5 +1,3 @@
-"""Builds channels of critics for tests."""
-
 from __future__ import annotations
 
 import asyncio
@@ -52,8 +50,6 @@ class Scripted:
 
 
 class HeldPass(NamedTuple):
-    """A resolution pass."""
-
     critics: tuple[TrajectoryCritic, ...]
     votes: int = 1
     quorum: int = 1

@@ -106,7 +106,6 @@ def history() -> tuple[UIElement, ...]:
 
 
 def food_query(**changes: object) -> Query:
-    """Order a large Margherita with a note."""
     slots = (
         Slot(name="dish", value="Margherita", said="Margherita", page="food.menu"),
         Slot(name="size", value="Large", said="big", page="food.dish"),
@@ -154,7 +153,6 @@ class Walk:
         return self
 
     def stay(self, action: Action | None) -> Walk:
-        """Add an action that does not change the screen."""
         return self.do(action, self._screen)
 
     def end(self, query: Query | None = None, status: str | None = "success", **changes: object) -> Episode:

@@ -49,8 +49,6 @@ class StoredScreens:
 
 @dataclass(frozen=True)
 class PhoneWalk:
-    """One reference walk and what it saw."""
-
     episode: Episode
     observations: dict[str, Observation]
 
@@ -73,8 +71,6 @@ async def walk_of(query: Query, seed: int = 0) -> PhoneWalk:
 
 @cache
 def walk_phone(train: int = 8, seed: int = 5) -> PhoneWalk:
-    """The longest of some reference walks on the phone."""
-
     async def longest() -> PhoneWalk:
         queries = await queries_of(train, seed)
         walks = [await walk_of(query) for query in queries if query.platform is Platform.PHONE]
@@ -84,12 +80,10 @@ def walk_phone(train: int = 8, seed: int = 5) -> PhoneWalk:
 
 
 def notes_on(episode: Episode) -> list[StepResult]:
-    """Step verdicts as a step critic might give them."""
     return [StepResult(step.index, "seen", f"summary of {step.index}", StepLabel.GOOD) for step in episode.steps]
 
 
 def repeated(episode: Episode, times: int) -> Episode:
-    """One long episode of the steps of a walk, repeated."""
     steps = enumerate(episode.steps * times)
     return episode.model_copy(update={"steps": tuple(step.model_copy(update={"index": at}) for at, step in steps)})
 

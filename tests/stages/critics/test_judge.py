@@ -1,5 +1,3 @@
-"""Votes are combined to a decision, a critic that fails gives none, and decisions are compared with the check."""
-
 from __future__ import annotations
 
 from collections.abc import Sequence

@@ -1,5 +1,3 @@
-"""A specification opens its judge, whose models leave a row for each call."""
-
 from __future__ import annotations
 
 import json
@@ -217,7 +215,6 @@ def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def judged(spec: JudgeSpec) -> tuple[bool, set[StepLabel]]:
-    """The decision on a right walk, and the labels of its steps."""
     trees = Trees()
     async with spec.open(CriticModels(), ORIGIN, lambda call: None) as judge:
         found = await judge_episode(right_walk(trees).end(), judge, trees, ORIGIN)

@@ -1,5 +1,3 @@
-"""Which critics are asked, when asking stops, and how failed votes are handled."""
-
 from __future__ import annotations
 
 import asyncio

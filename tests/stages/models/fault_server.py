@@ -28,8 +28,6 @@ from trajmill.schemas.geometry import Size
 
 
 class Fault(StrEnum):
-    """How a request is answered."""
-
     NONE = "none"
     BUSY = "busy"  # 429
     UNAVAILABLE = "unavailable"  # 503
@@ -50,8 +48,6 @@ class Fault(StrEnum):
 
 
 class FaultReply(NamedTuple):
-    """The answer to one request of a script."""
-
     fault: Fault = Fault.NONE
     retry_after: str | None = None
     text: str | None = None
@@ -59,8 +55,6 @@ class FaultReply(NamedTuple):
 
 
 class Received(NamedTuple):
-    """One chat request as it arrived."""
-
     body: dict[str, Any]
     authorization: str | None
     at: float
@@ -105,7 +99,6 @@ class FaultServer:
     writes_samples: Callable[[dict[str, Any]], list[str]] | None = None
     """Texts of all samples of an answer without fault; None has the one that `writes` gives for each."""
     embeds: Callable[[str], list[float]] = lambda text: [float(len(text)), 1.0]
-    """The vector of a text."""
     port: int = 0
     received: list[Received] = field(default_factory=list)
     listings: int = 0
@@ -115,7 +108,6 @@ class FaultServer:
 
     @property
     def url(self) -> str:
-        """Base URL for a client."""
         return f"http://127.0.0.1:{self.port}/v1"
 
 

@@ -1,5 +1,3 @@
-"""Screens with made-up pictures."""
-
 from __future__ import annotations
 
 import io

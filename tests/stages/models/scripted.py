@@ -13,7 +13,6 @@ from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
 
 
 def request(text: str = "What is it?", role: str = "critic.text", **fields: object) -> ChatRequest:
-    """A request of one user message."""
     return ChatRequest(role, (ChatMessage("user", (text,)),), **fields)  # type: ignore[arg-type]
 
 

@@ -1,5 +1,3 @@
-"""Pictures are sent at exactly the size that the models' own processor would choose, and decoded once while in use."""
-
 from __future__ import annotations
 
 import io

@@ -1,5 +1,3 @@
-"""Records in the replies of models: found, checked, and asked for again."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""The untrained model is a real folder: equal for equal seeds, loaded and asked like any other."""
-
 from __future__ import annotations
 
 from pathlib import Path

@@ -1,5 +1,3 @@
-"""Verdicts on hand-made episodes: correct ones, one for each kind of mistake, and tasks that are not annotated."""
-
 from __future__ import annotations
 
 import asyncio

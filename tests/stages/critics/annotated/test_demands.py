@@ -1,5 +1,3 @@
-"""Tasks that a constraint alone does not tell: words of the instruction, lists that set at once, forms left alone."""
-
 from __future__ import annotations
 
 from tests.stages.critics.little_app import (

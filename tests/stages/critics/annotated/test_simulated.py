@@ -1,5 +1,3 @@
-"""The critics on the simulator's own apps, against the state of the world: right walks, wrong places, ways back."""
-
 from __future__ import annotations
 
 import asyncio
@@ -39,7 +37,6 @@ BY_ARTIST = ["tunes.home/artists/Amber Lane", "tunes.artist/songs/Old Fence", "t
 
 
 def unfinished(episode: Episode) -> Episode:
-    """The same walk, ended one step too early."""
     *steps, skipped, last = episode.steps
     here = {"screen_before": skipped.screen_before, "screen_after": skipped.screen_before}
     trajectory = episode.trajectory.model_copy(update={"reward": 0.0})

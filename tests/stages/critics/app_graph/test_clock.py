@@ -1,5 +1,3 @@
-"""The judge by the graph of an app, on episodes in a simulated app whose own check says who is right."""
-
 from __future__ import annotations
 
 import asyncio
@@ -41,8 +39,6 @@ def query_for(task: str, value: str) -> Query:
 
 @cache
 def played(query: Query) -> Played:
-    """The reference agent's episode."""
-
     async def play() -> Played:
         environment = await SimulatedFactory(shared_world(()), query.platform)()
         attempt = Attempt(query, Purpose.TRAIN, 0, 0)

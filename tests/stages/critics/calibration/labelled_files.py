@@ -20,7 +20,6 @@ def label_row(task_id: str, success: str) -> str:
 
 
 def write_set(folder: Path, labels: Mapping[str, str], actions: Sequence[str]) -> None:
-    """Writes a set whose trajectories have the same actions."""
     rows = [label_row(task_id, success) for task_id, success in labels.items()]
     folder.mkdir(exist_ok=True)
     (folder / "annotations.csv").write_text("\n".join([HEADER, *rows]) + "\n")

@@ -1,5 +1,3 @@
-"""Every ingredient of a judge is measured on votes that are asked for once."""
-
 from __future__ import annotations
 
 from itertools import product

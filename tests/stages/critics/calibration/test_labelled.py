@@ -1,5 +1,3 @@
-"""Reads AgentRewardBench's layout from files that follow its public description."""
-
 from __future__ import annotations
 
 from pathlib import Path

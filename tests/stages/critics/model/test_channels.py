@@ -1,5 +1,3 @@
-"""Channels that ask a model: text alone or with screens, CODA's signals, and how a long trajectory is cut."""
-
 from __future__ import annotations
 
 import json

@@ -1,5 +1,3 @@
-"""The step critic that asks a model: what its prompt shows and must not show, and how answers are read."""
-
 from __future__ import annotations
 
 import io

@@ -1,5 +1,3 @@
-"""A model in this process is loaded once, and an older version of the policy does not keep its memory."""
-
 from __future__ import annotations
 
 import gc

@@ -1,5 +1,3 @@
-"""Specs and requests of the client's tests, and calls from start to end."""
-
 from __future__ import annotations
 
 import asyncio
@@ -10,7 +8,6 @@ from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, Me
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 VARIABLES = {"KEY": "k-1"}
-"""Environment variables that keys are looked for in."""
 
 
 def settings(*urls: str, **changed: Any) -> OpenAiSpec:

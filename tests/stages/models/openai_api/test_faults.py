@@ -1,5 +1,3 @@
-"""What a caller gets for each way in which a server can fail, and how often the server was asked."""
-
 from __future__ import annotations
 
 import re

@@ -1,5 +1,3 @@
-"""What is sent, what comes back, and how a client lives through several event loops."""
-
 from __future__ import annotations
 
 import asyncio

@@ -1,5 +1,3 @@
-"""Several servers: the least busy is asked, a dead one is left alone until it is back, a busy one is spared."""
-
 from __future__ import annotations
 
 import asyncio

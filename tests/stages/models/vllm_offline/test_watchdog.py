@@ -22,7 +22,6 @@ time.sleep(600)
 
 @pytest.fixture
 def engine() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that ends when it is made to."""
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     try:
         yield process

@@ -1,10 +1,7 @@
-"""Formats, rewards and advantages against the equations of the papers, in double precision."""
-
 from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from statistics import fmean, pstdev
 
 import pytest
 
@@ -21,7 +18,6 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import TargetElement
-from trajmill.stages.derive.rewards import moments
 from trajmill.stages.derive.spec import CesDataSpec
 from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
@@ -103,15 +99,6 @@ def test_the_reward_of_coda() -> None:
     assert reward_of(SPECIALIST, score_of("planner", "Tap.", Click(x=5, y=1995), TARGET)) == 1
     assert reward_of(SPECIALIST, score_of("planner", "Tap.", TARGET.action, TARGET)) == 2
     assert reward_of(SPECIALIST, score_of("planner", "Tap.", TypeText(text="x"), TARGET)) == 0
-
-
-def test_advantages_are_relative_to_their_group() -> None:
-    """Equations 12 and 19 of CES, equation 2 of CODA."""
-    rewards = [0.1, 1.0, 0.28, 0.28]
-    mean, deviation, scale = fmean(rewards), pstdev(rewards), moments(rewards)
-    expected = [(reward - mean) / deviation for reward in rewards]
-    assert [scale.advantage(reward) for reward in rewards] == pytest.approx(expected, rel=1e-5)
-    assert moments([0.28] * 4).advantage(0.28) == 0
 
 
 def test_the_settings_are_those_of_the_paper() -> None:
