@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import io
+import json
 import tempfile
 import time
 import urllib.request
@@ -26,7 +27,6 @@ from PIL import Image
 from tests.flows.serving.test_model_server import free_port
 from tests.stages.critics.phone import PhoneWalk, notes_on, walk_phone
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS, build_tiny_vlm
-from tests.vllm.test_votes import ValidVotesModel
 from tests.vllm.tiny_server import MODEL, tiny_server
 from trajmill.flows.serving.model_server import ModelServer, ask_server, served
 from trajmill.schemas.observation import ScreenHandle
@@ -37,9 +37,11 @@ from trajmill.stages.models.base import ChatRequest, Completion, ContextBudget
 from trajmill.stages.models.openai_api.model import OpenAiModel, request_body
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.prompts import Sampling
+from trajmill.stages.models.wrapped import WrappedModel
 
 PYTHON: Final = Path(__file__).parents[1] / ".venv-vllm" / "bin" / "python"
 BUDGET: Final = ContextBudget(screens=4, tokens=6000)
+VOTE: Final = json.dumps({"reason": "seen", "correct": True, "redundant_steps": [], "first_error_step": None})
 
 
 class Cost(NamedTuple):
@@ -62,8 +64,8 @@ class Cost(NamedTuple):
         )
 
 
-class MeteredModel(ValidVotesModel):
-    """Counts what is sent."""
+class MeteredModel(WrappedModel):
+    """Asks for a few tokens, puts a valid vote in the place of each answer, and counts what is sent."""
 
     def __init__(self, spec: OpenAiSpec) -> None:
         super().__init__(OpenAiModel(spec))
@@ -73,9 +75,9 @@ class MeteredModel(ValidVotesModel):
     async def complete(self, request: ChatRequest) -> Completion:
         """Ask the server."""
         body = request_body(request, self.version, self._spec.vision_family.budget)
-        completion = await super().complete(request)
+        completion = await super().complete(replace(request, answer_schema="", max_tokens=16))
         self.sent = self.sent.plus(Cost(1, len(body) / 1e6, completion.input_tokens))
-        return completion
+        return completion._replace(text=VOTE, others=(VOTE,) * len(completion.others))
 
 
 class Way(NamedTuple):
