@@ -8,7 +8,6 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Sequence
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -16,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from tests.flows.small_run import do, run_stages, small_config
-from tests.flows.tasks.test_train import tiny_config
+from tests.flows.tasks.test_train import tiny_config as two_rounds
+from tests.flows.tiny_run import tiny_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import (
     BASELINE,
@@ -169,7 +169,7 @@ def killed_in_rollout(config: Config) -> None:
 
 @pytest.mark.slow
 def test_a_rollout_ahead_that_is_killed_goes_on_with_the_same_policy(tmp_path: Path) -> None:
-    config = asynchronous(tiny_config(tmp_path, rounds=2))
+    config = asynchronous(two_rounds(tmp_path, rounds=2))
     process = multiprocessing.get_context("spawn").Process(target=killed_in_rollout, args=(config,))
     process.start()
     process.join(300)
@@ -196,7 +196,7 @@ def journaled(context: RoundContext) -> dict[str, float]:
 
 VOLATILE = {"wall_ms", "environment_ms", "latency_ms", "stages", "written_at"}
 """Columns that hold when something was done, or how long it took."""
-KILLED_IN = ("r0001-rollout", "r0001-judge", "r0001-train", "r0002-rollout_guided", "r0002-release")
+KILLED_IN = ("r0001-rollout", "r0001-judge", "r0001-train")
 """The staging folders of the stages in which the run is killed."""
 SECONDS_INTO_A_STAGE = 0.2
 """Of the processor, from the first file of a stage to the kill."""
@@ -204,32 +204,33 @@ WORKERS = (1, 2)
 """Of the tries, in turn; the run that is not disturbed has one."""
 
 
-def contents(warehouse: Warehouse, rounds: Sequence[int] = (0, 1, 2)) -> dict[str, list[str]]:
+def contents(warehouse: Warehouse) -> dict[str, list[str]]:
     """The rows of all tables but for times, in an order of their own."""
     found = {}
     for table in TABLES:
-        rows = read_table(warehouse, table, rounds=rounds)
+        rows = read_table(warehouse, table)
         kept = rows.select([name for name in rows.column_names if name not in VOLATILE])
         found[table] = sorted(map(repr, kept.to_pylist()))
     return found
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(small_run: Warehouse, tmp_path: Path) -> None:
+def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tiny_run: Warehouse, tmp_path: Path) -> None:
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["tests.flows.small_run", "trajmill.stages.models.embedded.model"])
+    processes.set_forkserver_preload(
+        ["tests.flows.tiny_run", "tests.flows.small_run", "trajmill.stages.models.embedded.model"]
+    )
     for number, stage in enumerate(KILLED_IN):
         process = _started(processes, tmp_path, WORKERS[number % len(WORKERS)])
         _kill_in(process, tmp_path, stage)
     last = _started(processes, tmp_path, workers=1)
     last.join()
     assert last.exitcode == 0
-    found, wanted = contents(open_warehouse(tmp_path)), contents(small_run)
+    found, wanted = contents(open_warehouse(tmp_path)), contents(tiny_run)
     assert {table: len(rows) for table, rows in found.items()} == {table: len(rows) for table, rows in wanted.items()}
     assert found == wanted
     for name in release_names(open_warehouse(tmp_path)):
-        killed_release, whole = (verify_release(at, name) for at in (open_warehouse(tmp_path), small_run))
+        killed_release, whole = (verify_release(at, name) for at in (open_warehouse(tmp_path), tiny_run))
         assert (killed_release.files, killed_release.shards) == (whole.files, whole.shards)
 
 
@@ -246,9 +247,7 @@ def test_no_row_is_stored_twice_and_every_step_has_its_screens(small_run: Wareho
 
 def _started(processes: ForkServerContext, root: Path, workers: int) -> BaseProcess:
     """A process that does what is left of the run."""
-    config = small_config(root)
-    rollout = config.rollout.model_copy(update={"workers": workers})
-    process = processes.Process(target=_run_and_exit, args=(config.model_copy(update={"rollout": rollout}),))
+    process = processes.Process(target=_run_and_exit, args=(tiny_config(root, workers=workers),))
     process.start()
     return process
 

@@ -10,14 +10,17 @@ import time
 from pathlib import Path
 
 import pytest
+from datasets import load_dataset
+from obstore.fsspec import register
 
 from tests.bucket_server import environment_for
 from tests.faulty_proxy import FAULTS, faulty_proxy
+from tests.flows.small_run import run_stages
 from tests.flows.tiny_run import assert_same, contents, tiny_config
 from trajmill.flows.nights.nightly import keep_small
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.releases import newest_release, verify_release
+from trajmill.warehouse.releases import newest_release, release_folder, verify_release
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.store.base import BucketUrl
 from trajmill.warehouse.upkeep import compact, vacuum
@@ -26,11 +29,11 @@ pytestmark = pytest.mark.slow
 
 
 def start(url: str, s3_endpoint: str, disk: Path) -> subprocess.Popen[bytes]:
-    """A process that has an empty disk, and does what is left of the run."""
+    """A process that has an empty disk, and begins the run with two workers."""
     # Not as a script: the processes that draw would import it.
     code = (
         "from tests.flows.small_run import run_stages; from tests.flows.tiny_run import tiny_config; "
-        f"from trajmill.warehouse.store.base import BucketUrl; run_stages(tiny_config(BucketUrl({url!r})))"
+        f"from trajmill.warehouse.store.base import BucketUrl; run_stages(tiny_config(BucketUrl({url!r}), workers=2))"
     )
     return subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment_for(s3_endpoint, disk))
 
@@ -38,8 +41,8 @@ def start(url: str, s3_endpoint: str, disk: Path) -> subprocess.Popen[bytes]:
 def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_of_a_folder(
     tiny_run: Warehouse, bucket_url: str, s3_endpoint: str, tmp_path: Path
 ) -> None:
-    # This process, too, has nothing but the address.
-    warehouse = create_warehouse(bucket_url)
+    # This process has nothing but the address.
+    warehouse, config = create_warehouse(bucket_url), tiny_config(BucketUrl(bucket_url))
     with faulty_proxy(s3_endpoint) as proxy:
         killed = start(bucket_url, proxy.url, tmp_path / "first-disk")
         while not any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging")):
@@ -48,42 +51,25 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
         killed.kill()
         assert killed.wait() == -signal.SIGKILL
         assert set(proxy.met) == set(FAULTS), "every fault was met"
-    assert start(bucket_url, s3_endpoint, tmp_path / "second-disk").wait() == 0
+    run_stages(config)
     assert_same(warehouse, tiny_run)
     count = "SELECT (SELECT count(*) FROM steps) AS steps, (SELECT count(*) FROM funnel) AS funnel"
     assert run_sql(warehouse, count).to_pylist() == run_sql(tiny_run, count).to_pylist()
     assert verify_release(warehouse, newest_release(warehouse)).files
-    assert_release_loads(bucket_url, environment_for(s3_endpoint, tmp_path / "third-disk"), tmp_path / "datasets")
+    assert_release_loads(warehouse, tmp_path / "datasets")
     assert_upkeep_changes_no_row(warehouse)
-    assert keep_small(tiny_config(BucketUrl(bucket_url))).line.endswith("1 releases checked")
+    assert keep_small(config).line.endswith("1 releases checked")
 
 
-LOADING = """
-import sys
-
-from datasets import load_dataset
-from obstore.fsspec import register
-
-from trajmill import newest_release, open_warehouse, release_folder
-
-register("s3")
-[_, url, cache] = sys.argv
-warehouse = open_warehouse(url)
-copied = load_dataset(str(release_folder(warehouse, newest_release(warehouse))), "sft", split="train", cache_dir=cache)
-shards = f"{url}/shards/*/*/trl/sft.parquet"
-streamed = load_dataset("parquet", data_files=shards, split="train", streaming=True)
-sizes = {row["example_id"]: row["images"][0].size for row in streamed}
-print(len(copied), all(sizes[row["example_id"]] == row["images"][0].size for row in copied))
-"""
-"""What `docs/storage.md` says."""
-
-
-def assert_release_loads(url: str, environment: dict[str, str], cache: Path) -> None:
-    """A trainer on another machine copies the release, or streams its rows."""
-    command = [sys.executable, "-c", LOADING, url, str(cache)]
-    said = subprocess.run(command, env=os.environ | environment, stdout=subprocess.PIPE, text=True, check=True).stdout
-    rows, as_streamed = said.split()
-    assert int(rows) > 0 and as_streamed == "True"
+def assert_release_loads(warehouse: Warehouse, cache: Path) -> None:
+    """A trainer on another machine copies the release, or streams its rows, as `docs/storage.md` says."""
+    register("s3")
+    folder = str(release_folder(warehouse, newest_release(warehouse)))
+    copied = load_dataset(folder, "sft", split="train", cache_dir=str(cache))
+    shards = f"{warehouse.address}/shards/*/*/trl/sft.parquet"
+    streamed = load_dataset("parquet", data_files=shards, split="train", streaming=True)
+    sizes = {row["example_id"]: row["images"][0].size for row in streamed}
+    assert len(copied) > 0 and all(sizes[row["example_id"]] == row["images"][0].size for row in copied)
 
 
 def assert_upkeep_changes_no_row(warehouse: Warehouse) -> None:

@@ -24,12 +24,12 @@ _COMPARED = ("queries", "trajectories", "steps", "screens", "judgements", "examp
 _TIMES = ("written_at", "wall_ms", "env_ms", "latency_ms", "started_at", "ended_at")
 
 
-def tiny_config(root: Path | BucketUrl, beam: BeamSettings | None = None) -> Config:
-    """One round of a few seconds; its work is in two shards."""
+def tiny_config(root: Path | BucketUrl, beam: BeamSettings | None = None, workers: int = 1) -> Config:
+    """One round of a few seconds; the number of workers, and so of shards, changes no row."""
     return Config(
         run=RunSection(root=root, rounds=1, name="tiny"),
         queries=QueriesSection(train=8, heldout_slots=2, heldout_phrasings=2, heldout_apps=0, validation=2),
-        rollout=RolloutSection(episodes_per_round=16, concurrency=4, store_after=4, workers=2),
+        rollout=RolloutSection(episodes_per_round=16, concurrency=4, store_after=4, workers=workers),
         judge=JudgeSection(precision_floor=0.0),
         train=EmbeddedSftSpec(min_updates=2, max_updates=4),
         evaluate=EvaluateSection(episodes=2, train_sample=2, promote_without_evidence=True),

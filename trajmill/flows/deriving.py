@@ -1,7 +1,4 @@
-"""Derives rows of one kind from the stored trajectories of a run (`trajmill derive KIND`).
-
-A batch is the trajectories of one round that the kind, with its settings and models, has not been derived from yet.
-"""
+"""Derives rows of one kind from the trajectories of each round that it was not derived from yet."""
 
 from __future__ import annotations
 
@@ -27,7 +24,6 @@ from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.collected import LEARNED_FROM, Maker
 from trajmill.stages.derive.kind_spec import GuidanceLift, KindSpec
@@ -35,9 +31,7 @@ from trajmill.stages.derive.planning.trials import guidance_by, kept_manuals, tr
 from trajmill.stages.derive.spec import PlanningSpec
 from trajmill.stages.rollout.base import plan_trials
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.read import read_shards
 from trajmill.warehouse.screens import NewScreens
-from trajmill.warehouse.shards import write_tables
 
 _MOST_IN_SHARD = 200
 """Trajectories of one shard; the rows of a shard are in memory together."""
@@ -53,8 +47,6 @@ class DerivedData(NamedTuple):
 
 
 class KindOfRun(NamedTuple):
-    """A kind with its settings and models, as a configuration describes it."""
-
     spec: KindSpec
     models: dict[str, str]
     made_by: str
@@ -77,10 +69,7 @@ def kind_named(config: Config, name: str) -> KindOfRun:
 
 
 def derive_kind(config: Config, name: str) -> DerivedData:
-    """Derive a kind from all judged training trajectories of the run that it was not derived from yet.
-
-    Raises BadInputError (there is no such kind, a model is missing, or nothing is judged), RunInUseError.
-    """
+    """Derive a kind from what is judged. Raises BadInputError (unknown, no model, or nothing judged), RunInUseError."""
     kind, context = kind_named(config, name), RoundContext.of(config, 0)
     newest = pc.max(context.read("judgements", ["round"])["round"]).as_py()
     if newest is None:
@@ -102,6 +91,7 @@ def derive_in_round(context: RoundContext, name: str) -> DerivedData:
 
 def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) -> DerivedData:
     config, spec, refused, counts = run.config, kind.spec, Counter[str](), Counter[str]()
+    stage = f"derive-{kind.made_by.partition('.')[2].replace('/', '-')}"
 
     def derive_round(context: RoundContext) -> None:
         def remaining(finished: Sequence[Mapping[str, Any]]) -> list[DerivedFrom]:
@@ -134,12 +124,10 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
             crops = NewScreens(context.warehouse, at, context.origin, kind.made_by).write()
             return WrittenFiles({**made.files, "screens": crops})
 
-        stage = f"derive-{kind.made_by.partition('.')[2].replace('/', '-')}"
-        named = f"derive {spec.name}"
-        do_batches(
-            *(context, stage, kind.made_by, named, remaining, work),
-            result=lambda batch: {"trajectories": [trajectory_id for trajectory_id, *_ in batch]},
-        )
+        def result(batch: Sequence[tuple[Any, ...]]) -> dict[str, list[str]]:
+            return {"trajectories": [trajectory_id for trajectory_id, *_ in batch]}
+
+        do_batches(context, stage, kind.made_by, f"derive {spec.name}", remaining, work, result)
 
     for number in rounds:
         derive_round(run.in_round(number))
@@ -237,18 +225,12 @@ def _attempts(context: RoundContext) -> list[Attempted]:
 
 
 def _correctness(context: RoundContext) -> Mapping[str, bool]:
-    """By judged trajectory, whether it is correct; a late judgement has a later round than its trajectory."""
     return dict(tuples(context.read_judgements("trajectory_id", "correct")))
 
 
 def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, most: int) -> WrittenFiles:
-    """Let the policy try the manuals of a batch at `most` queries each; leave out those that do not raise success.
-
-    The attempts are a stage of their own, with the purpose `trial`, which no training and no figure counts.
-    """
-    tables = read_shards(context.warehouse, "examples", made.files.get("examples", ()), arrow_schema("examples").names)
-    manuals = [row for table in tables for row in rows_from_arrow(Example, table)]
-    if not manuals:
+    """Try manuals at `most` queries each, in attempts that no training and figure counts; keep those that help."""
+    if not (manuals := context.written_rows(Example, made.files)):
         return made
     by_task: dict[str, list[Query]] = {}
     for query in sorted(context.all_queries.values(), key=lambda query: query.query_id):
@@ -265,14 +247,13 @@ def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, 
         temperature, untrained = context.config.rollout.temperature, context.round == 1
         agent = acting(context, policy_before(context), temperature, untrained=untrained)
         outcome = attempt_all(context, trial, attempts, agent)
-        guidance = write_tables(context.warehouse, trial, {"guidance": [row for _, row in pairs]}, "guidance")
+        guidance = context.write(trial, {"guidance": [row for _, row in pairs]}, "guidance")
         # The reward of each finished attempt: without guidance by query, with guidance by its id.
         rewards: dict[str, dict[str, Any]] = {"without": {}, "guided": {}}
         columns = ["query_id", "guidance_id", "status", "reward"]
-        for table in read_shards(context.warehouse, "trajectories", outcome.files["trajectories"], columns):
-            for query_id, guidance_id, status, reward in tuples(table.select(columns)):
-                if status == "finished":
-                    rewards["guided" if guidance_id else "without"][guidance_id or query_id] = reward
+        for query_id, guidance_id, status, reward in context.written("trajectories", outcome.files, columns):
+            if status == "finished":
+                rewards["guided" if guidance_id else "without"][guidance_id or query_id] = reward
         return StageOutcome(outcome.rows_in, outcome.rows_out, {**outcome.files, **guidance}, rewards)
 
     rewards = run_once(context, f"try-{at.stage}-{at.attempt}", work).result
@@ -283,7 +264,7 @@ def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, 
         for example_id, of_manual in guided.items()
     }
     kept, refused = kept_manuals(manuals, tried, context.origin)
-    written = write_tables(context.warehouse, at, {"examples": kept, "refusals": refused}, "tried")
+    written = context.write(at, {"examples": kept, "refusals": refused}, "tried")
     refusals = [*made.files.get("refusals", ()), *written.get("refusals", [])]
     files = {**made.files, "examples": written.get("examples", []), "refusals": refusals}
     return WrittenFiles(files, Counter(made.dropped) + Counter(row.reason for row in refused))

@@ -65,7 +65,6 @@ def evolve(config: Config) -> EvolveReport:
 
 @flow(name="evolve", validate_parameters=False)
 def evolve_flow(unfinished: Sequence[RoundContext]) -> str:
-    """Run the rounds one after the other; returns what a round waits for, empty if all are finished."""
     for context in unfinished:
         if waiting := round_flow(context):
             return waiting

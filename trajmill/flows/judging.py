@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,10 +54,7 @@ class RejudgeReport(NamedTuple):
 
 
 def rejudge(config: Config, name: str | None, round_number: int | None = None) -> RejudgeReport:
-    """Judge all finished trajectories of the run, or of a round, again; without a name by the run's own judge.
-
-    Raises BadInputError (no such judge, or nothing to judge), RunInUseError.
-    """
+    """Judge finished trajectories again. Raises BadInputError (no such judge, or nothing to judge), RunInUseError."""
     judge, context = judge_named(config, name or OWN_JUDGE), RoundContext.of(config, 0)
     stored = _finished(context, None if round_number is None else [round_number])
     if not stored:
@@ -72,7 +68,6 @@ def rejudge(config: Config, name: str | None, round_number: int | None = None) -
 
 
 def _finished(context: RoundContext, rounds: Collection[int] | None = None) -> dict[str, int]:
-    """The round of each finished trajectory, in order of round and id."""
     rows = tuples(context.read("trajectories", ["round", "trajectory_id", "status"], rounds))
     return {name: number for number, name, status in sorted(rows) if status == "finished"}
 
@@ -83,29 +78,25 @@ def _judge_stored(context: RoundContext, judge: NamedJudge, stored: Mapping[str,
     def judged() -> set[str]:
         return set(_of_judge(context, judge, "judgements", ["trajectory_id"])["trajectory_id"].to_pylist())
 
-    def remaining(trajectories: Sequence[str], finished: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
-        """By trajectory, how often judging it has failed."""
-        failed_tries = Counter(trajectory_id for batch in finished for trajectory_id in batch["unjudged"])
-        return still_to_judge(trajectories, failed_tries, judged())
+    def judge_round(within: RoundContext) -> None:
+        trajectories = [trajectory_id for trajectory_id, made_in in stored.items() if made_in == within.round]
 
-    before, name = judged().intersection(stored), f"{AGAIN}-{judge.name}-{judge.identity.judge_id}"
-    for number in sorted(set(stored.values())):
-        within = context.in_round(number)
-        of_round = [trajectory_id for trajectory_id, made_in in stored.items() if made_in == number]
+        def remaining(finished: Sequence[Mapping[str, Any]]) -> Mapping[str, int]:
+            failed_tries = Counter(trajectory_id for batch in finished for trajectory_id in batch["unjudged"])
+            return still_to_judge(trajectories, failed_tries, judged())
 
-        def work(at: StageRun, batch: Mapping[str, int], within: RoundContext = within) -> WrittenFiles:
+        def work(at: StageRun, batch: Mapping[str, int]) -> WrittenFiles:
             tried = {trajectory_id: tries for trajectory_id, tries in batch.items() if tries}
             return judge_shards(within, at, judge, list(batch), [within.round], tried, judge.identity)
 
-        do_batches(
-            within,
-            name,
-            name,
-            f"{AGAIN} {judge.name}",
-            partial(remaining, of_round),
-            work,
-            lambda batch: {"unjudged": sorted(set(batch) - judged())},
-        )
+        def result(batch: Mapping[str, int]) -> dict[str, list[str]]:
+            return {"unjudged": sorted(set(batch) - judged())}
+
+        do_batches(within, name, name, f"{AGAIN} {judge.name}", remaining, work, result)
+
+    before, name = judged().intersection(stored), f"{AGAIN}-{judge.name}-{judge.identity.judge_id}"
+    for number in sorted(set(stored.values())):
+        judge_round(context.in_round(number))
     after = judged().intersection(stored)
     return RejudgeReport(len(stored), len(before), len(after) - len(before), len(stored) - len(after))
 
@@ -125,7 +116,6 @@ class Evaluated(NamedTuple):
     trajectories: int
     unjudged: int
     void: int
-    """Trajectories that did not finish and are not judged."""
     unlabelled: int
     """Trajectories without a label, or with an unsure one."""
     absent: int = 0
@@ -179,7 +169,6 @@ def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) 
 
 
 def _votes_on_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[str, bool]) -> Evaluated:
-    """Let the judge judge each stored trajectory that has a programmatic reward, and return its votes."""
     stored = {name: number for name, number in _finished(context).items() if name in rewards}
     report = _judge_stored(context, judge, stored)
     evidence: list[LabelledVotes] = []

@@ -27,8 +27,7 @@ class ShownRun(NamedTuple):
     config: Config
 
 
-class NewRunError(BadInputError):
-    """The configuration begins a new run, which was not allowed."""
+class NewRunError(BadInputError): ...
 
 
 def begin_or_continue(config: Config, new_run: bool = False) -> None:
@@ -64,7 +63,6 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
 
 
 def begun_runs(warehouse: Warehouse) -> list[str]:
-    """Return the ids of the runs of a warehouse, the one that changed last at the end."""
     runs = warehouse.store.folders("runs")
     begun = [run for run in runs if warehouse.store.size(_file(warehouse, run, IDENTITY_FILE))]
     return sorted(begun, key=lambda run: _last_change(warehouse, run))

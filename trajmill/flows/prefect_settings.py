@@ -79,10 +79,7 @@ def scrub_logs(secrets: Secrets) -> None:
 
 @contextmanager
 def short_lived_server(log: Path) -> Iterator[None]:
-    """Inside, flows use a server of this process without schedules and user interface, or the user's server.
-
-    Raises as `long_lived_server` does.
-    """
+    """Inside, flows use the user's server, or one of this process without schedules; raises as `long_lived_server`."""
     set_quiet_defaults()
     if names_a_server():
         named_server()
@@ -113,10 +110,7 @@ def short_lived_server(log: Path) -> Iterator[None]:
 
 @contextmanager
 def long_lived_server(log: Path, port: int) -> Iterator[str]:
-    """A server with schedules, triggers and user interface on a local port, or the user's; gives its API address.
-
-    Raises TrajmillError: the server does not start (`log` has its messages), or the user's does not answer.
-    """
+    """A server with schedules, or the user's; gives its address. Raises TrajmillError: it does not start or answer."""
     if names_a_server():
         yield named_server()
         return
@@ -138,10 +132,7 @@ def names_a_server() -> bool:
 
 
 def named_server() -> str:
-    """Return the API address of the server that the user has named.
-
-    Raises TrajmillError: none is named, or it does not answer.
-    """
+    """Return the API address of the user's server. Raises TrajmillError: none is named, or it does not answer."""
     from prefect.settings import get_current_settings
 
     if not names_a_server():

@@ -1,7 +1,4 @@
-"""Shows the progress of long work: bars on a terminal, one line per stage elsewhere, nothing in tests.
-
-The command line sets a display with `watched_by`; `watched_work` shows the counts of workers in a staging folder.
-"""
+"""Shows the progress of long work: bars on a terminal, one line per stage elsewhere, nothing in tests."""
 
 from __future__ import annotations
 
@@ -45,8 +42,7 @@ class Unwatched:
         """Watch one stage; `total` is the number of rows, or of another unit, or None if unknown."""
         yield lambda more, *, total=None: None
 
-    def show(self, content: RenderableType) -> None:
-        """Show a finished piece of text, e.g. a round's table."""
+    def show(self, content: RenderableType) -> None: ...
 
 
 class ConsoleWatcher(Unwatched):

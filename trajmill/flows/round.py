@@ -90,7 +90,6 @@ def stages_of(config: Config) -> tuple[Stage, ...]:
 
 
 def collecting_stages(config: Config) -> tuple[Stage, ...]:
-    """The stages that make trajectories and judge them: those before the training data."""
     stages = stages_of(config)
     return stages[: [each.name for each in stages].index(judge.CALIBRATE)]
 
@@ -125,10 +124,7 @@ def concurrently(work: Callable[[], object]) -> Iterator[None]:
 def do_stages(
     context: RoundContext, do: Callable[[Stage, RoundContext], StageReport], ahead: RoundContext | None = None
 ) -> str:
-    """Do the stages of a round in order, with the rollout of round `ahead` beside those that may overlap.
-
-    Returns what a stage waits for, empty if all are finished.
-    """
+    """Do the stages of a round, with the rollout of round `ahead` beside those that learn; says what one awaits."""
     for learn, stages in groupby(stages_of(context.config), lambda each: each.command in LEARNING):
         overlap: AbstractContextManager[None] = nullcontext()
         if learn and ahead is not None:
@@ -182,10 +178,7 @@ def _planned_attempts(context: RoundContext, name: str) -> int | None:
 
 
 def run_stage(name: str, config: Config) -> StageReport:
-    """Do the stages of one command in the current round.
-
-    Raises BadInputError (there is no such command, or a stage that it needs is not finished), RunInUseError.
-    """
+    """Do a command's stages in the current round. Raises BadInputError (unknown, or too early), RunInUseError."""
     if name not in COMMANDS:
         raise BadInputError(f"there is no stage {name!r}; {instead_of(name, list(COMMANDS))}")
     with working_on(RoundContext.of(config), models=() if name in LEARNING else None):
@@ -214,7 +207,6 @@ def current_round(config: Config) -> RoundContext:
 
 
 def first_unfinished(context: RoundContext) -> RoundContext:
-    """The first round that is not finished, of a round and those after it."""
     while report_of(context, policies.PROMOTE) is not None:
         context = context.in_round(context.round + 1)
     return context

@@ -38,8 +38,6 @@ TableFiles = Mapping[str, Sequence[DataFile]]
 
 @dataclass(frozen=True)
 class RoundContext:
-    """One round of one run: its configuration and its warehouse."""
-
     config: Config
     warehouse: Warehouse
     round: int
@@ -52,7 +50,6 @@ class RoundContext:
 
     @classmethod
     def of(cls, config: Config, number: int = 1) -> RoundContext:
-        """Open a round of a run in the configured warehouse, which is created if it does not exist."""
         return cls(config, create_warehouse(config.run.root), number)
 
     @property
@@ -96,7 +93,6 @@ class RoundContext:
         return read_rows(self.warehouse, record, rounds=rounds, run_id=self.run_id)
 
     def write(self, at: StageRun, rows: Mapping[str, Sequence[Row]], shard: str = ONLY_SHARD) -> TableFiles:
-        """Write the rows of a stage by table, for its commit."""
         return write_tables(self.warehouse, at, rows, shard)
 
     def written(self, table: str, files: TableFiles, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
@@ -123,8 +119,6 @@ def tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
 
 @dataclass(frozen=True)
 class StageOutcome:
-    """The result of a stage before its commit."""
-
     rows_in: int
     rows_out: int
     files: TableFiles = field(default_factory=dict)
@@ -155,7 +149,6 @@ class StageResult(Record):
         return cls.model_validate(report.result)
 
     def as_json(self) -> dict[str, Any]:
-        """Return the values for the marker, without fields that were not given."""
         return self.model_dump(mode="json", exclude_unset=True)
 
 
@@ -218,7 +211,6 @@ def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], Stage
 
 
 def report_of(context: RoundContext, stage: str) -> StageReport | None:
-    """Return the report of a stage of this round; None if the stage is not finished."""
     folder = context.at(stage).staging(context.warehouse)
     marked = read_marker(context.warehouse, folder, stage_key(stage, context.run_id, context.round))
     if marked is None:

@@ -48,16 +48,12 @@ class WalkReport(NamedTuple):
 
 
 def walk(config: Config, queries: int, source: str = "") -> WalkReport:
-    """Try some queries, of one source if it is named, and write a report with pictures of the steps.
-
-    Raises TrajmillError: there is no such source, no query can be made, or the run is in use.
-    """
+    """Try queries, and write a report. Raises TrajmillError: no such source, no query, or the run is in use."""
     if source and source not in set(Source):
         raise BadInputError(f"there is no source {source!r}; {instead_of(source, Source)}")
     context = _trial(config, f"walk-{source}{queries}")
 
     def walk_queries(at: StageRun) -> StageOutcome:
-        """Try each of the first queries once, annotated paths first, then by id."""
         usable = [query for query in context.queries.values() if source in ("", query.source)]
         if not usable:
             raise TrajmillError(f"no query is of source {source}; the configuration asks for none, or all were dropped")
@@ -103,10 +99,7 @@ class PathwaysReport(NamedTuple):
 
 
 def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysReport:
-    """Walk programs, by default the configured ones, each only once.
-
-    Raises TrajmillError: a program is unknown, nothing was found, or the run is in use.
-    """
+    """Walk programs once. Raises TrajmillError: one is unknown, nothing was found, or the run is in use."""
     settings = config.pathways
     changes = {"programs": programs or settings.programs, "queries": settings.queries or MOST_QUERIES}
     config = config.model_copy(update={"pathways": settings.model_copy(update=changes)})
@@ -138,7 +131,6 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
 
 
 def _trial(config: Config, what: str) -> RoundContext:
-    """Return the only round of a run of its own, with the same settings."""
     name = f"{config.run.name}-{what}"[-40:].lstrip("-_")
     trial = config.model_copy(update={"run": config.run.model_copy(update={"name": name, "rounds": 1})})
     return RoundContext.of(trial)

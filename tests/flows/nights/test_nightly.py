@@ -58,7 +58,7 @@ heldout_apps = 0
 validation = 4
 fresh = 5
 [rollout]
-episodes_per_round = 24
+episodes_per_round = 12
 concurrency = 16
 group_size = 2
 [judge]

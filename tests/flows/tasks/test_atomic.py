@@ -8,11 +8,8 @@ from pathlib import Path
 import pytest
 
 from trajmill.flows.cli.app import run
-from trajmill.flows.configuration.file import load_config
-from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.generate import generate
 from trajmill.schemas.tables.failure import Failure
-from trajmill.schemas.tables.query import Source, Split
+from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 
@@ -41,12 +38,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.desktop
-def test_a_run_gets_operations_beside_its_tasks_and_held_out_programs_are_not_learnt_on(folder: Path) -> None:
-    config = load_config(Path("trajmill.toml"))
-    context = RoundContext.of(config)
-    generate(context)
-    assert read_rows(context.warehouse, Failure) == []
-    queries = context.queries.values()
+def test_operations_are_made_beside_a_runs_tasks_and_walked_and_held_out_programs_are_not_learnt_on(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["walk", "--source", "atomic", "--queries", "2"]) == 0
+    assert "2 of 2 done" in capsys.readouterr().out
+    warehouse = open_warehouse(folder / "warehouse")
+    assert read_table(warehouse, "trajectories", ["reward"])["reward"].to_pylist() == [1.0] * 2
+    assert read_rows(warehouse, Failure) == []
+    queries = read_rows(warehouse, Query)
     assert {query.validation for query in queries} == {"passed"}
     made = [query for query in queries if query.source is Source.ATOMIC]
     assert len(queries) - len(made) == 16
@@ -55,16 +55,6 @@ def test_a_run_gets_operations_beside_its_tasks_and_held_out_programs_are_not_le
         ("mousepad", Split.HELDOUT_SLOTS): 2,
         ("pcmanfm", Split.HELDOUT_APPS): 4,
     }
-
-
-@pytest.mark.desktop
-def test_pathways_are_walked_from_the_command_line(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    one_program = CONFIG.replace('"mousepad", "pcmanfm"', '"mousepad"')
-    Path("trajmill.toml").write_text(one_program.replace("heldout_slots = 1", "heldout_slots = 0"))
-    assert run(["walk", "--source", "atomic"]) == 0
-    assert "2 of 2 done" in capsys.readouterr().out
-    rewards = read_table(open_warehouse(folder / "warehouse"), "trajectories", ["reward"])["reward"].to_pylist()
-    assert rewards == [1.0] * 2
 
 
 @pytest.mark.parametrize(

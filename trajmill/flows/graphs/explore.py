@@ -224,7 +224,6 @@ def annotate_file(
 
 _LARGEST = 900
 _WIDTH, _HEIGHT = 200, 150
-"""Size of a drawn page."""
 _ACROSS, _DOWN = 300, 200
 
 
@@ -269,7 +268,6 @@ def write_graph_page(path: Path, out: Path) -> None:
 
 
 def draw_graph(graph: AppGraph) -> Drawing:
-    """Place the pages; transitions from a page to itself are not drawn."""
     whole = network(graph)
     depths = nx.single_source_shortest_path_length(whole, graph.start)
     last = max(depths.values(), default=0)

@@ -30,10 +30,7 @@ from trajmill.warehouse.layout import create_warehouse
 
 
 def deployments(config: Config, config_file: Path | None) -> list[RunnerDeployment]:
-    """Return the deployments: `nightly` and `maintain` on schedules, `retrain` on the event that enough has landed.
-
-    Prefect limits none of them: the lock of the run lets one work at a time, and ends with its process, unlike a slot.
-    """
+    """Return the deployments; the lock of the run limits them, as it ends with its process, unlike Prefect's slots."""
     warehouse = create_warehouse(config.run.root)
     resource = run_resource(warehouse, config.run_id)
     enough_landed = DeploymentEventTrigger(

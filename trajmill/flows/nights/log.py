@@ -52,8 +52,6 @@ class FlowEnd(NamedTuple):
 
 
 class EndedFlow(Record):
-    """How a flow ended; times are UTC."""
-
     flow_run_id: str
     flow: str
     began: datetime
@@ -70,7 +68,6 @@ class EndedFlow(Record):
 
 class Served(Record):
     address: str
-    """The API of the Prefect server."""
     since: datetime
 
 
@@ -92,7 +89,6 @@ def ended_flows(warehouse: Warehouse, run_id: str, most: int) -> list[EndedFlow]
 
 
 def last_ends(warehouse: Warehouse, run_id: str) -> dict[str, list[EndedFlow]]:
-    """Return the last ends of each flow of a run, the newest first."""
     ends = defaultdict[str, list[EndedFlow]](list)
     for ended in reversed(ended_flows(warehouse, run_id, _MOST_READ)):
         ends[ended.flow].append(ended)
@@ -129,10 +125,7 @@ def served(warehouse: Warehouse, run_id: str) -> Served | None:
 
 
 def missed_night(warehouse: Warehouse, run_id: str, settings: ServeSection, now: datetime) -> EndedFlow | None:
-    """Return the first night that was due since the last one and did not happen, if any.
-
-    A night that is due while a process works on the run is late, and missed only when the next one is due.
-    """
+    """Return a night that did not happen; while a process works, it is only late until the next one is due."""
     deployed = served(warehouse, run_id)
     if deployed is None:
         return None

@@ -48,10 +48,7 @@ def nightly(config_file: str | None = None) -> State[Any]:
 
 @flow(name="retrain", **HOOKS)
 def retrain(config_file: str | None = None) -> State[Any]:
-    """Train on what has landed if it is enough; the state names what was done, or why it was not.
-
-    Events that arrive during a training start this flow again; then nothing is new, and nothing is done.
-    """
+    """Train on what has landed if it is enough; an event during a training starts this again, with nothing new."""
     return unattended(config_file, retrain_if_enough)
 
 
@@ -63,11 +60,7 @@ def maintain(config_file: str | None = None) -> State[Any]:
 
 @contextmanager
 def working_alone(config: Config) -> Iterator[None]:
-    """Work on the run alone, with its models ready, after a wait (`serve.wait_hours`) for another process.
-
-    Raises NewRunError (the configuration has changed, so that it would begin a new run), RunInUseError (another process
-    works on it, and did not end while this one waited).
-    """
+    """Work on the run alone after a wait (`serve.wait_hours`). Raises NewRunError, RunInUseError (still in use)."""
     begin_or_continue(config)
     context, serve = RoundContext.of(config), config.serve
     until = time.monotonic() + (serve.wait_hours * 3600 if serve.when_busy == "wait" else 0.0)
@@ -84,15 +77,12 @@ def working_alone(config: Config) -> Iterator[None]:
 
 
 class Landed(NamedTuple):
-    """What some rounds have landed."""
-
     rounds: Sequence[int] = ()
     attempts: int = 0
     finished: int = 0
     accepted: int = 0
     """Finished attempts that were judged correct."""
     unjudged: int = 0
-    """Finished attempts that the judge failed on."""
     guided: int = 0
     """Attempts with guidance, among all attempts."""
     failures: Counter[str] = Counter()
@@ -173,10 +163,7 @@ def collect(context: RoundContext) -> None:
 
 
 def close_collected(context: RoundContext) -> FlowEnd | None:
-    """End a round that an earlier night has collected: train on it if enough has landed, else leave it untrained.
-
-    Returns how the training ended; None if the round is not collected, or was left untrained.
-    """
+    """End a round that an earlier night collected; return how its training ended, None if it was left untrained."""
     if report_of(context, collecting_stages(context.config)[-1].name) is None:
         return None
     accepted, serve = accepted_since_training(context.config), context.config.serve
@@ -236,10 +223,7 @@ def validation_fall(context: RoundContext) -> str:
 
 
 def keep_small(config: Config) -> FlowEnd:
-    """Apply `[retention]` to the releases of the run, then check every release that is kept.
-
-    Raises BadInputError, with a line that names it, if a file of a table or a release is missing or damaged.
-    """
+    """Apply `[retention]`, then check all releases. Raises BadInputError with a line that names what is damaged."""
     warehouse, kept = create_warehouse(config.run.root), config.retention
     done = maintain_warehouse(
         warehouse, keep_releases=kept.releases, unused_days=kept.unused_days, now=time.time(), run_id=config.run_id

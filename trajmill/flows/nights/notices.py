@@ -60,10 +60,7 @@ def unattended(config_file: str | None, work: Callable[[Config], FlowEnd]) -> St
 
 
 def conclude(flow: Flow[..., Any] | str, flow_run: FlowRun, state: State[Any]) -> None:
-    """Notify people if the end of a flow needs them, store it, and write the report anew; a hook of Prefect.
-
-    Nothing in here ends a flow: what fails is a line in its log.
-    """
+    """Notify people of a flow's end, store it and write the report anew: a hook of Prefect that never fails."""
     name = flow if isinstance(flow, str) else flow.name
     try:
         config = load_config(flow_run.parameters.get("config_file"))
@@ -91,7 +88,7 @@ def conclude(flow: Flow[..., Any] | str, flow_run: FlowRun, state: State[Any]) -
     with _logged("the end of the flow could not be stored"):
         warehouse = create_warehouse(config.run.root)
         if _has_begun(warehouse, config.run_id):
-            remember(warehouse, config.run_id, _with_disk(warehouse, ended))
+            _remember(warehouse, config.run_id, ended)
             write_report(warehouse, config.run_id)
     if name == NIGHTLY and config.notify.heartbeat:
         for problem in _fetch("notify.heartbeat", config.notify.heartbeat):
@@ -99,7 +96,6 @@ def conclude(flow: Flow[..., Any] | str, flow_run: FlowRun, state: State[Any]) -
 
 
 HOOKS: Final[dict[str, Any]] = {name: [conclude] for name in ("on_completion", "on_failure", "on_crashed")}
-"""Arguments of an unattended flow."""
 
 
 @contextmanager
@@ -114,30 +110,25 @@ def _has_begun(warehouse: Warehouse, run_id: str) -> bool:
     return bool(warehouse.store.files(warehouse.name(warehouse.run(run_id))))
 
 
-def _with_disk(warehouse: Warehouse, ended: EndedFlow) -> EndedFlow:
-    return ended.model_copy(update={"disk_bytes": used_bytes(warehouse.root) if warehouse.store.is_local else None})
+def _remember(warehouse: Warehouse, run_id: str, ended: EndedFlow) -> bool:
+    used = used_bytes(warehouse.root) if warehouse.store.is_local else None
+    return remember(warehouse, run_id, ended.model_copy(update={"disk_bytes": used}))
 
 
 def notify_of_missed_night(config: Config, now: datetime) -> None:
-    """Store a night that was due and did not happen, and notify people of the first of several in a row.
-
-    Nights that were due before it ended are found at the next calls.
-    """
+    """Store a night that did not happen before `now`, and notify people of the first of several in a row."""
     warehouse = create_warehouse(config.run.root)
     missed = missed_night(warehouse, config.run_id, config.serve, now)
     if missed is None or not _has_begun(warehouse, config.run_id):
         return
     news = is_news([missed, *last_ends(warehouse, config.run_id).get(NIGHTLY, [])])
-    if remember(warehouse, config.run_id, _with_disk(warehouse, missed)) and news:
+    if _remember(warehouse, config.run_id, missed) and news:
         _notify(config, missed, [], get_current_settings().ui_url or "")
 
 
 @contextmanager
 def watching_nights(config: Config, config_file: Path | None) -> Iterator[None]:
-    """Inside, a thread notifies people of nights that do not happen; the first check is before the block begins.
-
-    The configuration file is read anew each time, as the flows do.
-    """
+    """Inside, a thread notifies people of nights that do not happen; the configuration is read anew each time."""
     notify_of_missed_night(config, datetime.now(UTC))
     ended = threading.Event()
 
@@ -154,10 +145,7 @@ def watching_nights(config: Config, config_file: Path | None) -> Iterator[None]:
 
 
 def end_lost_runs(resource: str) -> int:
-    """End the unfinished runs of a run's deployments as crashed, and notify people; return how many.
-
-    Their process is gone, e.g. by a loss of power. Call it before anything serves the deployments.
-    """
+    """End the unfinished flow runs of a run as crashed, before anything serves it; return how many."""
     of_type = filters.FlowRunFilterStateType(any_=_UNFINISHED)
     unfinished = filters.FlowRunFilter(state=filters.FlowRunFilterState(type=of_type))
     ours = filters.DeploymentFilter(tags=filters.DeploymentFilterTags(all_=[resource]))

@@ -62,10 +62,7 @@ def list_policies(config: Config) -> list[ListedPolicy]:
 
 
 def promote_policy(config: Config, version: str) -> StageReport:
-    """Put a version in force, whatever its measured success.
-
-    Raises BadInputError (it is unknown or in force already, or a rollout is under way), RunInUseError.
-    """
+    """Put a version in force. Raises BadInputError (unknown, in force, or a rollout is under way), RunInUseError."""
     context = _measured_run(config)
     with working_on(context):
         known = _known(context, version)
@@ -75,10 +72,7 @@ def promote_policy(config: Config, version: str) -> StageReport:
 
 
 def roll_back_policy(config: Config) -> StageReport:
-    """Replace the policy in force by its parent.
-
-    Raises BadInputError (it has no parent, or a rollout is under way), RunInUseError.
-    """
+    """Put the parent in force. Raises BadInputError (it has none, or a rollout is under way), RunInUseError."""
     context = _measured_run(config)
     with working_on(context):
         old = _known(context, policies.policy_before(context).version)

@@ -43,10 +43,7 @@ _SCREEN = Size(112, 112)
 
 
 class Policy(Record):
-    """A policy version: the embedded network, a model in this process, or a model at a server.
-
-    Its fields are columns of table `models`; paths in the warehouse are relative: a warehouse can be moved.
-    """
+    """A policy version; fields are columns of table `models`, and paths in the warehouse are relative."""
 
     model_version: str
     """The version in its rows, and the model name at its server."""
@@ -113,7 +110,6 @@ def stale_versions(context: RoundContext, rounds: Iterable[int], max_staleness: 
 
 
 def policy_in_force(context: RoundContext) -> PolicyInForce:
-    """Return the last decision about the round's policy."""
     return _decisions(context)[-1]
 
 
@@ -151,7 +147,6 @@ def configured_policy(context: RoundContext) -> Policy:
 
 
 def starting_policy(context: RoundContext, at: StageRun) -> Policy:
-    """Return the policy that the configuration names, before any training."""
     return untrained_policy(context, at) if context.config.models.policy == EMBEDDED else configured_policy(context)
 
 
@@ -216,12 +211,7 @@ def release_unused(context: RoundContext, unused: Policy) -> None:
 
 
 def score_prompt(endpoint: Endpoint) -> None:
-    """Have a version score one prompt before it is measured, if that loads no weights: a network, or a server.
-
-    A model in a worker's process scores its prompt when the worker loads it.
-
-    Raises RefusedPolicyError: it gives no answer, or log probabilities that are no numbers.
-    """
+    """Have a network or a server score one prompt before it is measured. Raises RefusedPolicyError."""
     if not isinstance(endpoint.spec, EmbeddedSpec | OpenAiSpec):
         return
     file = BytesIO()

@@ -215,10 +215,7 @@ def served_models(address: str, api_key: str = "") -> frozenset[str] | ServerAns
 
 
 def load_adapter(address: str, name: str, folder: Path, api_key: str = "") -> None:
-    """Load a LoRA adapter in PEFT's layout into the server at `address` (.../v1) as the model `name`; twice is fine.
-
-    Raises BadInputError (the folder has no adapter, or the server takes none), TrajmillError (no answer).
-    """
+    """Load an adapter as model `name`; twice is fine. Raises BadInputError (refused), TrajmillError (no answer)."""
     if not (folder / ADAPTER_FILE).is_file():
         raise BadInputError(f"{folder} is no LoRA adapter: it has no {ADAPTER_FILE}")
     body = {"lora_name": name, "lora_path": str(folder.absolute()), "load_inplace": True}

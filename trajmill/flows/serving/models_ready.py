@@ -86,10 +86,7 @@ class PolicyServer:
         self._running = ExitStack()
 
     def serve(self, spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
-        """Serve the weights of a version, in place of others; the configured weights keep their configured name.
-
-        Raises RefusedPolicyError (the server cannot load further weights), TrajmillError (it does not start).
-        """
+        """Serve a version's weights in place of others. Raises RefusedPolicyError, TrajmillError (no start)."""
         assert spec.serve is not None
         known = spec.weights_folder
         weights = spec.serve.model or (str(known) if known is not None else spec.model)

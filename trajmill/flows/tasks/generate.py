@@ -127,7 +127,6 @@ def queries_of(context: RoundContext, sources: Sequence[QuerySource]) -> NewQuer
 
 
 def source_context(context: RoundContext) -> SourceContext:
-    """The environment, held-out apps and seed that sources draw their candidates for."""
     config, queries = context.config, context.config.queries
     unseen = UnseenApps(queries.heldout_app_names, queries.validation_app_names if queries.validation else ())
     return SourceContext(context.environment, unseen, config.run.seed, context.origin, config.rollout.concurrency)
@@ -167,7 +166,6 @@ def _other_sources(context: RoundContext) -> Iterator[QuerySource]:
 
 
 def pathway_source(context: RoundContext) -> PathwaySource:
-    """The pathways of the round; the programs are walked first if they were not."""
     return PathwaySource(found_pathways(context), programs_of(context.config), context.config.pathways.queries)
 
 
@@ -281,7 +279,6 @@ def _undecided_in(context: RoundContext, stage: str) -> tuple[Query, ...]:
 
 
 def _still_undecided(context: RoundContext) -> tuple[Query, ...]:
-    """The tasks that the previous round has tried without a decision."""
     before = context.in_round(context.round - 1)
     tried = context.round > 1 and report_of(before, TRIAL_STAGE) is not None
     return _undecided_in(before, TRIAL_STAGE) if tried else ()

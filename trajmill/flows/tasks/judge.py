@@ -74,7 +74,6 @@ def trajectories_of_round(context: RoundContext, *purposes: Purpose) -> list[str
 def judge_all(
     context: RoundContext, at: StageRun, trajectory_ids: Sequence[str], late: Sequence[Unjudged] = ()
 ) -> StageOutcome:
-    """Judge trajectories of this round, and some of earlier rounds."""
     trajectories = [*(one.trajectory_id for one in late), *trajectory_ids]
     rounds = {context.round, *(one.round for one in late)}
     tried = {one.trajectory_id: one.tried for one in late}
@@ -135,16 +134,11 @@ def calibrate_judge(context: RoundContext, at: StageRun) -> StageOutcome:
 
 
 def judge_quality(context: RoundContext) -> tuple[JudgeQuality, ...]:
-    """The counts of the round's judge, per level."""
     return tuple(map(JudgeQuality.model_validate, finished(context, CALIBRATE).result["judge"]))
 
 
 def judge_precision(context: RoundContext) -> Precision:
-    """Whether the precision of the round's judge reaches its floor.
-
-    A round without programmatic rewards uses the newest calibration of the same judge version. Without one, the
-    precision is unknown, and a line is shown.
-    """
+    """Whether the judge's precision reaches its floor, by rewards or else by the newest calibration of its version."""
     floor = context.config.judge.precision_floor
     measured = precise_enough((each for each in judge_quality(context) if each.level == _DECISION), floor)
     if measured is not Precision.UNKNOWN:
@@ -234,7 +228,6 @@ def reference_paths_used(context: RoundContext) -> int:
 
 class _Walks(NamedTuple):
     by_query: dict[str, str]
-    """By query id, the trajectory that walks its path."""
     rounds_of: dict[str, int]
 
 
@@ -261,6 +254,5 @@ def _reference_walks(context: RoundContext, rounds: range) -> _Walks:
 
 
 def _guidance(context: RoundContext, rounds: range) -> list[Guidance]:
-    """The hints that were written for hard queries, without the manuals that are tried."""
     rows = context.rows(Guidance, rounds)
     return sorted((row for row in rows if row.source != MANUAL), key=lambda row: row.guidance_id)

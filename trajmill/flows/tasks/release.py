@@ -57,10 +57,7 @@ def _of_round(context: RoundContext) -> Released:
 
 
 def release_again(config: Config) -> str:
-    """Release the newest round of a run again, with what was derived since; returns the new name.
-
-    Raises BadInputError (no round was released yet), RunInUseError.
-    """
+    """Release the newest round again under a new name. Raises BadInputError (no release yet), RunInUseError."""
     newest = RoundContext.of(config)
     if report_of(newest, RELEASE) is None:
         raise BadInputError(f"run {newest.run_id}: no round was released yet; run `trajmill evolve` first")
@@ -97,7 +94,7 @@ def _make(context: RoundContext, at: StageRun, name: str, previous: str | None) 
         previous=previous,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         heldout_apps=config.queries.unseen_app_names,
-        left_out=left_out(context),
+        left_out=dict(sum((Counter(report.result["dropped"]) for report in _derived_so_far(context)), Counter[str]())),
         kinds=frozenset(kinds),
         curate=config.curate,
     )
@@ -186,18 +183,11 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
 
 @stage(DERIVE_KIND, "derive", is_wanted=lambda config: bool(config.train.learns_kind))
 def derive_for_training(context: RoundContext, at: StageRun) -> StageOutcome:
-    """Derive rows of the kind that the recipe trains on."""
     made = derive_in_round(context, context.config.train.learns_kind)
     return StageOutcome(made.trajectories, made.examples, result={"dropped": dict(made.refused)})
 
 
-def left_out(context: RoundContext) -> dict[str, int]:
-    """By reason, how much gave no supervised example in the rounds so far."""
-    return dict(sum((Counter(report.result["dropped"]) for report in _derived_so_far(context)), Counter[str]()))
-
-
 def derived_from(context: RoundContext) -> int:
-    """The number of trajectories that supervised examples were derived from in the rounds so far."""
     return sum(report.count.rows_out for report in _derived_so_far(context))
 
 

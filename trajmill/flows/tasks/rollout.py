@@ -65,13 +65,11 @@ def without_solved(queries: Sequence[Query], history: History, retire_after: int
 
 
 def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:
-    """Run attempts and return the files to commit."""
     made = run_in_shards(attempts_of(context, at, agent), attempts, context.config.rollout.workers, context.config.beam)
     return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)
 
 
 def attempts_of(context: RoundContext, at: StageRun, agent: ActingAgent) -> RunAttempts:
-    """The work on attempts of a stage, with the configured limits."""
     settings = context.config.rollout
     return RunAttempts(
         warehouse=context.warehouse,

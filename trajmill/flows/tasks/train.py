@@ -53,8 +53,6 @@ TRAIN = "train"
 
 
 class Training(StageResult):
-    """The result of the stage: a new version, or why there is none."""
-
     trained: bool
     reason: str
     judge_precision: Precision
@@ -148,7 +146,6 @@ def leave_untrained(context: RoundContext, reason: str) -> StageReport:
 
 
 def awaited_policy(context: RoundContext, policy: Policy) -> str:
-    """Return the line with what to do if the recipe cannot train a policy."""
     untrained = f"awaiting a policy: [train] kind {context.config.train.kind!r} does not train {policy.version}"
     if context.config.models.policy == EMBEDDED:
         return f"{untrained}; map models.policy to an [endpoints.NAME], or choose a kind for the embedded policy"
@@ -202,7 +199,6 @@ class Evaluation(StageResult):
 
 @stage(policies.BASELINE, "generate", fixed_round=0)
 def baseline(context: RoundContext, at: StageRun) -> StageOutcome:
-    """Measure the policy that the run starts with, as round 0."""
     first = Generated.of(finished(context.in_round(1), GENERATE)).first_policy
     how = "untrained" if context.config.models.policy == EMBEDDED else "configured"
     decided = Promotion(True, f"{how}: the start of the loop")
@@ -225,10 +221,7 @@ def evaluate(context: RoundContext, at: StageRun) -> StageOutcome:
 def measure(
     context: RoundContext, at: StageRun, policy: Policy, untrained: bool = False
 ) -> tuple[StageOutcome, Evaluation]:
-    """Let a policy act greedily once on each measured query; attempts without a reward do not count.
-
-    Raises RefusedPolicyError: it is refused, or scores no prompt.
-    """
+    """Let a policy act greedily once on each measured query. Raises RefusedPolicyError."""
     attempts = plan_once(measured_queries(context), Purpose.EVALUATE, context.config.run.seed, context.round)
     agent = policies.acting(context, policy, temperature=0.0, untrained=untrained)
     if agent.endpoint is not None:
@@ -253,10 +246,7 @@ def measure_and_decide(
     made_by: str = "",
     **columns: Any,
 ) -> StageOutcome:
-    """Measure a version outside a round's training, by default decide about it, and write its row.
-
-    Raises RefusedPolicyError.
-    """
+    """Measure a version, decide about it by default, and write its row. Raises RefusedPolicyError."""
     outcome, measured = measure(context, at, policy, untrained=True)
     if decided is None:
         decided = compared(context, measured.validation)
@@ -276,10 +266,7 @@ def version_row(
 
 
 def measured_queries(context: RoundContext) -> list[Query]:
-    """The first queries of each split in order of id, and all validation queries.
-
-    Ids are hashes and later queries are left out, so this is always the same random sample.
-    """
+    """The first queries of each split by id, the same random sample in each round, and all validation queries."""
     settings = context.config.evaluate
     sizes = dict.fromkeys(HELDOUT_SPLITS, settings.episodes) | {Split.TRAIN: settings.train_sample}
     sampled = [query for split, size in sizes.items() for query in _of_split(context, split)[:size]]
@@ -314,11 +301,7 @@ def compared(context: RoundContext, new: Sequence[QueryOutcome]) -> Promotion:
 
 
 def adopt_configured(context: RoundContext) -> None:
-    """Start a new round with the configured model, if the run has no version of it yet.
-
-    The model is measured first, like the model that the run started with. A known model is left to promotions and
-    commands. A round that has begun keeps its policy.
-    """
+    """Measure and adopt a configured model that the run has no version of; a round that has begun keeps its policy."""
     if not names_another_policy(context) or has_begun(context, ROLLOUT):
         return
 
