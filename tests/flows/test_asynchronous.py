@@ -8,6 +8,7 @@ import re
 import signal
 import threading
 import time
+from collections.abc import Sequence
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -204,11 +205,11 @@ WORKERS = (1, 2)
 """Of the tries, in turn; the run that is not disturbed has one."""
 
 
-def contents(warehouse: Warehouse) -> dict[str, list[str]]:
+def contents(warehouse: Warehouse, rounds: Sequence[int] | None = None) -> dict[str, list[str]]:
     """The rows of all tables but for times, in an order of their own."""
     found = {}
     for table in TABLES:
-        rows = read_table(warehouse, table)
+        rows = read_table(warehouse, table, rounds=rounds)
         kept = rows.select([name for name in rows.column_names if name not in VOLATILE])
         found[table] = sorted(map(repr, kept.to_pylist()))
     return found
