@@ -167,17 +167,12 @@ def test_the_policy_tries_each_manual_with_and_without_it(copied: Config) -> Non
     assert (again.trajectories, again.examples) == (0, 0)
 
 
-@pytest.mark.parametrize("helped", [True, False])
-def test_manuals_that_all_help_or_none_of_which_helps_are_written(
-    copied: Config, monkeypatch: pytest.MonkeyPatch, helped: bool
-) -> None:
-    lift = TriedManual(1, 0.0, 1.0) if helped else TriedManual(1, 0.0, 0.0)
-    monkeypatch.setattr(deriving, "tried_manual", lambda *_: lift)
+def test_a_manual_that_does_not_help_is_refused(copied: Config, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(deriving, "tried_manual", lambda *_: TriedManual(1, 0.0, 0.0))
     planning = copied.derive.planning.model_copy(update={"trials": 1})
     config = copied.model_copy(update={"derive": copied.derive.model_copy(update={"planning": planning})})
     made = derive_kind(config, "planning")
-    assert (made.examples > 0) == helped
-    assert ("manual_did_not_help" in made.refused) != helped
+    assert made.examples == 0 and made.refused["manual_did_not_help"] > 0
 
 
 @pytest.fixture
@@ -218,7 +213,7 @@ def test_the_card_has_a_configuration_for_each_kind_and_says_who_wrote_it(releas
     assert "| filled into templates |" in card
 
 
-@pytest.mark.parametrize("form", ["trl", "grpo", "llamafactory"])
+@pytest.mark.parametrize("form", ["trl", "grpo"])
 def test_a_kind_is_exported_for_a_trainer(released: tuple[Warehouse, str], form: str, tmp_path: Path) -> None:
     warehouse, name = released
     arguments = ["export", "--root", str(warehouse.root), "--release", name, "--family", "qwen3-vl", "--format", form]

@@ -81,7 +81,6 @@ class Served(NamedTuple):
     process: subprocess.Popen[bytes]
     api: str
     folder: Path
-    environment: dict[str, str]
 
     def ask(self, path: str) -> list[dict[str, Any]]:
         headers = {"Content-Type": "application/json"}
@@ -89,12 +88,6 @@ class Served(NamedTuple):
         with urllib.request.urlopen(request, timeout=200) as answer:
             rows: list[dict[str, Any]] = json.load(answer)
         return rows
-
-    def commands(self, *lines: str) -> str:
-        """What commands print, one after the other, typed where the configuration lies."""
-        code = f"from trajmill.flows.cli.app import run\nfor line in {lines!r}: assert run(line.split()) == 0, line"
-        command = [sys.executable, "-c", code]
-        return subprocess.check_output(command, env=self.environment, cwd=self.folder, text=True)
 
     def runs_of(self, deployment: str) -> list[tuple[str, str]]:
         """State and message of the runs of a deployment that were not put there by a schedule, the first one first."""
@@ -118,7 +111,7 @@ def served(prefect_home: Path, tmp_path: Path) -> Iterator[Served]:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=words, stderr=words)
         api = f"http://127.0.0.1:{port}/api"
         try:
-            yield Served(process, api, folder, environment | {"PREFECT_API_URL": api})
+            yield Served(process, api, folder)
         finally:
             process.kill()
             process.wait()
@@ -137,9 +130,16 @@ def wait_for(what: Callable[[], bool], seconds: float = 500) -> bool:
 
 
 def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_retraining(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
+    monkeypatch.setenv("PREFECT_API_URL", served.api)
+    monkeypatch.chdir(served.folder)
+
+    def commands(*lines: str) -> str:
+        with temporary_settings({PREFECT_API_URL: served.api}):
+            assert [run(line.split()) for line in lines] == [0] * len(lines)
+        return capsys.readouterr().out
+
     assert wait_for(lambda: {flow_of(row) for row in served.ask("deployments")} == {"nightly", "retrain", "maintain"})
     (nightly,) = (row for row in served.ask("deployments") if flow_of(row) == "nightly")
     assert [schedule["schedule"]["cron"] for schedule in nightly["schedules"]] == ["0 2 * * *"]
@@ -154,7 +154,7 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
             deployment.apply()
     remember_server(create_warehouse(second.run.root), second.run_id, served.api, datetime.now(UTC))
     assert len(served.ask("deployments")) == 6
-    shown = served.commands("status --server")
+    shown = commands("status --server")
     named = dict(re.findall("^run       (.*) in (.*)$", shown, re.MULTILINE))
     assert {Path(place).name for place in named.values()} == {"second", "trajmill-data"} and second.run_id in named
     assert len(re.findall("nightly at ", shown)) == 2
@@ -163,7 +163,7 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     one, other = (samples.android_control_record(episode, goal=f"set alarm {episode}") for episode in (1, 2))
     samples.write(first, "android_control-0", samples.tfrecords([one]))
     samples.write(both, "android_control-0", samples.tfrecords([one, other]))
-    said = served.commands("generate", f"import android-control {first}", f"import android-control {both}")
+    said = commands("generate", f"import android-control {first}", f"import android-control {both}")
     assert re.findall(r"(\d+) accepted since", said) == ["1", "2"]
     assert wait_for(lambda: any(name == "Trained" for name, _ in served.runs_of("retrain")))
     # The round has landed trajectories, too, so the event may have come again; then nothing was new.
