@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections import defaultdict
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
@@ -55,16 +55,9 @@ class ExploreReport(NamedTuple):
     explored: Explored
 
 
-class GraphFiles(NamedTuple):
-    graph: Path
-
-    @property
-    def journal(self) -> Path:
-        """The journal of what was tried, from which the next call continues."""
-        return self.graph.with_suffix(".journal.jsonl")
-
-    def picture(self, screen_id: str) -> Path:
-        return self.graph.with_suffix(".screens") / f"{screen_id}.png"
+def journal_of(graph: Path) -> Path:
+    """The journal of what was tried, from which the next call continues."""
+    return graph.with_suffix(".journal.jsonl")
 
 
 def explore_app(
@@ -79,31 +72,33 @@ def explore_app(
     TrajmillError (the app does not start).
     """
     app = config.explore.app(name, config.environment.kind)
-    files = GraphFiles(out or config.explore.file(name))
-    old = read_graph(files.graph) if files.graph.exists() else None
+    file = out or config.explore.file(name)
+    old = read_graph(file) if file.exists() else None
+
+    def picture_of(screen_id: str) -> Path:
+        return file.with_suffix(".screens") / f"{screen_id}.png"
 
     def keep(seen: Observation) -> None:
-        picture = files.picture(seen.screen.screen_id)
+        picture = picture_of(seen.screen.screen_id)
         if not picture.exists():
             picture.parent.mkdir(parents=True, exist_ok=True)
             picture.write_bytes(seen.screen.encode())
 
     async def explore() -> Explored:
-        journal = ExploreJournal(files.journal, app)
+        journal = ExploreJournal(journal_of(file), app)
         async with _pool(config, app.platform) as pool:
             exploration = Exploration(pool, app, config.explore, packaged_deny_list(), journal, keep)
             return await exploration.run(config.explore.instances, progress)
 
     explored = asyncio.run(explore())
     builder = GraphBuilder(app, explored.book, explored.trials, packaged_deny_list())
-    pictures = {page.first.screen_id: files.picture(page.first.screen_id) for page in explored.book.pages}
-    folder = files.graph.parent
-    graph = builder.build({name: str(at.relative_to(folder)) for name, at in pictures.items() if at.exists()})
+    pictures = {page.first.screen_id: picture_of(page.first.screen_id) for page in explored.book.pages}
+    graph = builder.build({name: str(at.relative_to(file.parent)) for name, at in pictures.items() if at.exists()})
     if old is not None:
         graph = keep_annotations(graph, old, builder.screens_by_page)
     graph = with_plain_does(graph)
-    write_graph(graph, files.graph)
-    return ExploreReport(files.graph, graph, explored)
+    write_graph(graph, file)
+    return ExploreReport(file, graph, explored)
 
 
 @asynccontextmanager
@@ -115,25 +110,21 @@ async def _pool(config: Config, platform: Platform) -> AsyncIterator[Environment
         await pool.close()
 
 
-def picture_files(graph: AppGraph, folder: Path) -> dict[str, Path]:
-    """By page, the existing file of its screenshot. Raises BadInputError if a picture lies outside the folder."""
+def opened_pictures(graph: AppGraph, folder: Path, pages: Collection[str]) -> Iterator[tuple[str, Path, Image]]:
+    """Yield some pages with a screenshot, its file and the picture. Raises BadInputError: outside, or no picture."""
+    from PIL import Image, UnidentifiedImageError
+
     files = {name: folder / page.screenshot for name, page in graph.pages.items() if page.screenshot}
     for name, file in files.items():
         if not file.resolve().is_relative_to(folder.resolve()):
             raise BadInputError(f"{graph.pages[name].screenshot}: pictures must lie in the folder of the graph")
-    return {name: file for name, file in files.items() if file.exists()}
-
-
-@contextmanager
-def open_picture(file: Path) -> Iterator[Image]:
-    """Open a screenshot of a graph. Raises BadInputError if it is no picture."""
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(file) as image:
-            yield image
-    except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
-        raise BadInputError(f"{file}: it is no picture; explore again, or remove `screenshot`") from error
+    for name in [name for name, file in files.items() if name in pages and file.exists()]:
+        try:
+            with Image.open(files[name]) as image:
+                image.load()
+        except (OSError, UnidentifiedImageError, Image.DecompressionBombError) as error:
+            raise BadInputError(f"{files[name]}: it is no picture; explore again, or remove `screenshot`") from error
+        yield name, files[name], image
 
 
 class VerifyReport(NamedTuple):
@@ -198,7 +189,7 @@ def annotate_file(
                 PageDescriber(models["describer"], prompts.describer_page) if "describer" in models else None,
                 SlotNamer(models["writer"], prompts.writer_slots) if "writer" in models else None,
             )
-            annotation = Annotation(graph, explored_words(GraphFiles(path).journal), annotators)
+            annotation = Annotation(graph, explored_words(journal_of(path)), annotators)
             waiting, pictures = annotation.waiting, {}
 
             def keep(so_far: AppGraph) -> None:
@@ -208,13 +199,10 @@ def annotate_file(
                 progress(pages_done, len(waiting))
 
             progress(0, len(waiting))
-            for name, file in picture_files(graph, path.parent).items():
-                if name in waiting:
-                    with open_picture(file) as image:
-                        size = Size(*image.size)
-                    # The picture is read again when a model needs it.
-                    name_of_picture = content_id("picture", file.read_bytes().hex())
-                    pictures[name] = ScreenHandle(name_of_picture, size, file.read_bytes)
+            for name, file, image in opened_pictures(graph, path.parent, waiting):
+                # The picture is read again when a model needs it.
+                picture_id = content_id("picture", file.read_bytes().hex())
+                pictures[name] = ScreenHandle(picture_id, Size(*image.size), file.read_bytes)
             return await annotation.run(pictures, in_flight, keep)
 
     with models_ready(config, local_folder(config.run.root) / "annotate", asked.values()):
@@ -251,9 +239,8 @@ def write_graph_page(path: Path, out: Path) -> None:
     """Write the HTML page of a graph. Raises BadInputError if the file is no graph, or a picture is none."""
     graph = read_graph(path)
     pictures = {}
-    for name, file in picture_files(graph, path.parent).items():
-        with open_picture(file) as image:
-            size, small, data = Size(*image.size), image.convert("RGB"), BytesIO()
+    for name, _, image in opened_pictures(graph, path.parent, graph.pages):
+        size, small, data = Size(*image.size), image.convert("RGB"), BytesIO()
         small.thumbnail((_LARGEST, _LARGEST))
         small.save(data, "WEBP", quality=80)
         url = f"data:image/webp;base64,{base64.b64encode(data.getvalue()).decode()}"
