@@ -21,54 +21,36 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from tests.flows.served_judge import opinion
 from tests.flows.synthetic_run import policy_version, write_run
+from tests.flows.tasks.test_train import tiny_config
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.cli.app import run
-from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.config import Config, JudgeSection, RolloutSection
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection, ServeSection
+from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.evolve import LANDED, accepted_since_training
 from trajmill.flows.new_run import begin_or_continue, begun_runs, run_resource
 from trajmill.flows.nights.deployments import deploy_to, deployments
 from trajmill.flows.nights.log import remember_server
 from trajmill.flows.status.page import flow_runs
 from trajmill.schemas.errors import BadInputError
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 
 pytestmark = pytest.mark.slow
 
-FILE = """
-[run]
-rounds = 1
-[queries]
-train = 8
-heldout_slots = 2
-heldout_phrasings = 0
-heldout_apps = 0
-validation = 2
-[rollout]
-episodes_per_round = 4
-concurrency = 4
-[judge]
-precision_floor = 0.0
-votes = 1
-quorum = 1
-resolutions = [0.5]
-[train]
-min_updates = 2
-max_updates = 3
-[evaluate]
-episodes = 2
-train_sample = 0
-[endpoints.tiny]
-urls = ["{url}"]
-model = "tiny"
-[models.critic]
-step = "tiny"
-text = ["tiny"]
-multimodal = ["tiny"]
-[serve]
-retrain_after_accepted = 2
-"""
+
+def judged_by(root: Path, url: str) -> Config:
+    """A small round whose critics are on a server, and which two accepted trajectories retrain."""
+    updated = {
+        "rollout": RolloutSection(episodes_per_round=4, concurrency=4),
+        "judge": JudgeSection(precision_floor=0.0, votes=1, quorum=1, resolutions=(0.5,)),
+        "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(url,))},
+        "models": ModelsSection(critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))),
+        "serve": ServeSection(retrain_after_accepted=2),
+    }
+    return tiny_config(root).model_copy(update=updated)
 
 
 def flow_of(deployment: dict[str, Any]) -> str:
@@ -106,7 +88,7 @@ def served(prefect_home: Path, tmp_path: Path) -> Iterator[Served]:
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     environment["PREFECT_HOME"] = str(prefect_home)
     with running_server([Fault.NONE], writes=opinion) as judge, (folder / "words").open("wb") as words:
-        (folder / "trajmill.toml").write_text(FILE.format(url=judge.url))
+        (folder / "trajmill.toml").write_text(config_as_toml(judged_by(folder / "trajmill-data", judge.url)))
         command = [sys.executable, "-c", main, "serve", "--port", str(port)]
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=words, stderr=words)
         api = f"http://127.0.0.1:{port}/api"

@@ -16,12 +16,14 @@ from tests.flows.policies.network import WaitingRun
 from tests.flows.small_run import small_config
 from tests.flows.synthetic_run import RUN, policy_version, write_run
 from tests.flows.tasks.test_judge import served as judged_by_server
+from tests.flows.tasks.test_train import tiny_config
 from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, stage_run
 from tests.warehouse.test_releases import export, release
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ServeSection
+from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.nights.log import Ending, FlowEnd
 from trajmill.flows.nights.nightly import (
@@ -47,48 +49,19 @@ from trajmill.warehouse.releases import release_names
 
 pytestmark = pytest.mark.slow
 
-FILE = """
-[run]
-root = "{root}"
-[queries]
-train = 8
-heldout_slots = 2
-heldout_phrasings = 0
-heldout_apps = 0
-validation = 4
-fresh = 5
-[rollout]
-episodes_per_round = 12
-concurrency = 16
-group_size = 2
-[judge]
-precision_floor = 0.0
-[guidance]
-after_failures = 1
-share = 0.4
-[train]
-min_updates = 2
-max_updates = 3
-[evaluate]
-episodes = 2
-train_sample = 0
-[derive.planning]
-trials = 0
-[serve]
-retrain_after_accepted = {enough}
-when_busy = "skip"
-"""
-
 
 def served(config: Config, **changes: object) -> Config:
     return config.model_copy(update={"serve": ServeSection().model_copy(update=changes)})
 
 
 def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path, prefect_server: None) -> None:
-    file = tmp_path / "trajmill.toml"
+    file, base = tmp_path / "trajmill.toml", tiny_config(tmp_path / "data")
+    queries = base.queries.model_copy(update={"fresh": 5})
+    rollout = base.rollout.model_copy(update={"episodes_per_round": 12})
+    base = base.model_copy(update={"queries": queries, "rollout": rollout})
 
     def said(work: object, enough: int = 10_000) -> tuple[str, str]:
-        file.write_text(FILE.format(root=tmp_path / "data", enough=enough))
+        file.write_text(config_as_toml(served(base, retrain_after_accepted=enough, when_busy="skip")))
         state = (nightly if work is nightly else retrain)(str(file), return_state=True)
         assert state.is_completed()
         return state.name or "", state.message or ""
@@ -106,9 +79,11 @@ def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path,
     assert (ended.reason or "").endswith("trajectories accepted since the last training, 10000 are enough")
     second = current_round(config)
     assert second.round == 2
-    queries = list(context.queries.values())
-    assert [query.split for query in queries if query.round == 2] == [Split.TRAIN] * 5
-    assert {query.query_id for query in measured_queries(context)} <= {q.query_id for q in queries if q.round == 1}
+    known = list(context.queries.values())
+    assert [query.split for query in known if query.round == 2] == [Split.TRAIN] * 5
+    assert {query.query_id for query in measured_queries(context)} <= {
+        query.query_id for query in known if query.round == 1
+    }
 
     accepted = accepted_since_training(config)
     assert said(retrain)[0] == Ending.NOT_ENOUGH
