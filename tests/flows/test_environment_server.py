@@ -8,9 +8,8 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.stages.environments.processes import eventually
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection, RunSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.environment_server import serve_environment
@@ -129,7 +129,7 @@ def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(tmp_path: Path) -> 
 
 def _kill_after(server: _Server, root: Path, episodes: int) -> None:
     journals = "staging/*/*-walk/episodes-*.jsonl"
-    _until(lambda: sum(path.read_bytes().count(b"\n") for path in root.glob(journals)) >= episodes)
+    eventually(lambda: sum(path.read_bytes().count(b"\n") for path in root.glob(journals)) >= episodes)
     server.process.kill()
     server.process.wait()
 
@@ -166,11 +166,11 @@ def test_every_finished_episode_survives_a_kill_once_and_a_failing_commit_is_tol
         marker.mkdir(parents=True)
         for seed in (0, 3):
             _episode(address, seed)
-            _until(lambda: httpx.get(f"{address}/health").status_code == 503)
+            eventually(lambda: httpx.get(f"{address}/health").status_code == 503)
         assert "`trajmill env serve` cannot commit its episodes, and tries again: " in _status(tmp_path / "a")
         marker.rmdir()
-        _until(lambda: httpx.get(f"{address}/health").status_code == 200)
-        _until(lambda: len(_trajectories(server.root)) == 4)
+        eventually(lambda: httpx.get(f"{address}/health").status_code == 200)
+        eventually(lambda: len(_trajectories(server.root)) == 4)
         assert "cannot commit" not in _status(tmp_path / "a")
         assert "the episodes cannot be committed" in (said := server.end()) and "Traceback" not in said
         assert server.process.returncode == 0
@@ -194,13 +194,6 @@ def _episode(address: str, seed: int) -> None:
 def _status(folder: Path) -> str:
     config = load_config(folder / "trajmill.toml")
     return "\n".join(status_lines(config, open_warehouse(config.run.root)))
-
-
-def _until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 500
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 @pytest.mark.parametrize(

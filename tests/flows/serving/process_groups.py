@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
-_PATIENCE_SECONDS = 60.0
+from tests.stages.environments.processes import eventually
 
 
 def living(group: int) -> list[int]:
@@ -22,10 +21,6 @@ def living(group: int) -> list[int]:
 
 
 def is_gone(group: int) -> bool:
-    """Whether nothing is left of a group, now or soon."""
-    until = time.monotonic() + _PATIENCE_SECONDS
-    while living(group):
-        if time.monotonic() > until:
-            return False
-        time.sleep(0.05)
+    """Wait until nothing is left of a group."""
+    eventually(lambda: not living(group))
     return True
