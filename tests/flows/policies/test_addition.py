@@ -263,9 +263,6 @@ def test_only_the_untrained_policy_explores(tmp_path: Path, policy: str, agent: 
     assert acts.endpoint is not None and acts.endpoint.spec == weights
 
 
-EXAMPLE = Path(__file__).parents[3] / "docs" / "examples" / "pixels.toml"
-
-
 def test_it_is_made_once_where_the_endpoint_says(tmp_path: Path) -> None:
     spec = TransformersSpec(model=tmp_path / "policy", family="read-aloud")
     environment = SimulatedSpec(builtin_apps=("bites",))
