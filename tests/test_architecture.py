@@ -99,7 +99,7 @@ _BUDGETS = (
     Budget(("schemas",), 3_700),
     Budget(("warehouse",), 3_700),
     Budget(("pipelines",), 3_290),
-    Budget(("flows",), 10_330),
+    Budget(("flows",), 10_059),
     Budget(("stages/environments",), 13_200),
     Budget(("stages/queries",), 4_970),
     Budget(("stages/critics",), 3_996),
