@@ -39,7 +39,9 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     from tests.flows.small_run import run_stages
     from tests.flows.tiny_run import tiny_config
 
-    return open_warehouse(built_once(tmp_path_factory, "tiny-run", lambda root: run_stages(tiny_config(root))))
+    return open_warehouse(
+        built_once(tmp_path_factory, "tiny-run", lambda root: run_stages(tiny_config(root, workers=1)))
+    )
 
 
 @pytest.fixture(scope="session")

@@ -33,7 +33,7 @@ def start(url: str, s3_endpoint: str, disk: Path) -> subprocess.Popen[bytes]:
     # Not as a script: the processes that draw would import it.
     code = (
         "from tests.flows.small_run import run_stages; from tests.flows.tiny_run import tiny_config; "
-        f"from trajmill.warehouse.store.base import BucketUrl; run_stages(tiny_config(BucketUrl({url!r}), workers=2))"
+        f"from trajmill.warehouse.store.base import BucketUrl; run_stages(tiny_config(BucketUrl({url!r})))"
     )
     return subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment_for(s3_endpoint, disk))
 
@@ -42,7 +42,7 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
     tiny_run: Warehouse, bucket_url: str, s3_endpoint: str, tmp_path: Path
 ) -> None:
     # This process has nothing but the address.
-    warehouse, config = create_warehouse(bucket_url), tiny_config(BucketUrl(bucket_url))
+    warehouse, config = create_warehouse(bucket_url), tiny_config(BucketUrl(bucket_url), workers=1)
     with faulty_proxy(s3_endpoint) as proxy:
         killed = start(bucket_url, proxy.url, tmp_path / "first-disk")
         while not any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging")):

@@ -15,5 +15,5 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize("bucket", ["azure_url", "google_url"])
 def test_a_round_has_the_tables_of_a_folder(tiny_run: Warehouse, bucket: str, request: pytest.FixtureRequest) -> None:
     url = request.getfixturevalue(bucket)
-    run_stages(tiny_config(BucketUrl(url)))
+    run_stages(tiny_config(BucketUrl(url), workers=1))
     assert_same(open_warehouse(url), tiny_run)

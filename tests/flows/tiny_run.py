@@ -24,7 +24,7 @@ _COMPARED = ("queries", "trajectories", "steps", "screens", "judgements", "examp
 _TIMES = ("written_at", "wall_ms", "env_ms", "latency_ms", "started_at", "ended_at")
 
 
-def tiny_config(root: Path | BucketUrl, beam: BeamSettings | None = None, workers: int = 1) -> Config:
+def tiny_config(root: Path | BucketUrl, beam: BeamSettings | None = None, workers: int = 2) -> Config:
     """One round of a few seconds; the number of workers, and so of shards, changes no row."""
     return Config(
         run=RunSection(root=root, rounds=1, name="tiny"),
