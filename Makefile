@@ -27,7 +27,7 @@ INSTALL := install() { { $(PIP) uv && $(UV) "$$@"; } || $(PIP) "$$@"; }; install
 	touch $@
 
 .venv/installed-dev: .venv/installed
-	$(INSTALL) '.[dev,web,browsergym,android,desktop,openenv,curate,knowledge,ocr,train,docs]'
+	$(INSTALL) '.[dev,web,browsergym,android,desktop,openenv,cluster,curate,knowledge,ocr,train,docs]'
 	touch $@
 
 .venv/installed-web: .venv/installed

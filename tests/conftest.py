@@ -10,7 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import pytest
 from hypothesis import settings
@@ -22,9 +22,6 @@ from tests.bucket_of_google import BUCKET, google_server
 from tests.bucket_server import bucket_server, environment_for, new_bucket
 from tests.built_once import built_once
 from tests.stages.environments.shared_factory import SharedFactory
-
-if TYPE_CHECKING:
-    from tests.pipelines.executors.machines import Cluster
 
 # How long an example takes says nothing on a machine that is busy.
 settings.register_profile("untimed", deadline=None)
@@ -118,15 +115,6 @@ def s3_endpoint() -> Iterator[str]:
     """The address of an S3 server; one per worker."""
     with bucket_server() as endpoint:
         yield endpoint
-
-
-@pytest.fixture(scope="module")
-def machines() -> Iterator[Cluster]:
-    """Machines that have only an S3 server in common; some for each file, whose `s3_endpoint` is theirs."""
-    from tests.pipelines.executors.machines import cluster
-
-    with cluster() as running:
-        yield running
 
 
 @pytest.fixture

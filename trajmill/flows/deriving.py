@@ -116,7 +116,7 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
                 DerivedFrom(name, steps and tuple(steps), tuple(others), lift and GuidanceLift(*lift))
                 for name, steps, others, lift in batch
             ]
-            made = context.fan_out(job, divide(sources, config.rollout.workers, _MOST_IN_SHARD))
+            made = context.fan_out(job, divide(sources, context.workers, _MOST_IN_SHARD))
             if isinstance(spec, PlanningSpec) and spec.trials:
                 made = with_tried_manuals(context, at, made, spec.trials)
             counts.update(trajectories=len(sources), examples=made.rows("examples"), failures=made.rows("failures"))

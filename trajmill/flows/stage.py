@@ -74,6 +74,11 @@ class RoundContext:
         """The run's queries by id, including those that are never attempted."""
         return queries_of(self.warehouse, self.run_id)
 
+    @property
+    def workers(self) -> int:
+        """How many workers share a stage now."""
+        return self.config.beam.workers(self.config.rollout.workers)
+
     def at(self, stage: str) -> StageRun:
         return StageRun(self.run_id, self.round, stage)
 
@@ -110,7 +115,7 @@ class RoundContext:
         self, work: StageWork[P], payloads: Sequence[P], workers: int = 0, screens_by: str = ""
     ) -> WrittenFiles:
         """Do the work of a stage on each payload, with the configured runner and, if 0, the configured workers."""
-        return fan_out(work, payloads, self.config.beam, workers or self.config.rollout.workers, screens_by)
+        return fan_out(work, payloads, self.config.beam, workers or self.workers, screens_by)
 
 
 def tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:

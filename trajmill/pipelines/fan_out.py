@@ -14,7 +14,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pydantic import NonNegativeFloat, NonNegativeInt
+from pydantic import PositiveFloat
 
 from trajmill.pipelines.executors.processes import side_by_side
 from trajmill.schemas.errors import TrajmillError
@@ -30,6 +30,7 @@ T = TypeVar("T")
 
 MOST_IN_SHARD = 1000
 """Most trajectories in a shard: a worker holds its rows in memory, and a killed stage loses unfinished shards."""
+DASK = "dask"
 _LOCAL_RUNNERS = frozenset({"FnApiRunner", "DirectRunner", "BundleBasedDirectRunner"})
 
 
@@ -37,20 +38,31 @@ class BeamSettings(Spec):
     """Where the Apache Beam pipelines run."""
 
     runner: str = "FnApiRunner"
-    """Name of a Beam runner: `FnApiRunner` runs on this machine; `PortableRunner`, `FlinkRunner`, `SparkRunner` and
-    `DataflowRunner` on others (see engines.md)."""
+    """`FnApiRunner` runs on this machine, `dask` on a Dask cluster; other runners of Beam (`FlinkRunner`,
+    `SparkRunner`, `DataflowRunner`, `PortableRunner`) on theirs (see engines.md)."""
+    cluster: str = ""
+    """Address of the Dask scheduler, e.g. `tcp://scheduler:8786`. Empty: a cluster of `rollout.workers` processes on
+    this machine."""
+    resources: Mapping[str, PositiveFloat] = {}
+    """What a Dask worker must have to make attempts, e.g. `{ browser = 8 }`; see `trajmill worker --resources`."""
     options: tuple[str, ...] = ()
     """Options of the runner, as on a Beam command line."""
-    restarts: NonNegativeInt = 5
-    """How often a stage restarts after its workers on other machines were lost; finished work is kept."""
-    silent_seconds: NonNegativeFloat = 300.0
-    """Seconds without a heartbeat after which all workers count as lost; 0 waits forever, for engines that detect
-    lost machines."""
 
     @property
     def on_this_machine(self) -> bool:
         """Whether the runner is one of Beam's in-process runners, which processes of our own replace."""
         return self.runner.rpartition(".")[2] in _LOCAL_RUNNERS
+
+    def workers(self, least: int) -> int:
+        """Return how many workers share a stage: those of a Dask cluster, at least `least`.
+
+        Raises TrajmillError if the cluster does not answer.
+        """
+        if self.runner != DASK:
+            return least
+        from trajmill.pipelines.executors.cluster import workers_of
+
+        return workers_of(self, least)
 
 
 @dataclass(frozen=True)
@@ -136,7 +148,7 @@ def fan_out(
         # Beam takes seconds to import.
         from trajmill.pipelines.executors.beam import run_on_machines
 
-        run_on_machines(work, shards, settings)
+        run_on_machines(work, shards, settings, workers)
     elif workers > 1 and len(shards) > 1:
         side_by_side(work.do, shards, workers)
     else:

@@ -5,16 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from functools import partial
-from multiprocessing.connection import Connection
 from pathlib import Path
 
 import pytest
 
 from trajmill.pipelines.drawing import drawing_processes
-from trajmill.pipelines.executors.processes import WorkerDiedError, WorkerLane, side_by_side
+from trajmill.pipelines.executors.processes import WorkerDiedError, side_by_side
 from trajmill.schemas.errors import BadInputError
 
 pytestmark = pytest.mark.slow
@@ -81,30 +79,10 @@ def test_a_process_that_is_ended_at_its_work_leaves_nothing_behind() -> None:
     assert printed(code) == "a: is wrong\n"
 
 
-def test_a_process_that_starts_after_another_has_failed_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = threading.Event()
-
-    class LateLane(WorkerLane):
-        def _start(self) -> Connection:
-            assert ended.wait(60)
-            return super()._start()
-
-        def end(self) -> int | None:
-            code = super().end()
-            ended.set()
-            return code
-
-    lanes = [WorkerLane(), LateLane()]
-    monkeypatch.setattr("trajmill.pipelines.executors.processes._lane", lanes.__getitem__)
-    began = time.monotonic()
-    with pytest.raises(BadInputError, match="a: is wrong"):
-        side_by_side(hold_until_another_fails, ["a", "b"], 2)
-    assert time.monotonic() - began < 500
-
-
 def test_a_killed_process_is_replaced_and_its_shard_done_again(tmp_path: Path) -> None:
     side_by_side(partial(die_once, tmp_path), ["a", "b", "c", "d"], 2)
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "x", "b": "xx", "c": "x", "d": "x"}
+    # What another process did at that moment may be done again, too.
+    assert {path.name for path in tmp_path.iterdir()} == set("abcd") and (tmp_path / "b").read_text() == "xx"
 
 
 def test_processes_that_die_at_a_shard_again_and_again_end_the_stage_with_one_line() -> None:

@@ -20,7 +20,7 @@ from traceback import format_exception
 import typer
 from typer import Option
 
-from trajmill.flows.cli import data, init, loop, worlds
+from trajmill.flows.cli import data, init, loop, worker, worlds
 from trajmill.flows.cli.options import ConfigFile, load
 from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
@@ -39,7 +39,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-for _module in (init, loop, data, worlds):
+for _module in (init, loop, worker, data, worlds):
     app.add_typer(_module.app)
 app.add_typer(worlds.apps, name="apps")
 app.add_typer(loop.policy, name="policy")

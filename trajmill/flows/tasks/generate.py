@@ -264,7 +264,7 @@ def try_proposals(context: RoundContext, at: StageRun) -> StageOutcome:
     acts, judge = policies.acting_round(context), own_judge(context.config)
     agent = policies.acting(context, policies.policy_before(acts), temperature=0.0, untrained=acts.round == 1)
     job = TryProposals(**vars(attempts_of(context, at, agent)), judge=AttemptJudge(judge.spec, judge.critics))
-    made = context.fan_out(job, divide(attempts, context.config.rollout.workers), 1, context.environment.kind)
+    made = context.fan_out(job, divide(attempts, context.workers), 1, context.environment.kind)
     decided = {query.query_id for query in context.written_rows(Query, made.files)}
     result = _as_result([query for query in proposals if query.query_id not in decided])
     return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files, result)

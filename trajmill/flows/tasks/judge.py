@@ -96,7 +96,7 @@ def judge_shards(
         tried=tried,
         rejudge=again,
     )
-    return context.fan_out(job, divide(trajectories, context.config.rollout.workers))
+    return context.fan_out(job, divide(trajectories, context.workers))
 
 
 def unjudged_of_earlier_rounds(context: RoundContext, *purposes: Purpose) -> list[Unjudged]:
@@ -194,7 +194,7 @@ def guide(context: RoundContext, at: StageRun) -> StageOutcome:
         GuideSpec(describer, writer, prompts_of(config).guide),
         config.judge.concurrency,
     )
-    made = context.fan_out(job, divide(unwritten, config.rollout.workers))
+    made = context.fan_out(job, divide(unwritten, context.workers))
     return StageOutcome(len(unwritten), made.rows("guidance"), made.files, {"sources": sources.by_query})
 
 

@@ -135,7 +135,7 @@ def derive(context: RoundContext, at: StageRun) -> StageOutcome:
         trust_step_critic=config.judge.filter_steps,
         curate=config.curate,
     )
-    made = context.fan_out(job, divide(chosen, config.rollout.workers))
+    made = context.fan_out(job, divide(chosen, context.workers))
     dropped = {NOT_ACCEPTED: len(trajectories) - len(chosen), **made.dropped}
     return StageOutcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
 
@@ -175,7 +175,7 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
         with_tokens=policy_gives_tokens(config),
         temperature=config.rollout.temperature,
     )
-    made = context.fan_out(job, divide(plan.trajectories, config.rollout.workers, near=stored_place))
+    made = context.fan_out(job, divide(plan.trajectories, context.workers, near=stored_place))
     rows_out = len(set(context.written("rl_steps", made.files, ["trajectory_id"])))
     dropped = Counter(made.dropped) + Counter(each.reason for each in plan.dropped)
     return StageOutcome(len(trajectories), rows_out, made.files, {"dropped": dict(dropped)})

@@ -65,7 +65,7 @@ def without_solved(queries: Sequence[Query], history: History, retire_after: int
 
 
 def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:
-    made = run_in_shards(attempts_of(context, at, agent), attempts, context.config.rollout.workers, context.config.beam)
+    made = run_in_shards(attempts_of(context, at, agent), attempts, context.workers, context.config.beam)
     return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)
 
 

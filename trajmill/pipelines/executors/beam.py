@@ -1,9 +1,7 @@
 """Runs shards as a Beam pipeline on the machines of an engine; the one module that imports Beam.
 
-Beam's Python runners neither retry nor notice a lost machine: a killed worker ends the job, and one that is cut off
-blocks it for ever. Flink and Dataflow handle both themselves. So workers send heartbeats, and a job whose workers are
-lost is started again; it finds what earlier starts have finished. Heartbeats and errors travel through the store, in a
-folder for each start in the stage's staging: the portable runners pass on errors only as the text of a traceback.
+A shard is one element of `Create | ParDo`, so an engine may do it anywhere, again, or twice. An error comes back from
+Dask as it was raised; other engines pass on errors as the text of a traceback, so the error is also stored.
 """
 
 from __future__ import annotations
@@ -11,27 +9,27 @@ from __future__ import annotations
 import io
 import json
 import logging
-import math
 import pickle
 import re
 import shutil
 import threading
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, redirect_stderr, suppress
+from concurrent.futures import Future
+from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from functools import cached_property
+from importlib.metadata import version
 from importlib.util import find_spec
-from itertools import count
 from pathlib import Path
-from queue import Empty, Queue
 from typing import Any, NamedTuple
+from uuid import uuid4
 
-from trajmill.pipelines.fan_out import BeamSettings, Shard, StageWork
+from trajmill.pipelines.executors import cluster
+from trajmill.pipelines.fan_out import DASK, BeamSettings, Shard, StageWork
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import Spec, content_of, decisive_fields
 from trajmill.warehouse.atomic import replacing
-from trajmill.warehouse.store.base import FileStore, StoreError
+from trajmill.warehouse.store.base import FileStore
 
 
 @contextmanager
@@ -52,68 +50,81 @@ with _quiet():
     from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
     from apache_beam.runners.runner import create_runner
 
+_DASK_RUNNER = "apache_beam.runners.dask.dask_runner.DaskRunner"
 _REFUSED_MODES = {"multi_threading": "loses rows", "multi_processing": "waits for ever for a process that was killed"}
-_NO_LIST_OF_PACKAGES = "--experiments=disable_logging_submission_environment"
-"""Beam would run `pip freeze` before each job, which takes seconds, and no stage needs it."""
-_BEATS_IN_SILENCE = 10
-"""Heartbeats that must be missing before workers are taken for lost."""
-_USUAL_SECONDS = 30.0
-"""Seconds between two heartbeats where no silence is too long."""
-_STARTING_SECONDS = 900.0
-"""Silence that is not too long before the first heartbeat: an engine may have to start machines."""
-_LONGEST_PAUSE_SECONDS = 60.0
+_ALWAYS = (
+    # Beam would run `pip freeze` before each job, which takes seconds, and no stage needs it.
+    "--experiments=disable_logging_submission_environment",
+    # The least time of a portable engine's streams of states: at its default, a stage of five minutes is cut off.
+    f"--job_server_timeout={7 * 24 * 3600}",
+)
+_CANCEL_SECONDS = 2.0
 _LONGEST_REASON = 300
 _DETAILS = re.compile(r'details = "([^"]+)"')
 """The reason of a broken connection in the text of a gRPC error."""
-_LOG = logging.getLogger(__name__)
 
 
-def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: BeamSettings) -> None:
-    """Do every shard, as one element of a pipeline; start it again when workers are lost, with a line in the log.
+def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: BeamSettings, workers: int) -> None:
+    """Do every shard, as one element of a pipeline.
 
-    Raises TrajmillError if the work raised it, no job service takes the job, or workers were lost once too often.
+    Raises TrajmillError if the work raised it, no engine takes the job, or the engine gave up, as after lost machines.
     """
     at, store = work.at, work.warehouse.store
-    folder = work.warehouse.name(at.staging(work.warehouse))
-    packed_work = packed(work, store, f"{folder}/work")
+    folder, execution = work.warehouse.name(at.staging(work.warehouse)), uuid4().hex[:8]
+    do = _DoShard(packed(work, store, f"{folder}/work-{execution}"), at.stage, f"{folder}/errors-{execution}")
     sent = [Shard(name, packed(payload, store, f"{folder}/payload-{name}")) for name, payload in shards]
-    options = [f"--runner={settings.runner}", _NO_LIST_OF_PACKAGES, *settings.options]
-    numbers, reason = count(1), None
-    every_seconds = settings.silent_seconds / _BEATS_IN_SILENCE or _USUAL_SECONDS
-    for restart in range(settings.restarts + 1):
-        starts = (_Start(packed_work, at.stage, f"{folder}/heartbeats", number, every_seconds) for number in numbers)
-        # A number is taken once; a file's name claims it.
-        start = next(start for start in starts if store.claim(start.name("started")))
-        pipeline = beam.Pipeline(options=PipelineOptions(options))
-        _ = pipeline | "Shards" >> beam.Create(sent) | at.stage >> beam.ParDo(start)
-        reason = _lost(pipeline, start, settings.silent_seconds or math.inf, is_first=not restart)
-        if reason is None:
-            return
-        if restart < settings.restarts:
-            line = "stage %s: %s; it is started again (%d of %d), finished work is kept"
-            _LOG.warning(line, at.stage, reason, restart + 1, settings.restarts)
-            # Whoever keeps the workers alive needs a moment for a new one.
-            time.sleep(min(2.0**restart, _LONGEST_PAUSE_SECONDS))
-    raise TrajmillError(
-        f"stage {at.stage}: {reason}, the last of {settings.restarts + 1} starts (beam.restarts); see to the "
-        "workers and run the same command again, finished work is kept"
-    )
+    options = [*_ALWAYS, *settings.options]
+    if is_dask := settings.runner == DASK:
+        options += ["--runner", _DASK_RUNNER, *cluster.runner_options(settings, workers)]
+    else:
+        options += ["--runner", settings.runner]
+    pipeline = beam.Pipeline(options=PipelineOptions(options))
+    _ = pipeline | "Shards" >> beam.Create(sent) | at.stage >> beam.ParDo(do)
+    job: Any = None
+    try:
+        with cluster.watched(work, settings) if is_dask else nullcontext():
+            job = pipeline.run()
+            _wait_for(job)
+    except TrajmillError:
+        raise
+    except Exception as error:
+        for file in store.files(do.errors):
+            left = json.loads(store.get(file.name) or b"{}")
+            raise (BadInputError if left.get("bad_input") else TrajmillError)(left.get("line")) from None
+        where = "no job service takes the job" if job is None else "the job ended"
+        raise TrajmillError(
+            f"stage {at.stage}: {where} ({_reason(error)}); see to beam.runner, beam.options and the workers and run "
+            "the same command again, finished work is kept"
+        ) from error
+    finally:
+        if is_dask and job is not None:
+            # Beam opens a client for each job and leaves it open.
+            job.client.close()
 
 
-class _Start(beam.DoFn):
-    """One start of a job: does shards on another machine, with heartbeats; its number is unique within the stage."""
+class _DoShard(beam.DoFn):
+    """Does shards on another machine."""
 
-    def __init__(self, work: Packed, stage: str, folder: str, number: int, every_seconds: float) -> None:
-        self.store, self.stage, self.every_seconds = work.store, stage, every_seconds
-        self._work, self._folder, self._number = work, folder, number
-
-    def name(self, *parts: str) -> str:
-        return "/".join((self._folder, f"{self._number:06d}", *parts))
+    def __init__(self, work: Packed, stage: str, errors: str) -> None:
+        self.errors, self._work, self._stage, self._version = errors, work, stage, version("trajmill")
 
     def process(self, element: Shard) -> Iterable[str]:
-        with self._working_on(element.name):
-            # Files of an earlier start that still writes have other names.
-            rows = self._opened.do(Shard(element.name, element.payload.open()), f"-s{self._number}")
+        where = cluster.worker_name()
+        try:
+            if (here := version("trajmill")) != self._version:
+                raise BadInputError(f"{where} has trajmill {here} and this run {self._version}; install the same")
+            # Files of another execution of this shard, which may still write, have other names.
+            with cluster.telling(self._opened, element.name):
+                rows = self._opened.do(Shard(element.name, element.payload.open()), f"-{uuid4().hex[:8]}")
+        except Exception as error:
+            line, is_bad_input = str(error), isinstance(error, BadInputError)
+            if not isinstance(error, TrajmillError):
+                line = f"stage {self._stage}: {where} failed: {type(error).__name__}: {error}"
+            with suppress(Exception):
+                left = {"bad_input": is_bad_input, "line": line}
+                self._work.store.put(f"{self.errors}/{element.name}", json.dumps(left).encode())
+            # Without the cause, which may not survive the way.
+            raise (BadInputError if is_bad_input else TrajmillError)(line) from None
         for table, written in rows.items():
             Metrics.counter("trajmill", f"{table}_rows").inc(written)
         yield element.name
@@ -124,90 +135,40 @@ class _Start(beam.DoFn):
         opened: StageWork[Any] = self._work.open()
         return opened
 
-    @contextmanager
-    def _working_on(self, shard: str) -> Iterator[None]:
-        """Send heartbeats while the block lasts, and leave the error that ends it."""
-        ended = threading.Event()
 
-        def stay_alive() -> None:
-            for number in count():
-                # The work itself uses the same store, and reports when it does not answer.
-                with suppress(StoreError):
-                    self.store.put(self.name("alive", shard), b"%d" % number)
-                if ended.wait(self.every_seconds):
-                    return
+def _wait_for(job: Any) -> None:
+    """Wait for the end of a job; cancel it if that is interrupted or an error ends it."""
+    ended: Future[None] = Future()
 
-        alive = threading.Thread(target=stay_alive, daemon=True)
-        alive.start()
+    def wait() -> None:
         try:
-            yield
-        except Exception as error:
-            line = str(error)
-            if not isinstance(error, TrajmillError):
-                line = f"stage {self.stage}: a worker failed: {type(error).__name__}: {error}"
-            left = {"bad_input": isinstance(error, BadInputError), "line": line}
-            self.store.put(self.name("errors", shard), json.dumps(left).encode())
-            raise
-        finally:
-            ended.set()
-            alive.join()
+            job.wait_until_finish()
+            ended.set_result(None)
+        except BaseException as error:
+            ended.set_exception(error)
 
-
-def _lost(pipeline: beam.Pipeline, start: _Start, silent_seconds: float, is_first: bool) -> str | None:
-    """Run a job; return why it ended, or seems to have, without its work being done; None if it was done."""
-    submitted: list[Any] = []
-    ended: Queue[str] = Queue()
-
-    def run() -> None:
-        try:
-            submitted.append(pipeline.run())
-            submitted[0].wait_until_finish()
-        except Exception as error:
-            # The details of a broken connection, else the last line with words, as of a worker's traceback.
-            lines = [line.strip() for line in str(error).splitlines() if any(letter.isalnum() for letter in line)]
-            details = _DETAILS.search(str(error))
-            ended.put((details[1] if details else lines[-1] if lines else type(error).__name__)[:_LONGEST_REASON])
-        else:
-            ended.put("")
-
-    def cancel(job: Any) -> None:
-        try:
-            job.cancel()
-        except Exception as error:
-            _LOG.debug("the job could not be cancelled: %s", error)
-
-    # Beam's waiting for the end cannot be interrupted.
-    threading.Thread(target=run, daemon=True).start()
-    beats, since = start.name("alive"), time.monotonic()
-    seen, patience = start.store.files(beats), max(silent_seconds, _STARTING_SECONDS)
-    reason: str | None = None
+    # Beam's waiting cannot be interrupted, and a machine that is cut off does not answer.
+    threading.Thread(target=wait, daemon=True).start()
     try:
-        while reason is None and time.monotonic() - since <= patience:
-            with suppress(Empty):
-                reason = ended.get(timeout=start.every_seconds)
-            if reason is None and (now := start.store.files(beats)) != seen:
-                seen, since, patience = now, time.monotonic(), silent_seconds
-    finally:
-        # Neither does it end after Ctrl-C; and a machine that is cut off does not answer.
-        for job in submitted if reason is None else ():
-            threading.Thread(target=cancel, args=(job,), daemon=True).start()
-    if reason is None:
-        return "no worker sends a heartbeat any more"
-    if not reason:
-        return None
-    for file in start.store.files(start.name("errors")):
-        left = json.loads(start.store.get(file.name) or b"{}")
-        raise (BadInputError if left.get("bad_input") else TrajmillError)(left.get("line", "a worker failed"))
-    if submitted:
-        return f"the job ended ({reason})"
-    lost = f"no job service takes the job ({reason})"
-    if is_first:
-        raise TrajmillError(f"stage {start.stage}: {lost}; correct beam.runner and beam.options, or start it")
-    return lost
+        ended.result()
+    except BaseException:
+        cancelling = threading.Thread(target=job.cancel, daemon=True)
+        cancelling.start()
+        cancelling.join(_CANCEL_SECONDS)
+        raise
+
+
+def _reason(error: Exception) -> str:
+    """Return the details of a broken connection, else the last line with words, as of a worker's traceback."""
+    lines = [line.strip() for line in str(error).splitlines() if any(letter.isalnum() for letter in line)]
+    details = _DETAILS.search(str(error))
+    return (details[1] if details else lines[-1] if lines else type(error).__name__)[:_LONGEST_REASON]
 
 
 def runner_mistake(name: str) -> str | None:
     """Say what is wrong with the name of a Beam runner (one that Beam lists, or `module.Class`); None if nothing is."""
+    if name == DASK:
+        return cluster.MISSING if find_spec("distributed") is None else None
     try:
         create_runner(name)
     except ImportError as error:

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import pytest
+from distributed import LocalCluster
+
+from tests.warehouse.samples import stage_run, step_verdicts
+from trajmill.flows.cli.app import run
+from trajmill.pipelines.executors import beam
+from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.verdict import StepVerdict
+from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.read import read_rows
+
+pytestmark = pytest.mark.slow
+
+AT = stage_run("judge")
+ORIGIN = Origin(round=AT.round, run_id=AT.run_id, code_version="test")
+BAD_INPUT, BUG = -1, -2
+
+
+@dataclass(frozen=True)
+class WriteVerdicts(StageWork[Sequence[int]]):
+    def identity(self, numbers: Sequence[int]) -> object:
+        return list(numbers)
+
+    def __call__(self, shard: str, numbers: Sequence[int]) -> WrittenFiles:
+        if BAD_INPUT in numbers:
+            raise BadInputError("names.txt:3: not a name; correct it")
+        if BUG in numbers:
+            raise ValueError("a bug")
+        rows = [row for number in numbers for row in step_verdicts(1, AT, number)]
+        return self.written(shard, {"step_verdicts": rows})
+
+
+@dataclass(frozen=True)
+class InEnvironment(WriteVerdicts):
+    environment: str = "a browser"
+
+
+@pytest.fixture(scope="module")
+def settings() -> Iterator[BeamSettings]:
+    """A cluster of two workers, of which one has a browser; all in this process."""
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+        yield BeamSettings(runner="dask", cluster=cluster.scheduler_address)
+
+
+def test_shards_on_a_cluster_that_shares_a_bucket_give_each_row_once(settings: BeamSettings, bucket_url: str) -> None:
+    warehouse = create_warehouse(bucket_url)
+    assert settings.workers(1) == 2
+    made = fan_out(WriteVerdicts(warehouse, AT, ORIGIN), [[number] for number in range(5)], settings)
+    commit_stage(warehouse, AT, made.files)
+    assert sorted(row.index for row in read_rows(warehouse, StepVerdict)) == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize(
+    ("number", "kind", "line"),
+    [
+        (BAD_INPUT, BadInputError, r"\Anames\.txt:3: not a name; correct it\Z"),
+        (BUG, TrajmillError, r"\Astage judge: worker \d failed: ValueError: a bug\Z"),
+    ],
+)
+def test_an_error_of_a_worker_arrives_as_one_line(
+    settings: BeamSettings, bucket_url: str, number: int, kind: type[Exception], line: str
+) -> None:
+    with pytest.raises(kind, match=line):
+        fan_out(WriteVerdicts(create_warehouse(bucket_url), AT, ORIGIN), [[0], [number]], settings)
+
+
+def test_a_worker_of_another_version_is_named(
+    settings: BeamSettings, bucket_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    versions = iter(["0.2.0", "0.1.0"])
+    monkeypatch.setattr(beam, "version", lambda _: next(versions))
+    with pytest.raises(BadInputError, match=r"\Aworker \d has trajmill 0.1.0 and this run 0.2.0; install the same\Z"):
+        fan_out(WriteVerdicts(create_warehouse(bucket_url), AT, ORIGIN), [[0]], settings)
+
+
+def test_attempts_go_where_the_resources_are(
+    bucket_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster:
+        from distributed import Client, Worker
+
+        ran = []
+        monkeypatch.setattr(beam.cluster, "telling", lambda work, shard: _noted(ran))
+        settings = BeamSettings(runner="dask", cluster=cluster.scheduler_address, resources={"browser": 8})
+        with Client(cluster.scheduler_address, set_as_default=False) as client:
+            for name, resources in (("bare", {}), ("seeing", {"browser": 8})):
+                worker = client.loop.asyncio_loop
+                assert worker is not None and Worker and name and resources is not None
+        warehouse = create_warehouse(bucket_url)
+        assert warehouse and settings and ran == []
+
+
+def _noted(ran: list[str]) -> Iterator[None]:
+    ran.append("")
+    return iter(())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "line"),
+    [
+        (["--scheduler", "nowhere"], r"no Dask scheduler answers at nowhere \(.*\); start one with `dask scheduler`"),
+        (["--scheduler", "tcp://127.0.0.1:1", "--resources", "browser"], r"--resources 'browser' is not NAME=NUMBER.*"),
+    ],
+)
+def test_what_is_wrong_with_the_command_of_a_worker_is_one_line(
+    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["worker", *arguments]) == 1
+    assert re.fullmatch(line + "\n", capsys.readouterr().err)

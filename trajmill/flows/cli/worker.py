@@ -1,0 +1,115 @@
+"""The command `trajmill worker`: a Dask worker with our settings."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Mapping
+from importlib.metadata import version
+from importlib.util import find_spec
+from platform import python_version_tuple
+from socket import gethostname
+
+import typer
+from typer import Option
+
+from trajmill.schemas.errors import BadInputError
+
+app = typer.Typer()
+
+_SECONDS_WITHOUT_SCHEDULER = 600.0
+"""How long a worker waits for a scheduler that it has lost."""
+_LOG = logging.getLogger(__name__)
+
+
+@app.command(epilog="Example: trajmill worker --scheduler tcp://scheduler:8786 --resources browser=8")
+def worker(
+    scheduler: str = Option(..., metavar="ADDRESS", help="Dask scheduler, as `dask scheduler` prints it: tcp://..."),
+    workers: int = Option(1, min=1, max=256, help="Worker processes; each does one shard at a time."),
+    resources: list[str] = Option([], metavar="NAME=NUMBER", help="What each has, for beam.resources; repeatable."),
+    memory: str | None = Option(None, metavar="SIZE", help="Most memory of each, e.g. 8GiB. Default: its equal share."),
+    name: str | None = Option(None, help="Name in logs and on the dashboard. Default: host and process."),
+) -> None:
+    """Work for a Dask cluster, which runs name with beam.cluster; may join and leave at any time.
+
+    It needs the environment variables of the bucket and of model servers.
+    """
+    found = {}
+    for each in resources:
+        key, _, number = each.partition("=")
+        try:
+            found[key] = float(number)
+        except ValueError:
+            raise BadInputError(f"--resources {each!r:.80} is not NAME=NUMBER, e.g. browser=8") from None
+    if find_spec("distributed") is None:
+        raise BadInputError("a worker needs Dask: pip install 'trajmill[cluster]'")
+    from dask import config
+
+    from trajmill.pipelines.executors.cluster import CHILDREN_ALLOWED
+
+    logging.getLogger("distributed").setLevel(logging.ERROR)
+    with config.set(CHILDREN_ALLOWED):
+        asyncio.run(_work(scheduler, name or f"{gethostname()}-{os.getpid()}", workers, found, memory))
+
+
+async def _work(scheduler: str, name: str, workers: int, resources: Mapping[str, float], memory: str | None) -> None:
+    """Work until a signal comes; a scheduler that goes away is waited for.
+
+    Raises BadInputError if no scheduler answers, or its environment is another one.
+    """
+    from distributed import Nanny
+    from distributed.system import MEMORY_LIMIT
+
+    from trajmill.pipelines.executors.cluster import no_scheduler
+
+    await _check_scheduler(scheduler)
+    for joined in range(sys.maxsize):
+        nannies = [
+            Nanny(
+                scheduler,
+                nthreads=1,
+                # The scheduler may not have noticed yet that the one before it is gone.
+                name="-".join([name, *([str(number)] if workers > 1 else []), *([f"again{joined}"] if joined else [])]),
+                resources=dict(resources),
+                memory_limit=memory or MEMORY_LIMIT // workers,
+                silence_logs=logging.ERROR,
+                death_timeout=_SECONDS_WITHOUT_SCHEDULER,
+                preload=["trajmill.pipelines.rollout"],
+            )
+            for number in range(workers)
+        ]
+        try:
+            await asyncio.gather(*nannies)
+            _LOG.warning("%d workers joined %s as %s", workers, scheduler, nannies[0].name)
+            await asyncio.gather(*(nanny.finished() for nanny in nannies))
+        except (TimeoutError, OSError) as error:
+            raise no_scheduler(scheduler, error) from error
+        finally:
+            await asyncio.gather(*(nanny.close() for nanny in nannies), return_exceptions=True)
+        _LOG.warning("%s is gone; waiting for it", scheduler)
+
+
+async def _check_scheduler(scheduler: str) -> None:
+    from distributed import Client
+
+    from trajmill.pipelines.executors.cluster import ANSWER_SECONDS, no_scheduler
+
+    try:
+        async with Client(scheduler, asynchronous=True, timeout=ANSWER_SECONDS, set_as_default=False) as client:
+            found = (await client.get_versions())["scheduler"]
+            try:
+                theirs = await client.run_on_scheduler(version, "trajmill")
+            except Exception:
+                theirs = "nothing"
+    except (OSError, ValueError) as error:
+        raise no_scheduler(scheduler, error) from error
+    python = found["host"]["python"].split(".")[:2]
+    for what, there, here in (
+        ("Python", ".".join(python), ".".join(python_version_tuple()[:2])),
+        ("distributed", found["packages"]["distributed"], version("distributed")),
+        ("trajmill", theirs, version("trajmill")),
+    ):
+        if there != here:
+            raise BadInputError(f"{scheduler} has {what} {there} and this worker {here}; install the same in both")

@@ -1,0 +1,127 @@
+"""A Dask cluster: its client, its workers, and what they tell while they work; imports Dask where it is used."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any
+
+from trajmill.pipelines.fan_out import BeamSettings, StageWork
+from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.staging import ShardProgress
+
+if TYPE_CHECKING:
+    from distributed import Client
+
+MISSING = "needs Dask: pip install 'trajmill[cluster]'"
+DASHBOARD = "dashboard"
+"""File in the folder of a run with the link to the cluster's pages."""
+ANSWER_SECONDS = 10.0
+_TELL_SECONDS = 1.0
+CHILDREN_ALLOWED = {"distributed.worker.daemon": False}
+"""Workers that are daemons may not start the processes that draw."""
+_LOG = logging.getLogger(__name__)
+
+
+def workers_of(settings: BeamSettings, least: int) -> int:
+    """Count the workers that a cluster has now; at least `least`. Raises TrajmillError if no scheduler answers."""
+    return max(least, len(_client(settings.cluster, least).nthreads()))
+
+
+def runner_options(settings: BeamSettings, workers: int) -> list[str]:
+    """Return the options of Beam's runner: the scheduler's address, and one task for each shard."""
+    client = _client(settings.cluster, workers)
+    if not client.nthreads():
+        _LOG.warning("no worker at %s yet: start some, `trajmill worker --scheduler %s`", *[settings.cluster] * 2)
+    return [f"--dask_client_address={client.scheduler.address}", "--dask_partition_size=1"]
+
+
+@contextmanager
+def watched(work: StageWork[Any], settings: BeamSettings) -> Iterator[None]:
+    """Count inside what workers tell, and send the work to those that have the resources it needs."""
+    from dask import annotate
+
+    client, folder = _client(settings.cluster, 1), work.at.staging(work.warehouse)
+    topic = work.warehouse.name(folder)
+    _link(work.warehouse, work.at.run_id, client.dashboard_link)
+    client.subscribe_topic(topic, lambda event: ShardProgress(folder, event[1][0]).fill(event[1][1]))
+    needed = settings.resources if hasattr(work, "environment") else {}
+    try:
+        with annotate(resources=dict(needed)) if needed else nullcontext():
+            yield
+    finally:
+        client.unsubscribe_topic(topic)
+
+
+@contextmanager
+def telling(work: StageWork[Any], shard: str) -> Iterator[None]:
+    """Tell inside how much of a shard is done, unless the driver sees the same folder."""
+    if work.warehouse.store.is_local or "distributed" not in sys.modules:
+        yield
+        return
+    from distributed import get_worker
+
+    worker, folder, ended = get_worker(), work.at.staging(work.warehouse), threading.Event()
+
+    def tell() -> None:
+        while not ended.wait(_TELL_SECONDS):
+            if done := ShardProgress.counted_in(folder, shard):
+                worker.log_event(work.warehouse.name(folder), [shard, done])
+
+    threading.Thread(target=tell, daemon=True).start()
+    try:
+        yield
+    finally:
+        ended.set()
+
+
+def worker_name() -> str:
+    if "distributed" in sys.modules:
+        from distributed import get_worker
+
+        with suppress(ValueError):
+            return f"worker {get_worker().name}"
+    return "a worker"
+
+
+@lru_cache(maxsize=1)
+def _link(warehouse: Warehouse, run_id: str, link: str) -> None:
+    _LOG.warning("the cluster's dashboard: %s", link)
+    warehouse.store.put(warehouse.name(warehouse.run(run_id) / DASHBOARD), link.encode())
+
+
+def _client(address: str, workers: int) -> Client:
+    """Return the client of a cluster, which lives as long as this process. Raises TrajmillError if there is none."""
+    client = _connected(address, workers if not address else 0)
+    if client.status != "running":
+        _connected.cache_clear()
+        client = _connected(address, workers if not address else 0)
+    return client
+
+
+@lru_cache(maxsize=1)
+def _connected(address: str, workers: int) -> Client:
+    from dask import config
+    from distributed import Client, LocalCluster
+
+    logging.getLogger("distributed").setLevel(logging.CRITICAL)
+    if not address:
+        with config.set(CHILDREN_ALLOWED):
+            local = LocalCluster(
+                n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"
+            )
+        return Client(local)
+    try:
+        return Client(address, timeout=ANSWER_SECONDS)
+    except (OSError, ValueError) as error:
+        raise no_scheduler(address, error) from error
+
+
+def no_scheduler(address: str, error: Exception) -> TrajmillError:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    return BadInputError(f"no Dask scheduler answers at {address} ({reason}); start one with `dask scheduler`")
