@@ -49,8 +49,6 @@ class DerivedFrom(NamedTuple):
 
 @dataclass(frozen=True)
 class DeriveKind(StageWork[Sequence[DerivedFrom]]):
-    """The work of one shard: derives the rows of one kind from trajectories."""
-
     maker: Maker
     spec: KindSpec
     rounds: tuple[int, ...]
@@ -123,8 +121,6 @@ class DeriveKind(StageWork[Sequence[DerivedFrom]]):
 
 @dataclass(frozen=True)
 class DeriveExamples(StageWork[Sequence[str]]):
-    """The work of one shard: derives supervised examples from judged trajectories, given by id."""
-
     rounds: tuple[int, ...]
     trust_judge: bool
     """False uses every finished trajectory, whatever its judgement (an ablation)."""
@@ -154,8 +150,6 @@ class DeriveExamples(StageWork[Sequence[str]]):
 
 
 class RLRound(NamedTuple):
-    """The attempts of a round whose rewards are compared."""
-
     run_id: str
     round: int
     trajectory_ids: Sequence[str]
@@ -187,12 +181,9 @@ def plan_round(warehouse: Warehouse, compared: RLRound, spec: RLSpec, seed: int)
 
 @dataclass(frozen=True)
 class DeriveRLSteps(StageWork[Sequence[ComparedTrajectory]]):
-    """The work of one shard: makes the RL rows of some trajectories of a plan."""
-
     step_weight: StepWeight
     family: Family = ANY
     with_tokens: bool = False
-    """Whether the tokens of the policy's replies were requested."""
     temperature: float = 1.0
 
     def identity(self, compared: Sequence[ComparedTrajectory]) -> object:

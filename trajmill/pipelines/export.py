@@ -57,7 +57,6 @@ class ExportRequest(NamedTuple):
     family: Family
     """The family, with the pixel budget that its model is trained with."""
     folder: Path
-    """A new folder, or an empty one."""
     kind: str = ""
     """A derived kind; empty for the steps of judged attempts."""
 
@@ -92,10 +91,8 @@ class Exporting(NamedTuple):
     warehouse: Warehouse
     release: Release
     family: Family
-    """With the pixel budget that its model is trained with."""
     screens: WarehouseScreens
     folder: Path
-    """Temporary files may lie here."""
 
     def rounds_of(self, trajectory_ids: Collection[str]) -> Mapping[str, int]:
         return rounds_of(self.warehouse, self.release.run_id, trajectory_ids, range(self.release.round + 1))

@@ -43,7 +43,7 @@ class BeamSettings(Spec):
     cluster: str = ""
     """Address of the Dask scheduler, e.g. `tcp://scheduler:8786`. Empty: a cluster of `rollout.workers` processes on
     this machine."""
-    resources: Mapping[str, PositiveFloat] = {}
+    resources: dict[str, PositiveFloat] = {}
     """What a Dask worker must have to make attempts, e.g. `{ browser = 8 }`; see `trajmill worker --resources`."""
     options: tuple[str, ...] = ()
     """Options of the runner, as on a Beam command line."""
@@ -67,11 +67,8 @@ class BeamSettings(Spec):
 
 @dataclass(frozen=True)
 class WrittenFiles:
-    """The files that a shard, or all shards of a stage, have written, by table."""
-
     files: Mapping[str, Sequence[DataFile]]
     dropped: Mapping[str, int] = field(default_factory=dict)
-    """By reason, how much gave no row."""
 
     def rows(self, table: str) -> int:
         return sum(file.rows for file in self.files.get(table, ()))
@@ -97,7 +94,6 @@ class StageWork(Generic[P]):
         raise NotImplementedError
 
     def __call__(self, shard: str, payload: P, /) -> WrittenFiles:
-        """Do the work of a shard and write its files under the shard's name."""
         raise NotImplementedError
 
     def do(self, shard: Shard, attempt: str = "") -> Mapping[str, int]:

@@ -23,8 +23,6 @@ _IN_SHARD = 200
 
 @dataclass
 class ImportCounts:
-    """What became of the recordings of a folder."""
-
     trajectories: int = 0
     steps: int = 0
     known: int = 0

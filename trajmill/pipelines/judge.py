@@ -59,8 +59,6 @@ class RejudgeIdentity:
 
 @dataclass(frozen=True)
 class JudgeTrajectories(StageWork[Sequence[str]]):
-    """The work of one shard: judges trajectories of a run, given by id."""
-
     judge: JudgeSpec
     critics: CriticModels
     rounds: tuple[int, ...]
@@ -127,12 +125,9 @@ class GuideSpec:
 
 @dataclass(frozen=True)
 class WriteGuidance(StageWork[Sequence[str]]):
-    """The work of one shard: writes guidance from trajectories, given by id."""
-
     references: frozenset[str]
     """Ids of the trajectories that walk the annotated path; the others are successes of the policy."""
     rounds_of: Mapping[str, int]
-    """By trajectory id, the round of its attempt."""
     guide: GuideSpec = GuideSpec()
     concurrency: int = 1
 
@@ -140,7 +135,6 @@ class WriteGuidance(StageWork[Sequence[str]]):
         return [[name, name in self.references] for name in trajectory_ids]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
-        """Write guidance, model calls, and a failure for each trajectory that gives none; may raise BadInputError."""
         calls: list[ModelCall] = []
         rounds_of = {name: self.rounds_of[name] for name in trajectory_ids}
         episodes = read_episodes_of_rounds(self.warehouse, self.at.run_id, rounds_of, with_verdicts=True)

@@ -23,7 +23,6 @@ from trajmill.stages.models.spec import ModelSpec
 class Endpoint:
     spec: ModelSpec
     request_cache: Path | None = None
-    """Folder of the request cache; None caches nothing."""
     version: str = ""
     """The version that rows of its answers store; the model's own if empty."""
 
@@ -33,7 +32,6 @@ class Endpoint:
         return self.spec.context_budget
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        """Return the coordinate frame of the model's texts for a screen size."""
         return self.spec.frame(screen)
 
     def connect(self) -> ChatModel:
@@ -75,14 +73,11 @@ def check_agent(spec: AgentSpec) -> None:
 
 @dataclass(frozen=True)
 class ActingAgent:
-    """Which agent acts, and with which model."""
-
     spec: AgentSpec
     endpoint: Endpoint | None = None
     """Its model; None for an agent without a model."""
     temperature: float = 1.0
     with_tokens: bool = False
-    """Whether the tokens of the model's replies are requested."""
     roles: Mapping[str, Endpoint] = field(default_factory=dict)
     """The models of its further roles; a role of the spec that is missing here has none."""
 

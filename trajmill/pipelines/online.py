@@ -26,7 +26,6 @@ from trajmill.warehouse.staging import Journal, JournalParts, mark_done, sweep
 _LOG = logging.getLogger(__name__)
 
 ONLINE = "online"
-"""The stage of the rows."""
 _EPISODES_IN_COMMIT = 64
 """Also those of one file of each table."""
 
@@ -66,7 +65,6 @@ class OnlineRecorder:
         self._set_trouble("")
 
     async def record(self, made: FinishedAttempt) -> None:
-        """Store an attempt; a full batch is committed. Raises TrajmillError if the disk is full."""
         async with self._busy:
             batch = self._batch
             batch.screens.append(*(seen for id_, seen in made.screens.items() if id_ not in self._committed))

@@ -45,15 +45,11 @@ from trajmill.stages.rollout.base import Attempt, Limits, episode_seed
 
 class ProposalCounts(NamedTuple):
     curriculum: int
-    """From example tasks and the success so far."""
     screenshot: int
-    """From the first screens of the example tasks."""
 
 
 @dataclass(frozen=True)
 class ProposeTasks(StageWork[Sequence[StartingPoint]]):
-    """The work of one round; its only shard gets the starting points of the example tasks."""
-
     environment: EnvironmentSpec
     writer: Endpoint
     prompts: QueryPrompts
@@ -73,7 +69,6 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
         return [known, self.wanted, self.run_seed, self.heldout_apps]
 
     def __call__(self, shard: str, starts: Sequence[StartingPoint]) -> WrittenFiles:
-        """Write queries, model calls, and a failure for each refusal. Raises BadInputError if there is no model."""
         existing = (*queries_of(self.warehouse, self.at.run_id).values(), *self.untried)
         calls: list[ModelCall] = []
         with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
@@ -151,8 +146,6 @@ class TryProposals(RunAttempts):
 
 @dataclass(frozen=True)
 class WalkPrograms(StageWork[PathwayProgram]):
-    """The work of one shard: walks one program."""
-
     environment: EnvironmentSpec
     bounds: WalkBounds
     second_opinion: Endpoint | None
@@ -162,7 +155,6 @@ class WalkPrograms(StageWork[PathwayProgram]):
         return [program.model_dump(), self.bounds.model_dump(), identity_of(self.environment)]
 
     def __call__(self, shard: str, program: PathwayProgram) -> WrittenFiles:
-        """Walk a program. Raises BadInputError if the model or the environment's package is not there."""
         calls: list[ModelCall] = []
         with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
 

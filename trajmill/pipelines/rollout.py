@@ -80,6 +80,9 @@ class AttemptQueue:
                     self._taken.extend(self._range() if is_local else await asyncio.to_thread(self._range))
         return self._taken.popleft() if self._taken else None
 
+    def is_empty(self) -> bool:
+        return len(self.warehouse.store.files(self.folder)) * self.in_range >= len(self.attempts)
+
     def _range(self) -> Sequence[Attempt]:
         while (start := self._next) < len(self.attempts):
             self._next += self.in_range
@@ -93,8 +96,6 @@ Queues = Mapping[Platform, AttemptQueue]
 
 @dataclass(frozen=True)
 class AttemptRunner(StageWork[P]):
-    """Runs attempts at queries in environments, into journals."""
-
     environment: EnvironmentSpec
     agent: ActingAgent
     limits: Limits
@@ -154,8 +155,6 @@ class AttemptRunner(StageWork[P]):
 
 @dataclass(frozen=True)
 class RunAttempts(AttemptRunner[Sequence[Attempt]]):
-    """The work of one shard: runs attempts and writes their rows."""
-
     def identity(self, attempts: Sequence[Attempt]) -> object:
         keys = [attempt_key(attempt) for attempt in attempts]
         return [keys, identity_of(self.environment), self.agent.identity()]
@@ -192,7 +191,9 @@ class _RollLane(AttemptRunner[tuple[int, Queues]]):
         return [number, [queue.folder for queue in queues.values()]]
 
     def __call__(self, shard: str, lane: tuple[int, Queues]) -> WrittenFiles:
-        self.run(shard, lane[1])
+        # A further lane, for a worker that joins a cluster late, mostly finds nothing left.
+        if not all(queue.is_empty() for queue in lane[1].values()):
+            self.run(shard, lane[1])
         return WrittenFiles({})
 
 
@@ -213,7 +214,7 @@ def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], workers: int, 
             for platform, queued in _by_platform(left).items():
                 in_range = max(1, min(work.concurrency // 2, len(queued) // (workers * _RANGES_PER_WORKER)))
                 queues[platform] = AttemptQueue(warehouse, f"{folder}-{platform}", queued, in_range)
-            lanes = [(number, queues) for number in range(min(workers, len(left)))]
+            lanes = [(number, queues) for number in range(min(workers * (1 if beam.on_this_machine else 3), len(left)))]
             fan_out(_RollLane(**vars(work)), lanes, beam, workers)
             write_screens()
             # Sorted by trajectory id, the files have disjoint bounds: readers of some trajectories open few of them.
@@ -246,8 +247,6 @@ def attempt_record(made: FinishedAttempt) -> bytes:
 
 
 class Journaled(NamedTuple):
-    """The records of journals."""
-
     finished: Sequence[AttemptRows]
     unreadable: Sequence[Failure] = ()
     """A row for each record that cannot be read; it names the file of the record."""

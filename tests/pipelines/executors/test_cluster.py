@@ -6,11 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster, Worker
 
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.flows.cli.app import run
 from trajmill.pipelines.executors import beam
+from trajmill.pipelines.executors.cluster import _connected
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin
@@ -50,7 +51,9 @@ def settings() -> Iterator[BeamSettings]:
     """A cluster of two workers, of which one has a browser; all in this process."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
-        yield BeamSettings(runner="dask", cluster=cluster.scheduler_address)
+        made = BeamSettings(runner="dask", cluster=cluster.scheduler_address)
+        yield made
+        _connected(made.cluster, 0).close()
 
 
 def test_shards_on_a_cluster_that_shares_a_bucket_give_each_row_once(settings: BeamSettings, bucket_url: str) -> None:
@@ -84,26 +87,20 @@ def test_a_worker_of_another_version_is_named(
         fan_out(WriteVerdicts(create_warehouse(bucket_url), AT, ORIGIN), [[0]], settings)
 
 
-def test_attempts_go_where_the_resources_are(
-    bucket_url: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with LocalCluster(n_workers=0, processes=False, dashboard_address=None) as cluster:
-        from distributed import Client, Worker
-
-        ran = []
-        monkeypatch.setattr(beam.cluster, "telling", lambda work, shard: _noted(ran))
-        settings = BeamSettings(runner="dask", cluster=cluster.scheduler_address, resources={"browser": 8})
-        with Client(cluster.scheduler_address, set_as_default=False) as client:
-            for name, resources in (("bare", {}), ("seeing", {"browser": 8})):
-                worker = client.loop.asyncio_loop
-                assert worker is not None and Worker and name and resources is not None
-        warehouse = create_warehouse(bucket_url)
-        assert warehouse and settings and ran == []
+async def _give_browsers(dask_worker: Worker) -> None:
+    await dask_worker.set_resources(browser=8)
 
 
-def _noted(ran: list[str]) -> Iterator[None]:
-    ran.append("")
-    return iter(())
+def test_attempts_go_where_the_resources_are(settings: BeamSettings, bucket_url: str) -> None:
+    warehouse = create_warehouse(bucket_url)
+    seeing = settings.model_copy(update={"resources": {"browser": 8.0}})
+    with Client(settings.cluster, set_as_default=False) as client:
+        [first, second] = client.nthreads()
+        client.run(_give_browsers, workers=[second])
+        client.get_task_stream()
+        fan_out(InEnvironment(warehouse, AT, ORIGIN), [[number] for number in range(4)], seeing)
+        assert {task["worker"] for task in client.get_task_stream()} == {second}
+    assert first != second
 
 
 @pytest.mark.parametrize(

@@ -103,8 +103,6 @@ def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: Bea
 
 
 class _DoShard(beam.DoFn):
-    """Does shards on another machine."""
-
     def __init__(self, work: Packed, stage: str, errors: str) -> None:
         self.errors, self._work, self._stage, self._version = errors, work, stage, version("trajmill")
 

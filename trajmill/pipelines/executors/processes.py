@@ -39,8 +39,7 @@ _CHECK_OWNER_SECONDS = 0.1
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
 
 
-class WorkerDiedError(TrajmillError):
-    """A worker process ended in the middle of its work."""
+class WorkerDiedError(TrajmillError): ...
 
 
 def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -> None:

@@ -24,8 +24,6 @@ _MOST_BYTES = 8 << 20
 
 
 class LiveSlots(NamedTuple):
-    """The slots of all running workers of a run."""
-
     workers: int
     slots: tuple[SlotView, ...]
     spent: Mapping[SlotState, float]
@@ -94,7 +92,6 @@ def read_slots(warehouse: Warehouse, run_id: str) -> LiveSlots:
 
 
 def slot_screen(warehouse: Warehouse, run_id: str, screen_id: str) -> bytes | None:
-    """Return the image of a slot's last screen; None if it is not shown any more."""
     for path in warehouse.staging(run_id).glob(f"*/*{_SCREENS}/*"):
         if path.name == screen_id:
             with suppress(OSError):
