@@ -22,6 +22,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from multiprocessing.util import Finalize, _run_finalizers  # type: ignore[attr-defined]
 from typing import TypeVar
+from weakref import ref
 
 from trajmill.schemas.errors import TrajmillError
 from trajmill.warehouse.store.base import is_alive
@@ -75,7 +76,11 @@ def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -
 @lru_cache(maxsize=1)
 def _pool(workers: int) -> ProcessPoolExecutor:
     context = children_context([*_PRELOADED, *({_AS_IN_DRIVER} & sys.modules.keys())])
-    return ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(os.getpid(),))
+    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(os.getpid(),))
+    # An owner that is a child of `multiprocessing` would wait at its end for processes that wait for work.
+    still_there = ref(pool)
+    Finalize(None, lambda: _end(used) if (used := still_there()) else None, exitpriority=1)
+    return pool
 
 
 def _end(pool: ProcessPoolExecutor) -> list[int | None]:
