@@ -121,11 +121,6 @@ class ShardProgress:
             yield item
             self.add()
 
-    @staticmethod
-    def counted_in(folder: Path, shard: str) -> int:
-        """Return what has been counted of a shard, under its name or one that begins with it."""
-        return max((file.stat().st_size for file in folder.glob(_COUNTED.format(f"{shard}*"))), default=0)
-
     def _write(self, mode: str, items: int) -> None:
         # A full disk ends the stage where it writes rows, not here.
         with suppress(OSError):
