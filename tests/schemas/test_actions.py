@@ -7,34 +7,19 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from tests.schemas.dialects.actions import any_action
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    Drag,
-    DragTo,
-    HorizontalScroll,
-    LongPress,
-    MoveMouse,
-    Scroll,
-    Swipe,
-    TypeText,
-    Wait,
-    action_from_json,
-    action_to_json,
-    pressed_point,
-)
+from trajmill.schemas import actions as act
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.geometry import Box, Point, Size
 
 WHOLE, TEXT, SECONDS = st.integers(-(2**40), 2**40), st.text(), st.floats(allow_nan=False, allow_infinity=False)
 ACTIONS = any_action(WHOLE, WHOLE, TEXT, SECONDS, WHOLE, st.integers(1, 3))
-KINDS = get_args(get_args(Action)[0])
+KINDS = get_args(get_args(act.Action)[0])
 
 
 @given(ACTIONS)
-def test_actions_survive_json(action: Action) -> None:
-    text = action_to_json(action)
-    assert action_from_json(text) == action
+def test_actions_survive_json(action: act.Action) -> None:
+    text = act.action_to_json(action)
+    assert act.action_from_json(text) == action
     assert "\n" not in text
     assert set(json.loads(text)) == set(type(action).model_fields), "defaults are written out"
 
@@ -53,27 +38,27 @@ def test_actions_survive_json(action: Action) -> None:
 )
 def test_what_is_no_action_is_refused(text: str) -> None:
     with pytest.raises(ValidationError):
-        action_from_json(text)
+        act.action_from_json(text)
 
 
 @pytest.mark.parametrize(
     ("action", "point"),
     [
-        (Click(x=1, y=2), (1, 2)),
-        (LongPress(x=1, y=2), (1, 2)),
-        (Swipe(x=1, y=2, x2=3, y2=4), (1, 2)),
-        (Drag(x=1, y=2, x2=3, y2=4), (1, 2)),
-        (DragTo(x=1, y=2), (1, 2)),
-        (MoveMouse(x=0, y=0), (0, 0)),
-        (Scroll(x=5, y=6, clicks=-1), (5, 6)),
-        (Scroll(clicks=1), None),
-        (HorizontalScroll(x=5, y=6, clicks=-1), (5, 6)),
-        (TypeText(text="a"), None),
-        (Wait(), None),
+        (act.Click(x=1, y=2), (1, 2)),
+        (act.LongPress(x=1, y=2), (1, 2)),
+        (act.Swipe(x=1, y=2, x2=3, y2=4), (1, 2)),
+        (act.Drag(x=1, y=2, x2=3, y2=4), (1, 2)),
+        (act.DragTo(x=1, y=2), (1, 2)),
+        (act.MoveMouse(x=0, y=0), (0, 0)),
+        (act.Scroll(x=5, y=6, clicks=-1), (5, 6)),
+        (act.Scroll(clicks=1), None),
+        (act.HorizontalScroll(x=5, y=6, clicks=-1), (5, 6)),
+        (act.TypeText(text="a"), None),
+        (act.Wait(), None),
     ],
 )
-def test_the_point_that_an_action_presses(action: Action, point: tuple[int, int] | None) -> None:
-    assert pressed_point(action) == point
+def test_the_point_that_an_action_presses(action: act.Action, point: tuple[int, int] | None) -> None:
+    assert act.pressed_point(action) == point
 
 
 SIZES = st.builds(Size, st.integers(8, 4000), st.integers(8, 4000))

@@ -6,18 +6,7 @@ import pytest
 from tests.stages.environments.shared_factory import SharedFactory
 from tests.stages.environments.simulated.worlds import everything, paths_of, query_of, some_values, task_query
 from tests.stages.environments.webapp.twins import POPUP, Twins
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    Drag,
-    LongPress,
-    OpenApp,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SystemButton,
-    TypeText,
-)
+from trajmill.schemas import actions as act
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
 
@@ -27,42 +16,32 @@ _APPS = sorted({task.name.partition(".")[0] for task in _WORLD.tasks()})
 _STEPS = 40
 
 
-class OnePerPlatform:
-    def __init__(self) -> None:
-        self._factories = {each: WebAppFactory(_WORLD, each, POPUP) for each in (Platform.PHONE, Platform.DESKTOP)}
-        self._made: dict[Platform, WebAppEnvironment] = {}
-
-    async def __call__(self, platform: Platform = Platform.PHONE) -> WebAppEnvironment:
-        if platform not in self._made:
-            self._made[platform] = await self._factories[platform]()
-        return self._made[platform]
-
-    async def close(self) -> None:
-        for factory in self._factories.values():
-            await factory.close()
+_FACTORIES = {each: WebAppFactory(_WORLD, each, POPUP) for each in (Platform.PHONE, Platform.DESKTOP)}
+Webs = dict[Platform, WebAppEnvironment]
 
 
 @pytest.fixture(scope="module")
-def web_on() -> OnePerPlatform:
-    return OnePerPlatform()
-
-
-@pytest.fixture(scope="module")
-def browser(web_on: OnePerPlatform) -> Iterator[SharedFactory[WebAppEnvironment]]:
-    shared = SharedFactory(web_on)
+def browser() -> Iterator[SharedFactory[WebAppEnvironment]]:
+    shared = SharedFactory(_FACTORIES[Platform.PHONE])
     yield shared
+    shared.run(_FACTORIES[Platform.DESKTOP].close())
     shared.close()
 
 
+@pytest.fixture(scope="module")
+def webs(browser: SharedFactory[WebAppEnvironment]) -> Webs:
+    return {platform: browser.run(factory()) for platform, factory in _FACTORIES.items()}
+
+
 @pytest.mark.parametrize("app", _APPS)
-async def test_every_path_of_each_task_is_the_same_in_both_worlds(web_on: OnePerPlatform, app: str) -> None:
+async def test_every_path_of_each_task_is_the_same_in_both_worlds(webs: Webs, app: str) -> None:
     walks = [(task, path) for task in _WORLD.tasks() for path in paths_of(task)]
     # The remainder of the number by eight decides the look of the device: the paths of an app are walked on several.
     for number, (task, path) in enumerate(walks):
         if not task.name.startswith(f"{app}."):
             continue
         query = task_query(task, path, some_values(task, random.Random(number)))
-        web = await web_on(task.platform)
+        web = webs[task.platform]
         twins = Twins(_WORLD, web, query, number)
         await twins.start()
         if await web.score() != 1.0:  # else it asks for what is already so: the writer of queries drops it
@@ -72,10 +51,10 @@ async def test_every_path_of_each_task_is_the_same_in_both_worlds(web_on: OnePer
 
 @pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
 @pytest.mark.parametrize("seed", range(2))
-async def test_random_walks_are_the_same_in_both_worlds(web_on: OnePerPlatform, platform: Platform, seed: int) -> None:
+async def test_random_walks_are_the_same_in_both_worlds(webs: Webs, platform: Platform, seed: int) -> None:
     rng = random.Random(seed)
     names = [app.name for app in _WORLD.apps_on(platform)]
-    twins = Twins(_WORLD, await web_on(platform), query_of(platform), seed)
+    twins = Twins(_WORLD, webs[platform], query_of(platform), seed)
     await twins.start()
     for _ in range(_STEPS):
         shown = twins.sim_seen.elements or ()
@@ -91,24 +70,27 @@ async def test_random_walks_are_the_same_in_both_worlds(web_on: OnePerPlatform, 
             await twins.do(_blind(rng, platform, names))
 
 
-def _blind(rng: random.Random, platform: Platform, names: list[str]) -> Action:
+def _blind(rng: random.Random, platform: Platform, names: list[str]) -> act.Action:
     """An action that means something wherever one is."""
     combinations = [("enter",), ("escape",), ("backspace",), ("alt", "left"), ("shift",), ("tab",)]
-    own: list[Action] = [Scroll(x=640, y=400, clicks=rng.choice([-5, 5])), Click(x=360, y=300, button="right")]
+    own: list[act.Action] = [
+        act.Scroll(x=640, y=400, clicks=rng.choice([-5, 5])),
+        act.Click(x=360, y=300, button="right"),
+    ]
     if platform is Platform.PHONE:
         places = rng.choice([(900, 500), (500, 900)])
         own = [
-            SystemButton(button=rng.choice(["Back", "Home", "Enter", "Menu"])),
-            Swipe(x=360, y=places[0], x2=360, y2=places[1]),
-            LongPress(x=360, y=300, seconds=0.6),
-            Drag(x=360, y=300, x2=360, y2=200),
+            act.SystemButton(button=rng.choice(["Back", "Home", "Enter", "Menu"])),
+            act.Swipe(x=360, y=places[0], x2=360, y2=places[1]),
+            act.LongPress(x=360, y=300, seconds=0.6),
+            act.Drag(x=360, y=300, x2=360, y2=200),
         ]
-    keys = PressKeys(keys=rng.choice(combinations))
-    return rng.choice([_typing(rng), keys, *own, OpenApp(app=rng.choice([*names, "no such app"]))])
+    keys = act.PressKeys(keys=rng.choice(combinations))
+    return rng.choice([_typing(rng), keys, *own, act.OpenApp(app=rng.choice([*names, "no such app"]))])
 
 
-def _typing(rng: random.Random) -> Action:
+def _typing(rng: random.Random) -> act.Action:
     texts = ["Ann", "Über 9 Äpfel", "a" * 210, "<b>no</b> & $name {x}", "two\nlines", "雨 ☂"]
     if rng.random() < 0.25:
-        return PressKeys(keys=("backspace",))
-    return TypeText(text=rng.choice(texts), clear=rng.random() < 0.2, enter=rng.random() < 0.2)
+        return act.PressKeys(keys=("backspace",))
+    return act.TypeText(text=rng.choice(texts), clear=rng.random() < 0.2, enter=rng.random() < 0.2)
