@@ -138,21 +138,20 @@ BEARS_NO_SIGN = {"qwen2.5-vl"}
 """A call without a word around it could be of any family."""
 
 
-@pytest.mark.parametrize("writer", FAMILIES.values(), ids=list(FAMILIES))
 @families
 @platforms
-def test_a_reply_in_another_dialect_is_refused_by_name(writer: Family, family: Family, platform: Platform) -> None:
-    text = writer.dialect(platform).render(Reply("I see.", Click(x=10, y=20), "Press."), EXACT)
-    read = family.dialect(platform).parse(text, EXACT)
-    if writer.dialect(platform) == family.dialect(platform):
-        assert isinstance(read, Reply)
-        return
-    if writer.name in BEARS_NO_SIGN:
-        refusals = (f"it belongs to {writer.name}", f"as {writer.name} writes it", "the reply has no <do>")
-        assert isinstance(read, Reply) or any(refusal in read.message for refusal in refusals)
-        return
-    assert isinstance(read, ParseFailure) and "\n" not in read.message
-    assert f"written as {'gui-owl' if writer.name == 'any' else writer.name} writes" in read.message
+def test_a_reply_in_another_dialect_is_refused_by_name(family: Family, platform: Platform) -> None:
+    for writer in FAMILIES.values():
+        text = writer.dialect(platform).render(Reply("I see.", Click(x=10, y=20), "Press."), EXACT)
+        read = family.dialect(platform).parse(text, EXACT)
+        if writer.dialect(platform) == family.dialect(platform):
+            assert isinstance(read, Reply)
+        elif writer.name in BEARS_NO_SIGN:
+            refusals = (f"it belongs to {writer.name}", f"as {writer.name} writes it", "the reply has no <do>")
+            assert isinstance(read, Reply) or any(refusal in read.message for refusal in refusals)
+        else:
+            assert isinstance(read, ParseFailure) and "\n" not in read.message
+            assert f"written as {'gui-owl' if writer.name == 'any' else writer.name} writes" in read.message
 
 
 PHONE = native_frame(Size(720, 1280))
