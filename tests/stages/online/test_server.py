@@ -113,7 +113,8 @@ def busy_server() -> object:
 
 
 def test_a_failure_of_the_environment_is_void_and_the_next_episode_gets_another() -> None:
-    with toy_server(ToySpec.of(ToyEnvironment(crashes=True))) as server, EnvironmentClient(server.url) as client:
+    broken = ToyEnvironment(raised=EnvironmentFailure("the phone is gone"))
+    with toy_server(ToySpec.of(broken)) as server, EnvironmentClient(server.url) as client:
         client.reset("press")
         void = client.step(CLICK)
         assert (void.done, void.reward, void.screen.void) == (True, None, True)

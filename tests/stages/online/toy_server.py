@@ -34,7 +34,7 @@ class ToySpec(EnvironmentSpec):
     @classmethod
     def of(cls, *environments: ToyEnvironment, refuses: bool = False) -> ToySpec:
         spec = cls()
-        spec._factory = ToyFactory(list(environments), refuses)
+        spec._factory = ToyFactory(list(environments), machines=0 if refuses else 1000)
         return spec
 
     def factory(self, platform: Platform) -> ToyFactory:

@@ -67,7 +67,7 @@ def test_the_limits_on_steps_and_time_end_an_episode() -> None:
     trajectory = roll(ToyAgent(lambda step: Click(x=1, y=1)), ToyEnvironment()).episode.trajectory
     assert (trajectory.stop_reason, trajectory.failure_class) == (StopReason.STEP_LIMIT, FailureClass.LIMIT)
     assert (trajectory.reward, trajectory.status, trajectory.steps) == (0.0, "finished", 4)
-    trajectory = roll(ToyAgent(press_and_finish), ToyEnvironment(hangs=True), Limits(seconds=0.05)).episode.trajectory
+    trajectory = roll(ToyAgent(press_and_finish), ToyEnvironment("step"), Limits(seconds=0.05)).episode.trajectory
     assert trajectory.stop_reason is StopReason.TIME_LIMIT
 
 

@@ -1,8 +1,8 @@
 import pytest
 
-from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty
+from tests.stages.environments.pool.counting import SHORT_LIMITS
 from tests.stages.rollout.rolling import rolled_out
-from tests.stages.rollout.toy import ToyAgent, press_and_finish, toy_query
+from tests.stages.rollout.toy import ToyAgent, ToyEnvironment, ToyFactory, press_and_finish, toy_query
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
@@ -11,18 +11,18 @@ from trajmill.stages.rollout.base import FinishedAttempt, Limits
 pytestmark = pytest.mark.slow
 ENVIRONMENT, SETUP = FailureClass.ENVIRONMENT, FailureClass.SETUP
 FAULTS = {
-    "a reset that hangs": (Faulty(hanging="reset"), SETUP, "a reset did not end within 0.3 s"),
+    "a reset that hangs": (ToyEnvironment(hanging="reset"), SETUP, "a reset did not end within 0.3 s"),
     "an X server that is gone": (
-        Faulty(raised=ConnectionResetError("display :1")),
+        ToyEnvironment(raised=ConnectionResetError("display :1")),
         ENVIRONMENT,
         "ConnectionResetError",
     ),
-    "a device that is offline": (Faulty(raised=EnvironmentFailure("offline", SETUP)), SETUP, "offline"),
-    "a score that hangs": (Faulty(hanging="score"), ENVIRONMENT, "a score did not end within 0.3 s"),
+    "a device that is offline": (ToyEnvironment(raised=EnvironmentFailure("offline", SETUP)), SETUP, "offline"),
+    "a score that hangs": (ToyEnvironment(hanging="score"), ENVIRONMENT, "a score did not end within 0.3 s"),
 }
 
 
-async def round_of(factory: CountingFactory, attempts: int) -> list[FinishedAttempt]:
+async def round_of(factory: ToyFactory, attempts: int) -> list[FinishedAttempt]:
     agent = ToyAgent(press_and_finish)
     queries = [toy_query(f"q{number}") for number in range(attempts)]
     limits = Limits(environment=SHORT_LIMITS._replace(recycle_after=1))
@@ -35,7 +35,7 @@ async def round_of(factory: CountingFactory, attempts: int) -> list[FinishedAtte
 async def test_a_fault_costs_a_try_and_an_instance_but_no_attempt(name: str) -> None:
     fault, failure_class, words = FAULTS[name]
     # Those that follow hang when they are closed, which holds nothing up.
-    factory = CountingFactory([fault.again(), fault.again(), Faulty(hanging="close")])
+    factory = ToyFactory([fault.again(), fault.again(), ToyEnvironment(hanging="close")])
     done = await round_of(factory, 6)
     assert [rollout.episode.trajectory.reward for rollout in done] == [1.0] * 6
     assert all(rollout.failure is None for rollout in done)
@@ -57,13 +57,13 @@ def assert_failed(done: list[FinishedAttempt], failure_class: FailureClass, word
 @pytest.mark.parametrize("name", FAULTS)
 async def test_a_fault_that_stays_is_a_failure_of_its_class_and_never_a_reward(name: str) -> None:
     fault, failure_class, words = FAULTS[name]
-    factory = CountingFactory([fault.again() for _ in range(6)])
+    factory = ToyFactory([fault.again() for _ in range(6)])
     assert_failed(await round_of(factory, 2), failure_class, words)
     assert len(factory.made) == 6
 
 
 async def test_machines_that_are_never_ready_are_a_failure_of_the_setup() -> None:
-    assert_failed(await round_of(CountingFactory(machines=0), 2), SETUP, "all machines are in use")
+    assert_failed(await round_of(ToyFactory(machines=0), 2), SETUP, "no phone is free")
 
 
 async def test_every_try_meets_an_agent_that_knows_nothing_of_the_try_before() -> None:
@@ -74,7 +74,7 @@ async def test_every_try_meets_an_agent_that_knows_nothing_of_the_try_before() -
             agents.append(self)
             return await super().act(episode)
 
-    factory = CountingFactory([Faulty(raised=ConnectionResetError())])
+    factory = ToyFactory([ToyEnvironment(raised=ConnectionResetError())])
     done = await rolled_out([toy_query()], lambda query: Once(press_and_finish), factory)
     assert [id(agent) for agent in agents] == [id(agents[0]), id(agents[1]), id(agents[1])]
     assert agents[0] is not agents[1] and done[0].episode.trajectory.reward == 1.0

@@ -37,32 +37,52 @@ def look(pressed: bool) -> Observation:
 
 @dataclass
 class ToyEnvironment:
-    """Solved once the button has been pressed; may crash or hang at its first step."""
+    """Solved once the button has been pressed; a call may hang, steps may raise or take some time."""
 
-    crashes: bool = False
-    hangs: bool = False
+    hanging: str = ""
+    """reset, step, score or close."""
+    raised: Exception | None = None
+    step_seconds: float = 0.0
+    ill: bool = False
     platform: Platform = Platform.PHONE
     name: str = "toy"
     pressed: bool = False
     closed: bool = False
+    open_now: list[int] = field(default_factory=list)
+
+    def again(self) -> "ToyEnvironment":
+        """Another instance with the same fault."""
+        return ToyEnvironment(self.hanging, self.raised)
+
+    async def _meet(self, call: str) -> None:
+        if self.hanging == call:
+            await asyncio.sleep(600)
 
     async def reset(self, query: Query, seed: int) -> Observation:
+        await self._meet("reset")
         self.pressed = False
         return look(False)
 
     async def step(self, action: Action) -> Observation:
-        if self.crashes:
-            raise EnvironmentFailure("the phone is gone")
-        if self.hangs:
-            await asyncio.sleep(60)
+        await self._meet("step")
+        await asyncio.sleep(self.step_seconds)
+        if self.raised is not None:
+            raise self.raised
         self.pressed = self.pressed or isinstance(action, Click)
         return look(self.pressed)
 
     async def score(self) -> float | None:
+        await self._meet("score")
         return 1.0 if self.pressed else 0.0
 
     async def close(self) -> None:
+        await self._meet("close")
+        if not self.closed and self.open_now:
+            self.open_now.pop()
         self.closed = True
+
+    async def healthy(self) -> bool:
+        return not self.ill
 
     def __hash__(self) -> int:
         return id(self)
@@ -70,15 +90,28 @@ class ToyEnvironment:
 
 @dataclass
 class ToyFactory:
-    kinds: list[ToyEnvironment] = field(default_factory=list)
-    refuses: bool = False
+    """Gives the prepared environments, then sound ones, and counts how many are open at once and how many it refuses.
+
+    It has so many machines; another environment cannot be started.
+    """
+
+    prepared: list[ToyEnvironment] = field(default_factory=list)
+    machines: int = 1000
     made: list[ToyEnvironment] = field(default_factory=list)
+    open_now: list[int] = field(default_factory=list)
+    most_at_once: int = 0
+    refused: int = 0
 
     async def __call__(self) -> ToyEnvironment:
-        if self.refuses:
+        if len(self.open_now) >= self.machines:
+            self.refused += 1
             raise EnvironmentFailure("no phone is free", FailureClass.SETUP)
-        environment = self.kinds.pop(0) if self.kinds else ToyEnvironment()
+        environment = self.prepared.pop(0) if self.prepared else ToyEnvironment()
+        environment.open_now = self.open_now
+        self.open_now.append(1)
+        self.most_at_once = max(self.most_at_once, len(self.open_now))
         self.made.append(environment)
+        await asyncio.sleep(0)
         return environment
 
     async def close(self) -> None:

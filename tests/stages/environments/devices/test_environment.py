@@ -78,7 +78,7 @@ def test_a_malformed_part_is_a_mistake_of_the_task(text: str) -> None:
 
 async def test_what_was_started_is_closed_if_a_device_does_not_start() -> None:
     sound = ToyFactory()
-    factory = DevicesFactory({Platform.PHONE: sound, Platform.DESKTOP: ToyFactory(refuses=True)}, Platform.PHONE)
+    factory = DevicesFactory({Platform.PHONE: sound, Platform.DESKTOP: ToyFactory(machines=0)}, Platform.PHONE)
     with pytest.raises(EnvironmentFailure, match="no phone is free"):
         await factory()
     assert [each.closed for each in sound.made] == [True]

@@ -2,8 +2,8 @@ import asyncio
 
 import pytest
 
-from tests.stages.environments.pool.counting import PRESS, SHORT_LIMITS, CountingFactory, Faulty, episode, play, pool_of
-from tests.stages.rollout.toy import toy_query
+from tests.stages.environments.pool.counting import PRESS, SHORT_LIMITS, episode, play, pool_of
+from tests.stages.rollout.toy import ToyEnvironment, ToyFactory, toy_query
 from trajmill.schemas.actions import Wait
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.stages.environments.pool.pool import EnvironmentLimits, EnvironmentPool
@@ -32,7 +32,7 @@ async def scores(pool: EnvironmentPool, episodes: int) -> list[float | FailureCl
 
 @pytest.mark.parametrize(("call", "kind"), [("reset", SETUP), ("step", ENVIRONMENT), ("score", ENVIRONMENT)])
 async def test_a_call_that_hangs_fails_and_the_next_lease_gets_a_fresh_instance(call: str, kind: FailureClass) -> None:
-    factory = CountingFactory([Faulty(hanging=call)])
+    factory = ToyFactory([ToyEnvironment(hanging=call)])
     async with pool_of(factory, 1, SHORT_LIMITS) as pool:
         failure = await failed(pool)
         assert failure.failure_class is kind and f"a {call} did not end within 0.3 s" in str(failure)
@@ -41,7 +41,7 @@ async def test_a_call_that_hangs_fails_and_the_next_lease_gets_a_fresh_instance(
 
 
 async def test_each_call_has_its_own_limit_whatever_the_calls_before_it_had_and_took() -> None:
-    factory = CountingFactory([Faulty(step_seconds=0.4)])
+    factory = ToyFactory([ToyEnvironment(step_seconds=0.4)])
     limits = SHORT_LIMITS._replace(reset_seconds=60.0, step_seconds=1.0)
     async with pool_of(factory, 1, limits) as pool, pool.lease() as environment:
         await environment.reset(toy_query(), 0)
@@ -55,14 +55,14 @@ async def test_each_call_has_its_own_limit_whatever_the_calls_before_it_had_and_
 
 @pytest.mark.parametrize("error", [ConnectionResetError("the X server is gone"), TimeoutError(), ValueError("a\nb")])
 async def test_whatever_an_environment_raises_gives_one_error_line_of_its_failure(error: Exception) -> None:
-    async with pool_of(CountingFactory([Faulty(raised=error)])) as pool:
+    async with pool_of(ToyFactory([ToyEnvironment(raised=error)])) as pool:
         failure = await failed(pool)
     assert failure.failure_class is ENVIRONMENT and "\n" not in str(failure)
 
 
 @pytest.mark.parametrize(("kind", "replaced"), [(TASK, False), (ENVIRONMENT, True)])
 async def test_a_task_that_is_wrong_does_not_cost_the_instance(kind: FailureClass, replaced: bool) -> None:
-    factory = CountingFactory([Faulty(raised=EnvironmentFailure("no such file", kind))])
+    factory = ToyFactory([ToyEnvironment(raised=EnvironmentFailure("no such file", kind))])
     async with pool_of(factory) as pool:
         await failed(pool)
         factory.made[0].raised = None
@@ -71,7 +71,7 @@ async def test_a_task_that_is_wrong_does_not_cost_the_instance(kind: FailureClas
 
 
 async def test_a_cancelled_call_discards_the_instance() -> None:
-    factory = CountingFactory([Faulty(hanging="step")])
+    factory = ToyFactory([ToyEnvironment(hanging="step")])
     async with pool_of(factory) as pool:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.05):
@@ -82,8 +82,8 @@ async def test_a_cancelled_call_discards_the_instance() -> None:
 async def test_a_start_that_hangs_or_breaks_is_a_setup_failure_and_frees_its_place() -> None:
     starts = iter(("hangs", "breaks"))
 
-    class SlowToStart(CountingFactory):
-        async def __call__(self) -> Faulty:
+    class SlowToStart(ToyFactory):
+        async def __call__(self) -> ToyEnvironment:
             match next(starts, ""):
                 case "hangs":
                     await asyncio.sleep(600)
@@ -99,18 +99,18 @@ async def test_a_start_that_hangs_or_breaks_is_a_setup_failure_and_frees_its_pla
 
 
 async def test_bad_input_is_told_to_the_user_instead_of_being_retried() -> None:
-    async with pool_of(CountingFactory([Faulty(raised=BadInputError("no such file"))])) as pool:
+    async with pool_of(ToyFactory([ToyEnvironment(raised=BadInputError("no such file"))])) as pool:
         with pytest.raises(BadInputError):
             await episode(pool)
 
 
 async def test_the_limit_holds_while_instances_die_slowly() -> None:
-    class SlowToClose(Faulty):
+    class SlowToClose(ToyEnvironment):
         async def close(self) -> None:
             await asyncio.sleep(0.03)
             await super().close()
 
-    factory = CountingFactory([SlowToClose(hanging="step") for _ in range(6)])
+    factory = ToyFactory([SlowToClose(hanging="step") for _ in range(6)])
     async with pool_of(factory, 3, SHORT_LIMITS._replace(close_seconds=60.0)) as pool:
         found = await scores(pool, 20)
     assert found.count(ENVIRONMENT) == 6 and found.count(1.0) == 14
@@ -118,7 +118,7 @@ async def test_the_limit_holds_while_instances_die_slowly() -> None:
 
 
 async def test_an_instance_is_recycled_after_its_number_of_leases_and_an_unhealthy_one_is_not_lent_out() -> None:
-    factory = CountingFactory()
+    factory = ToyFactory()
     async with pool_of(factory, 1, EnvironmentLimits(recycle_after=2)) as pool:
         for _ in range(5):
             await episode(pool)
@@ -129,7 +129,7 @@ async def test_an_instance_is_recycled_after_its_number_of_leases_and_an_unhealt
 
 
 async def test_a_lease_that_is_never_given_back_expires() -> None:
-    factory = CountingFactory([Faulty(hanging="step")])
+    factory = ToyFactory([ToyEnvironment(hanging="step")])
     async with pool_of(factory, 1, EnvironmentLimits(lease_seconds=0.1)) as pool:
 
         async def keep() -> tuple[str, str]:
@@ -148,7 +148,7 @@ async def test_a_lease_that_is_never_given_back_expires() -> None:
 
 
 async def test_a_pool_with_fewer_machines_than_episodes_goes_on_with_those_that_it_has() -> None:
-    factory = CountingFactory([Faulty(hanging="step"), Faulty(hanging="step")], machines=2)
+    factory = ToyFactory([ToyEnvironment(hanging="step"), ToyEnvironment(hanging="step")], machines=2)
     async with pool_of(factory, 8, SHORT_LIMITS) as pool:
         found = await scores(pool, 30)
     assert found.count(1.0) == 28 and found.count(ENVIRONMENT) == 2
@@ -156,7 +156,7 @@ async def test_a_pool_with_fewer_machines_than_episodes_goes_on_with_those_that_
 
 
 async def test_a_pool_that_has_lost_its_last_machine_says_so_to_all_that_wait() -> None:
-    factory = CountingFactory([Faulty(hanging="step")], machines=1)
+    factory = ToyFactory([ToyEnvironment(hanging="step")], machines=1)
     async with pool_of(factory, 4, SHORT_LIMITS) as pool:
         waiting = asyncio.create_task(scores(pool, 6))
         while not factory.made:

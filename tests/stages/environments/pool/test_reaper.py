@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.environments.pool.counting import SHORT_LIMITS, CountingFactory, Faulty, episode, play, pool_of
+from tests.stages.environments.pool.counting import SHORT_LIMITS, episode, play, pool_of
 from tests.stages.environments.processes import children_of, runs, until_gone
+from tests.stages.rollout.toy import ToyEnvironment, ToyFactory
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.pool.reaper import Reaper, end_processes
 
@@ -93,11 +94,11 @@ async def test_an_instance_whose_closing_hangs_is_ended_with_its_processes_and_f
     folder.mkdir()
     program = subprocess.Popen(["sleep", "600"])
 
-    class Holding(Faulty):
+    class Holding(ToyEnvironment):
         def belongings(self) -> Belongings:
             return Belongings((program.pid,), (folder,))
 
-    factory = CountingFactory([Holding(hanging="close")])
+    factory = ToyFactory([Holding(hanging="close")])
     async with pool_of(factory, 1, SHORT_LIMITS._replace(recycle_after=1)) as pool:
         await episode(pool)
         async with pool.lease() as environment:
