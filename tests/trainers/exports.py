@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from tests.stages.export.derived_rows import derived_rows
-from tests.stages.export.walks import SeenScreens, walks
+from tests.stages.export.derived_rows import SeenScreens, derived_rows, walks
 from tests.trainers.loaded import Job
 from tests.trainers.tiny_processor import build_tiny_processor
 from trajmill.schemas.dialects.families import Family, family_named

@@ -7,7 +7,7 @@ import pytest
 
 from tests.stages.derive.samples import DONE, TAP, episode, step
 from tests.stages.export.formats.folders import read, write
-from tests.stages.export.reward_table import rewarded_replies
+from tests.stages.export.test_rewards import rewarded_replies
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.online import toy_server
 from tests.trainers.conftest import TEMPLATES, Load, TrainerProcess, packages_of

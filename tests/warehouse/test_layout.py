@@ -59,9 +59,8 @@ def test_a_folder_that_cannot_be_written_gives_one_error_line(tmp_path: Path, mo
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), str(path))
 
     monkeypatch.setattr("trajmill.warehouse.store.base.write_bytes", refuse)
-    with pytest.raises(
-        BadInputError, match=r"\Awarehouse [^\n]+: cannot be written \(Read-only file system\); choose [^\n]+\Z"
-    ):
+    line = r"\Awarehouse [^\n]+: cannot be written \(Read-only file system\); choose [^\n]+\Z"
+    with pytest.raises(BadInputError, match=line):
         create_warehouse(tmp_path)
 
 

@@ -107,19 +107,15 @@ def test_an_agents_own_division_is_no_measure(warehouse: Warehouse) -> None:
 
 
 def test_matcr_and_p_atsr_are_those_of_the_stage_and_of_the_paper(warehouse: Warehouse) -> None:
-    made: list[Row] = []
     pairs: list[tuple[Query, Trajectory]] = []
     for number, walked in enumerate(LEVEL_2):
-        tasks = [
-            CausalTask(device=Platform.PHONE, app=f"app{place}", instruction="x", answer="", value="")
-            for place in range(len(walked.solved))
-        ]
-        apps = tuple(task.app for task in tasks)
-        asked = query(f"q{number}", AT).model_copy(update={"atomic_tasks": tuple(tasks), "apps": apps})
+        apps = tuple(f"app{place}" for place in range(len(walked.solved)))
+        said = {"instruction": "x", "answer": "", "value": ""}
+        tasks = tuple(CausalTask(device=Platform.PHONE, app=app, **said) for app in apps)
+        asked = query(f"q{number}", AT).model_copy(update={"atomic_tasks": tasks, "apps": apps})
         done = float(all(walked.solved))
         pairs.append((asked, trajectory(number, AT, f"q{number}", reward=done, atomic_done=walked.completed)))
-        made += pairs[-1]
-    commit_rows(warehouse, AT, *made)
+    commit_rows(warehouse, AT, *(row for pair in pairs for row in pair))
     [found] = ask(warehouse, "FROM metrics_by_round")
     level = [walked_pathway(asked, attempt) for asked, attempt in pairs]
     assert level == LEVEL_2
@@ -238,11 +234,10 @@ def test_each_failure_has_the_first_class_that_fits(warehouse: Warehouse) -> Non
         made = trajectory(number, AT, "q", reward=0.0, model_version=f"p{number}", stop_reason=stop, steps=len(actions))
         verdict = judgement(made.trajectory_id, AT, False).model_copy(update={"first_error_step": first_error})
         steps = [stored(made.trajectory_id, n, action) for n, action in enumerate(actions)]
-        moved = [
-            each.model_copy(update={"screen_after": each.screen_before}) if action == lost else each
-            for each, action in zip(steps, actions, strict=True)
-        ]
-        rows += [made, verdict, *moved]
+        for n, action in enumerate(actions):
+            if action == lost:
+                steps[n] = steps[n].model_copy(update={"screen_after": steps[n].screen_before})
+        rows += [made, verdict, *steps]
     commit_rows(warehouse, AT, *rows)
     found = {row["policy_version"]: row["error"] for row in ask(warehouse, "FROM error_attribution")}
     assert found == {f"p{number}": case[0] for number, case in enumerate(cases)}

@@ -47,12 +47,11 @@ def commit_screens(warehouse: Warehouse, number: int, *seen: Sequence[int]) -> i
 def expect(reader: WarehouseScreens | ScreenJournal, *shades: int) -> None:
     for shade in shades:
         assert reader.image(screen_id(shade)) == png(shade)
+        seen = observation(shade).elements
         if isinstance(reader, ScreenJournal):
-            assert reader.tree(screen_id(shade)) == list(
-                map(tuple, json.loads(json.dumps(observation(shade).elements)))
-            )
+            assert reader.tree(screen_id(shade)) == list(map(tuple, json.loads(json.dumps(seen))))
         else:
-            assert reader.elements(screen_id(shade)) == observation(shade).elements
+            assert reader.elements(screen_id(shade)) == seen
         assert reader.size(screen_id(shade)) == SIZE
 
 

@@ -229,6 +229,7 @@ def test_guidance_lift_compares_guided_queries_with_themselves_in_the_same_round
 def test_the_latest_judgement_counts_and_disagreements_say_why(warehouse: Warehouse) -> None:
     at, again = stage_run("judge"), stage_run("judge", attempt=1)
     right, wrong = trajectory(1, at, "q", reward=1.0), trajectory(2, at, "q", reward=0.0)
+    said = {"trajectory_id": wrong.trajectory_id, "correct": True, "reason": "a mail was sent"}
     commit_rows(
         warehouse,
         at,
@@ -237,13 +238,7 @@ def test_the_latest_judgement_counts_and_disagreements_say_why(warehouse: Wareho
         wrong,
         judgement(right.trajectory_id, at, False, "judge-v1"),
         judgement(wrong.trajectory_id, at, True, "judge-v1"),
-        record(
-            TrajectoryVerdict,
-            trajectory_id=wrong.trajectory_id,
-            correct=True,
-            reason="a mail was sent",
-            **at_origin(at),
-        ),
+        record(TrajectoryVerdict, **said | at_origin(at)),
     )
     commit_rows(warehouse, again, judgement(right.trajectory_id, again, True, "judge-v2"))
     assert len(ask(warehouse, "FROM judgements")) == 3
@@ -256,18 +251,10 @@ def test_the_latest_judgement_counts_and_disagreements_say_why(warehouse: Wareho
 
 def pathway(at: StageRun, program: str, name: str, kind: EndKind, after: float, needs: bool | None) -> Pathway:
     step = PathwayStep(role="menu", name=name, target=f"menu:{name}", bounds=Box(1, 2, 3, 4), screen_id="screen")
-    return record(
-        Pathway,
-        pathway_id=Pathway.make_id(program, "{}", (step.target,)),
-        platform=Platform.DESKTOP,
-        program=program,
-        steps=(step,),
-        end_kind=kind,
-        shows=(Evidence(role="menu_item", text="New", state=""),),
-        needs_selection=needs,
-        found_after=after,
-        **at_origin(at),
-    )
+    shows = (Evidence(role="menu_item", text="New", state=""),)
+    made = {"pathway_id": Pathway.make_id(program, "{}", (step.target,)), "steps": (step,), "shows": shows}
+    found = {"platform": Platform.DESKTOP, "program": program, "end_kind": kind, "found_after": after}
+    return record(Pathway, needs_selection=needs, **made | found | at_origin(at))
 
 
 def test_pathways_by_program_and_rows_come_back_as_they_were(warehouse: Warehouse) -> None:

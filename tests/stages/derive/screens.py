@@ -1,15 +1,20 @@
 """Stored screens in memory."""
 
+from __future__ import annotations
+
 import asyncio
 import io
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from PIL import Image, ImageDraw, ImageFont
 
 from tests.stages.derive.samples import ORIGIN, size_of
+from tests.stages.models.fault_server import running_server
+from tests.stages.models.openai_api.asking import settings
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.geometry import Size
+from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenReader, UIElement
 from trajmill.stages.derive.collected import DerivedRows, Maker
 from trajmill.stages.derive.kind_spec import KindSpec, TaskSources, Tools
@@ -88,3 +93,40 @@ def kept(rows: DerivedRows) -> list[tuple[int | None, str | None]]:
 
 def refused(rows: DerivedRows) -> list[tuple[int | None, str]]:
     return [(row.step_index, row.reason) for row in rows.refusals]
+
+
+OK = UIElement("button", "OK", Box(300, 780, 420, 840), ("clickable",))
+Body = dict[str, Any]
+
+
+def derived_with(
+    spec: KindSpec,
+    episode: Episode,
+    answer: Callable[[Body], str],
+    writer: bool = False,
+    of_tasks: TaskSources | None = None,
+) -> tuple[DerivedRows, list[Body]]:
+    """The rows of an episode whose screens show one button, and the requests that the model got."""
+    trees = {screen: (OK,) for step in episode.steps for screen in (step.screen_before, step.screen_after)}
+    screens = DrawnScreens(trees)
+
+    async def derive(url: str) -> DerivedRows:
+        model = settings(url).connect({})
+        try:
+            tools = tools_of(spec, screens, model if writer else None, model, of_tasks)
+            return await spec.open(tools).derive(episode, None)
+        finally:
+            await model.close()
+
+    with running_server() as server:
+        server.writes_samples = lambda body: [answer(body) for _ in range(body.get("n", 1))]
+        rows = asyncio.run(derive(server.url))
+    return rows, [received.body for received in server.received]
+
+
+def words(body: Body) -> str:
+    contents = [message["content"] for message in body["messages"]]
+    return "\n".join(
+        content if isinstance(content, str) else "".join(block.get("text", "") for block in content)
+        for content in contents
+    )

@@ -3,8 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.stages.derive.asked_models import OK, Body, derived_with, words
 from tests.stages.derive.samples import DONE, PHONE, TAP, episode, step
+from tests.stages.derive.screens import OK, Body, derived_with, words
 from trajmill.schemas.actions import Action, Click, action_to_json
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply

@@ -3,9 +3,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.stages.derive.asked_models import OK, Body, derived_with
 from tests.stages.derive.samples import DONE, PHONE, TAP, episode, step
-from tests.stages.derive.screens import DrawnScreens, derived, tools_of
+from tests.stages.derive.screens import OK, Body, DrawnScreens, derived, derived_with, tools_of
 from trajmill.schemas.actions import Wait
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply

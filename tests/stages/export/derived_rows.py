@@ -1,5 +1,7 @@
 """Rows of every derived kind, made by the derivers themselves from walks in the simulator."""
 
+from __future__ import annotations
+
 import asyncio
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,17 +9,28 @@ from typing import Final, NamedTuple
 
 from tests.records import record
 from tests.stages.derive.samples import COMMON, ORIGIN
-from tests.stages.export.walks import SeenScreens
+from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.screen import ObservedScreens
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import Judgement
+from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.kind_spec import KindSpec, TaskSources, Tools
 from trajmill.stages.derive.spec import DERIVE_KINDS, DerivePromptFiles
+from trajmill.stages.environments.kinds import FaultRates
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import shared_world
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.source import generate_queries
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.episode import run_episode
 
 _ROLES: Final[Mapping[str, int]] = {"manager": 1, "worker": 1, "state_tracker": 0, "planner": 2}
 """Roles that say something at each step, with the number of screens that they are shown."""
@@ -48,16 +61,11 @@ def _of_kind(kind: str, walks: Sequence[Episode], screens: SeenScreens) -> Itera
     def keep(screen: Observation) -> None:
         screens.seen[screen.screen.screen_id] = screen
 
-    asked = [walk.query for walk in walks]
+    alone = TaskSources({}, {}, NearLeaks([walk.query for walk in walks], CurateSpec()))
     for walk in map(_with_roles, walks):
-        maker = Maker(kind, "test", ORIGIN)
-        tools = Tools(maker, screens, keep, DerivePromptFiles().load(), of_tasks=_alone(asked))
+        tools = Tools(Maker(kind, "test", ORIGIN), screens, keep, DerivePromptFiles().load(), of_tasks=alone)
         made = asyncio.run(DERIVE_KINDS.default_spec(kind, KindSpec).open(tools).derive(walk, None))
         yield from (DerivedRow(walk, example) for example in made.examples)
-
-
-def _alone(queries: Sequence[Query]) -> TaskSources:
-    return TaskSources({}, {}, NearLeaks(list(queries), CurateSpec()))
 
 
 def _with_roles(walk: Episode) -> Episode:
@@ -71,13 +79,43 @@ def _call(walk: Episode, index: int, role: str, shown: int) -> ModelCall:
     parts: list[object] = [f"What is next at step {index}?"]
     parts += [{"screen": step.screen_before} for step in steps[:shown]]
     messages = [{"role": "system", "content": [f"You are the {role}."]}, {"role": "user", "content": parts}]
-    return record(
-        ModelCall,
-        call_id=f"{role}{index}",
-        trajectory_id=walk.trajectory.trajectory_id,
-        step_index=index,
-        role=role,
-        messages=json.dumps(messages),
-        response=f"I continue with step {index}.",
-        **COMMON,
+    named = {"call_id": f"{role}{index}", "trajectory_id": walk.trajectory.trajectory_id, "step_index": index}
+    said = {"role": role, "messages": json.dumps(messages), "response": f"I continue with step {index}."}
+    return record(ModelCall, **named | said | COMMON)
+
+
+class SeenScreens(ObservedScreens):
+    def __init__(self) -> None:
+        self.seen: dict[str, Observation] = {}
+        super().__init__(self.seen)
+
+
+def walks(screens: SeenScreens, each: int) -> list[Episode]:
+    """So many walks on each platform; what is seen is added to the screens."""
+    world = shared_world(())
+    settings = GraphQueriesSpec(
+        train=60, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
     )
+    writing = generate_queries(world, settings, 0, ORIGIN)
+    queries = asyncio.run(writing).queries
+
+    def walk(query: Query) -> Episode:
+        environment = SimulatedEnvironment(world, query.platform, FaultRates())
+        attempt = Attempt(query, Purpose.TRAIN, 0, 0)
+        rollout = asyncio.run(run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN))
+        screens.seen.update(rollout.screens)
+        return _as_learned(rollout.episode)
+
+    platforms = [[query for query in queries if query.platform is platform] for platform in Platform]
+    return [walk(query) for chosen in platforms for query in chosen[:each]]
+
+
+def _as_learned(episode: Episode) -> Episode:
+    said = [step.conclusion for step in episode.steps]
+    steps = [
+        step.model_copy(update={"prompt": compose(episode.query.instruction, None, said[:number])})
+        for number, step in enumerate(episode.steps)
+    ]
+    judged = {"trajectory_id": episode.trajectory.trajectory_id, "correct": True, "rule": "test", "agreed": True}
+    judgement = record(Judgement, **judged | COMMON)
+    return episode.model_copy(update={"steps": tuple(steps), "judgement": judgement})

@@ -1,5 +1,6 @@
 import hashlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 
@@ -16,14 +17,13 @@ from trajmill.stages.export.images import IMAGES, ImageCache, row_groups, with_f
 from trajmill.stages.export.release import GROUP, SCREENS_FILE, SCREENS_SCHEMA, export_release, screen_batches
 
 
+@dataclass
 class MadeScreens(StoredScreens):
-    def __init__(self, make: Callable[[str], bytes]) -> None:
-        super().__init__()
-        self._make = make
+    make: Callable[[str], bytes] = str.encode
 
     def image(self, screen_id: str) -> bytes:
         self.reads[screen_id] = self.reads.get(screen_id, 0) + 1
-        return self._make(screen_id)
+        return self.make(screen_id)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
     shown = [["1"]] * (GROUP.rows + 2) + [[third]] * 4 + [[str(GROUP.repeated + 1)], [third, third], [], ["5"]]
     numbers = pa.array(range(len(shown)), pa.int64())
     table = pa.table({"number": numbers, "screen_ids": pa.array(shown, pa.list_(pa.string()))})
-    screens = MadeScreens(lambda screen_id: bytes(int(screen_id)))
+    screens = MadeScreens(make=lambda screen_id: bytes(int(screen_id)))
     with TemporaryFile() as file:
         groups = list(row_groups(table.to_batches(max_chunksize=rows), ImageCache(file, screens), GROUP))
     assert [group.rows.num_rows for group in groups] == [GROUP.rows, 4, 2, 1, 3]
@@ -118,7 +118,7 @@ def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
 def test_images_are_read_once_and_some_rows_ahead() -> None:
     ids = pa.array([[f"s{row % 7000}"] for row in range(9000)], pa.list_(pa.string()))
     batches = pa.table({"screen_ids": ids}).to_batches(max_chunksize=3000)
-    screens = MadeScreens(str.encode)
+    screens = MadeScreens()
     with TemporaryFile() as file:
         cache = ImageCache(file, screens)
         groups = row_groups(batches, cache, GROUP)
@@ -133,7 +133,7 @@ def test_images_are_read_once_and_some_rows_ahead() -> None:
 
 def test_screens_with_equal_pixels_share_an_image(tmp_path: Path) -> None:
     table = examples([40])
-    file, _, _ = write_release(tmp_path, table.to_batches(), [], MadeScreens(lambda screen_id: png("s0")))
+    file, _, _ = write_release(tmp_path, table.to_batches(), [], MadeScreens(make=lambda screen_id: png("s0")))
     assert table.num_rows * len(png("s0")) > 2 * len(png("s0")) + file.bytes // 2
     images = pq.read_table(tmp_path / SFT_FILE)["images"].to_pylist()
     assert images == [[{"bytes": png("s0"), "path": None}]] * table.num_rows

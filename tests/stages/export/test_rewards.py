@@ -1,8 +1,13 @@
-from typing import Any
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import pytest
 
-from tests.stages.export.reward_table import rewarded_replies
 from trajmill.schemas.actions import Action, Click
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
@@ -73,3 +78,57 @@ def test_verl_is_given_the_score_and_its_parts() -> None:
 @pytest.mark.parametrize("text", ["", "<tool_call>", "[" * 100_000, "\x00\ud800", '{"coordinate": [1e999, NaN]}'])
 def test_no_text_raises(text: str) -> None:
     assert score_reply(text, target(Click(x=1, y=1))).format == 0.0
+
+
+PAGE: Final = Path(__file__).parents[3] / "docs" / "rewards.md"
+PAGE_SCREEN: Final = Size(1000, 1000)
+
+
+class RewardedReply(NamedTuple):
+    target: str
+    """JSON of the target, as an exported row has it."""
+    reply: str
+    rewards: tuple[float, float, float]
+    """By the rules `ces`, `coda` and `action`, to two digits."""
+    rule: str
+
+
+def rewarded_replies() -> list[RewardedReply]:
+    targets = {
+        name: _target(family, platform, action, element)
+        for name, family, platform, action, element in _rows("## Targets")
+    }
+    return [
+        RewardedReply(
+            targets[name].model_dump_json(),
+            _whole(reply, "mobile_use" if targets[name].platform == "phone" else "computer_use"),
+            (float(ces), float(coda), float(action)),
+            f"{name}: {rule}",
+        )
+        for name, reply, ces, coda, action, rule in _rows("## Replies")
+    ]
+
+
+def _target(family: str, platform: str, action: str, element: str) -> ReplyTarget:
+    return ReplyTarget.model_validate(
+        {
+            "family": family,
+            "platform": platform,
+            "action": json.loads(action),
+            "box": tuple(map(int, element.split(","))) if element else None,
+            "screen": PAGE_SCREEN,
+            "resized": family_named(family).budget.fit(PAGE_SCREEN),
+        }
+    )
+
+
+def _whole(reply: str, tool: str) -> str:
+    call = f'<tool_call>↵{{"name": "{tool}", "arguments": {{\\1}}}}↵</tool_call>'
+    return re.sub("⟨(.*?)⟩", call, reply).replace("↵", "\n")
+
+
+def _rows(heading: str) -> Iterator[list[str]]:
+    section = PAGE.read_text(encoding="utf-8").partition(heading)[2].partition("\n## ")[0]
+    for line in [line for line in section.splitlines() if line.startswith("|")][2:]:
+        cells = re.split(r"(?<!\\)\|", line)[1:-1]
+        yield [cell.strip().replace("\\|", "|").removeprefix("`").removesuffix("`") for cell in cells]

@@ -1,20 +1,25 @@
+from __future__ import annotations
+
 import json
 
 import pytest
 
-from tests.stages.derive.asked_models import OK, derived_with, words
-from tests.stages.derive.samples import DONE, TAP, episode, query, step
-from tests.stages.derive.screens import DrawnScreens, derived, tools_of
+from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, query, step
+from tests.stages.derive.screens import OK, DrawnScreens, derived, derived_with, tools_of, words
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.query import Query, Slot, Split
-from trajmill.schemas.tables.trajectory import TargetElement
+from trajmill.schemas.tables.trajectory import Purpose, TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.kind_spec import GuidanceLift, TaskSources
+from trajmill.stages.derive.planning.manual import filled_manual
+from trajmill.stages.derive.planning.trials import MANUAL_HELPED, TriedManual, guidance_by, kept_manuals, tried_manual
 from trajmill.stages.derive.spec import PlanningSpec
+from trajmill.stages.rollout.base import plan_trials
 
 PIZZA = Slot(name="dish", value="Margherita", said="margherita", page="bites.menu")
 SIZE = Slot(name="size", value="Large", said="big", page="bites.dish")
@@ -198,3 +203,67 @@ def test_a_plan_is_distilled_from_the_task_alone_where_nobody_succeeded() -> Non
 def test_distilled_plans_need_a_writer() -> None:
     with pytest.raises(BadInputError, match=r"derive\.planning\.distil asks a model: set derive\.writer"):
         PlanningSpec(distil=True).refuse_without({"writer": "embedded"}, "embedded")
+
+
+def manual() -> Example:
+    (row,) = plain(success(*STEPS)).examples
+    return row
+
+
+def pizza(name: str, dish: str) -> Query:
+    slots = (
+        Slot(name="dish", value=dish, said=dish.lower(), page="bites.menu"),
+        Slot(name="size", value="Large", said="big", page="bites.dish"),
+    )
+    return query(name).model_copy(update={"slots": slots})
+
+
+def test_a_manual_is_filled_with_the_values_of_queries_of_which_the_others_come_first() -> None:
+    said = filled_manual(manual().messages[-1].content, pizza("a", "Funghi"))
+    assert said is not None and '2. Tap "Funghi"' in said and "{" not in said
+    assert filled_manual('1. Tap "{drink}".', pizza("a", "Funghi")) is None
+    row = manual()
+    own, other, third = pizza(row.query_id, "Margherita"), pizza("r", "Funghi"), pizza("s", "Diavola")
+    found = guidance_by(row, [own, other, third], 2, ORIGIN)
+    assert [query.query_id for query, _ in found] == ["r", "s"]
+    assert {guidance.source for _, guidance in found} == {"manual"}
+    assert found[0][1].source_trajectory == row.trajectory_id and "Funghi" in found[0][1].text
+    assert len(guidance_by(row, [own, other, third], 9, ORIGIN)) == 3
+
+
+def test_both_attempts_at_a_query_have_one_seed() -> None:
+    pairs = guidance_by(manual(), [pizza("r", "Funghi"), pizza("s", "Diavola")], 2, ORIGIN)
+    attempts = plan_trials([*pairs, pairs[0]], 7, 1)
+    assert {attempt.purpose for attempt in attempts} == {Purpose.TRIAL}
+    alone = {attempt.query.query_id: attempt.seed for attempt in attempts if attempt.guidance is None}
+    guided = [attempt for attempt in attempts if attempt.guidance is not None]
+    assert len(alone) == 2 and len(guided) == 3
+    assert all(alone[attempt.query.query_id] == attempt.seed for attempt in guided)
+
+
+def test_only_queries_with_two_scores_are_compared() -> None:
+    pairs = [("q", "g"), ("r", "h"), ("s", "i"), ("t", "j")]
+    found = tried_manual(pairs, {"q": 0.0, "r": 1.0, "s": None}, {"g": 1.0, "h": 1.0, "i": 1.0, "j": 1.0})
+    assert found == TriedManual(queries=2, without=0.5, with_manual=1.0)
+    assert tried_manual(pairs, {}, {}).tells_nothing
+
+
+@pytest.mark.parametrize(
+    ("tried", "kept"),
+    [
+        (TriedManual(8, 0.25, 0.75), MANUAL_HELPED),
+        (TriedManual(8, 1.0, 1.0), "unmeasured"),
+        (TriedManual(0, 0.0, 0.0), "unmeasured"),
+        (TriedManual(8, 0.5, 0.5), ""),
+        (TriedManual(8, 0.5, 0.25), ""),
+        (TriedManual(8, 0.0, 0.0), ""),
+    ],
+)
+def test_a_manual_is_kept_if_it_raises_success(tried: TriedManual, kept: str) -> None:
+    row = manual()
+    rows, refused = kept_manuals([row], {row.example_id: tried}, ORIGIN)
+    assert [one.variant for one in rows] == ([kept] if kept else [])
+    assert [(one.reason, one.trajectory_id) for one in refused] == (
+        [] if kept else [("manual_did_not_help", row.trajectory_id)]
+    )
+    assert all("% with, " in one.detail for one in refused)

@@ -5,9 +5,8 @@ from typing import NamedTuple
 import pytest
 from PIL import Image
 
-from tests.stages.export.derived_rows import DerivedRow, derived_rows
+from tests.stages.export.derived_rows import DerivedRow, SeenScreens, derived_rows, walks
 from tests.stages.export.formats.folders import SOURCE, ReadRow, read
-from tests.stages.export.walks import SeenScreens, walks
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, Family, family_named

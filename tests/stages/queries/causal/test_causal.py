@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import pytest
 
-from tests.stages.derive.asked_models import words
+from tests.stages.derive.screens import words
 from tests.stages.models.fault_server import running_server
 from tests.stages.models.openai_api.asking import settings
 from tests.stages.queries.samples import honest_draft
