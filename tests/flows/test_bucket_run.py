@@ -27,6 +27,9 @@ from trajmill.warehouse.upkeep import compact, vacuum
 
 pytestmark = pytest.mark.slow
 
+_MOST_REQUESTS = 1
+"""Of what the killed run has left to do."""
+
 
 def start(url: str, s3_endpoint: str, disk: Path) -> subprocess.Popen[bytes]:
     """A process that has an empty disk, and begins the run with two workers."""
@@ -51,7 +54,10 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
         killed.kill()
         assert killed.wait() == -signal.SIGKILL
         assert set(proxy.met) == set(FAULTS), "every fault was met"
-    run_stages(config)
+    with faulty_proxy(s3_endpoint, without="Of-No-Request") as counting, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("AWS_ENDPOINT_URL", counting.url)
+        run_stages(config)
+        assert next(counting.numbers) <= _MOST_REQUESTS
     assert_same(warehouse, tiny_run)
     count = "SELECT (SELECT count(*) FROM steps) AS steps, (SELECT count(*) FROM funnel) AS funnel"
     assert run_sql(warehouse, count).to_pylist() == run_sql(tiny_run, count).to_pylist()

@@ -22,6 +22,7 @@ from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.stages.training.promotion import Promotion
+from trajmill.warehouse.delta_log import one_snapshot
 from trajmill.warehouse.layout import StageRun
 
 
@@ -157,7 +158,7 @@ def do_stage(stage: Stage, context: RoundContext) -> StageReport:
         return done
     if not stage.is_wanted(context.config):
         return StageReport.without_work(stage.name)
-    with watched(within, stage.name):
+    with one_snapshot(), watched(within, stage.name):
         return stage(context)
 
 

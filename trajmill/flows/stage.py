@@ -25,6 +25,7 @@ from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
+from trajmill.warehouse.delta_log import one_snapshot
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows, read_shards, read_table, table_of
 from trajmill.warehouse.shards import DataFile, write_tables
@@ -195,7 +196,8 @@ def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], Stage
         with disk_full_as_error(warehouse.root):
             start = perf_counter()
             try:
-                outcome = work(at)
+                with one_snapshot():
+                    outcome = work(at)
             except AwaitedError as error:
                 return StageReport.without_work(stage, str(error))
             commit_start = perf_counter()

@@ -14,7 +14,7 @@ from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAct
 
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.delta_log import HASHES, delta_table, known_log, make_log_durable
+from trajmill.warehouse.delta_log import HASHES, delta_table, known_log, look_again, make_log_durable
 from trajmill.warehouse.layout import StageRun, Warehouse, sole_writer
 from trajmill.warehouse.screens import without_committed
 from trajmill.warehouse.shards import DataFile, stored_schema
@@ -36,9 +36,10 @@ def commit_stage(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequenc
     (`screens`, then in the order of `TABLES`). Screens that another run has committed in the meantime are left out.
     """
     order = sorted(files, key=lambda table: (table != "screens", list(TABLES).index(table)))
-    versions = {}
-    for table in order:
-        with sole_writer(warehouse, table) if any(file.rows for file in files[table]) else nullcontext():
+    written, versions = [table for table in order if any(file.rows for file in files[table])], {}
+    with sole_writer(warehouse) if written else nullcontext():
+        for table in written:
+            look_again(warehouse, table)
             new = list(without_committed(warehouse, files[table])) if table == "screens" else files[table]
             if any(file.rows for file in new):
                 versions[table] = commit(warehouse, table, new, at)
@@ -54,6 +55,7 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
     store, uri = warehouse.store, warehouse.store.uri(f"tables/{table}")
 
     def committed() -> int:
+        look_again(warehouse, table)
         with disk_full_as_error(warehouse.table(table)), store.one_line(f"tables/{table}"):
             delta = delta_table(warehouse, table) or DeltaTable.create(
                 uri,
@@ -66,6 +68,7 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
             if not known_log(warehouse, table):
                 # Whoever reads a log with two entries of ours expects the sizes of the first.
                 make_log_durable(warehouse, table)
+            before = int(delta.version())
             if not _is_committed(delta, at):
                 known = {field.name for field in delta.schema().fields}
                 # Existing rows have no value in a new column: it is nullable, even if the record requires a value.
@@ -85,7 +88,8 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
                     again = None if store.is_local else delta_table(warehouse, table)
                     if again is None or not _is_committed(again, at):
                         raise
-                delta.update_incremental()
+                if int(delta.version()) == before:
+                    delta.update_incremental()
             # Also where it was committed before: that process may have been killed before it came to this.
             make_log_durable(warehouse, table)
             return int(delta.version())
@@ -96,6 +100,7 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
 
 def replace_files(warehouse: Warehouse, table: str, replaced: Mapping[str, int], joined: Sequence[DataFile]) -> None:
     """Commit `joined` in place of files with the same rows (sizes by name), in a lock; write a checkpoint."""
+    look_again(warehouse, table)
     delta, now = delta_table(warehouse, table), int(time.time() * 1000)
     assert delta is not None, "it has files"
     removed = [RemoveAction(name, False, now, size, {}) for name, size in replaced.items()]

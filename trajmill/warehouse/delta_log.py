@@ -14,7 +14,9 @@ import hashlib
 import json
 import re
 import threading
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -48,24 +50,51 @@ class Snapshot(NamedTuple):
     """Whether columns were added since the first commit, so that some files may lack them."""
 
 
+_SEEN: ContextVar[dict[tuple[str, str], list[StoredFile]] | None] = ContextVar("_SEEN", default=None)
+"""By address and table, the logs that `one_snapshot` has listed."""
+
+
+@contextmanager
+def one_snapshot() -> Iterator[None]:
+    """List the log of each table at most once within the block and blocks in it, unless the block commits to it."""
+    if _SEEN.get() is not None:
+        yield
+        return
+    outside = _SEEN.set({})
+    try:
+        yield
+    finally:
+        _SEEN.reset(outside)
+
+
+def look_again(warehouse: Warehouse, table: str) -> None:
+    """List a table's log anew, though a snapshot has it."""
+    (_SEEN.get() or {}).pop((warehouse.address, table), None)
+
+
 def log_entries(warehouse: Warehouse, table: str) -> list[StoredFile]:
     """Return the entries of a table's log, oldest first. Raises BadInputError if one is missing or damaged."""
     return [file for file in log_files(warehouse, table) if _ENTRY.search(file.name)]
 
 
 def log_files(warehouse: Warehouse, table: str) -> list[StoredFile]:
-    damage = ""
+    damage, seen, key = "", _SEEN.get(), (warehouse.address, table)
+    if seen is not None and key in seen:
+        return seen[key]
     # Another process may have committed while the folder was listed, so damage is looked for twice.
     for _ in range(2):
         files = warehouse.store.files(f"tables/{table}/_delta_log")
         damage = _damage(warehouse, table, [file for file in files if _ENTRY.search(file.name)])
         if not damage:
+            if seen is not None:
+                seen[key] = files
             return files
     raise BadInputError(f"{damage}; restore the file from a copy")
 
 
 def make_log_durable(warehouse: Warehouse, table: str) -> None:
     """Bring new entries to the disk, and store sizes and hashes of all. Raises BadInputError as `log_entries` does."""
+    look_again(warehouse, table)
     store, known = warehouse.store, known_log(warehouse, table)
     names = {file.name.rpartition("/")[2]: file.name for file in log_files(warehouse, table)}
     fresh = [name for name in names if name not in known and name != _LAST_CHECKPOINT]

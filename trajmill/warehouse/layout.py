@@ -225,6 +225,6 @@ def _locked(warehouse: Warehouse, run_id: str, purpose: str = "") -> Iterator[No
         yield
 
 
-def sole_writer(warehouse: Warehouse, table: str) -> AbstractContextManager[None]:
-    """Wait until no other process commits to a table, and keep them out."""
-    return warehouse.store.hold(warehouse.name(warehouse.table(table) / "_lock"), wait=True)
+def sole_writer(warehouse: Warehouse) -> AbstractContextManager[None]:
+    """Wait until no other process commits to the tables, and keep them out."""
+    return warehouse.store.hold("tables/_lock", wait=True)

@@ -114,7 +114,7 @@ def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> Co
     if delta_table(warehouse, table) is None:
         return CompactedTable(table, 0, 0)
     with (
-        sole_writer(warehouse, table),
+        sole_writer(warehouse),
         disk_full_as_error(folder),
         store.one_line(f"tables/{table}"),
         damage_as_error(store.uri(f"tables/{table}")),
@@ -174,8 +174,8 @@ def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[
             except RunInUseError as error:
                 _LOG.warning("%s; its files stay until then", error)
         # A process that joins small files of a table works on no run.
-        for table in sorted({name.split("/")[1] for name in owners if name.startswith("tables/")}):
-            locks.enter_context(sole_writer(warehouse, table))
+        if any(name.startswith("tables/") for name in owners):
+            locks.enter_context(sole_writer(warehouse))
         deletable = [file for file in found if free.issuperset(owners[file.name])]
         # What was found before the locks were taken may have been committed or released until then.
         still = set(unused_files(warehouse, older_than_days=older_than_days, now=now)) if deletable else set()

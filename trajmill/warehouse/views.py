@@ -27,7 +27,7 @@ import pyarrow as pa
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES, arrow_schema
 from trajmill.warehouse.atomic import is_disk_full, replacing
-from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, snapshot
+from trajmill.warehouse.delta_log import Snapshot, newest_log_entry, one_snapshot, snapshot
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.shards import WRITTEN_AT, stored_schema
 from trajmill.warehouse.store.connection import unreadable
@@ -117,12 +117,13 @@ def _update(warehouse: Warehouse, path: Path) -> None:
         row = connection.execute(shown_by, [definitions]).fetchone()
         known = {table: Snapshot(*values) for table, values in json.loads(row[0]).items()} if row else {}
         committed = dict[str, Snapshot]()
-        for table in TABLES:
-            shown = known.get(table)
-            # The log of a table is read only if it has a new entry.
-            if shown is None or shown.log_entry != newest_log_entry(warehouse, table):
-                shown = snapshot(warehouse, table)
-            committed[table] = shown
+        with one_snapshot():
+            for table in TABLES:
+                shown = known.get(table)
+                # The log of a table is read only if it has a new entry.
+                if shown is None or shown.log_entry != newest_log_entry(warehouse, table):
+                    shown = snapshot(warehouse, table)
+                committed[table] = shown
         for table in TABLES:
             if committed[table] != known.get(table):
                 query = _table_query(table, committed[table])

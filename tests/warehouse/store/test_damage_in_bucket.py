@@ -10,6 +10,8 @@ from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import checked_weights, keep_weights
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.store.base import FileStore
+from trajmill.warehouse.store.bucket import _file_system
+from trajmill.warehouse.store.ranges import _kept
 from trajmill.warehouse.upkeep import damage
 
 pytestmark = pytest.mark.slow
@@ -47,6 +49,9 @@ def test_each_damage_is_named_and_mended_by_a_copy(bucket_url: str, monkeypatch:
         whole = store.get(name)
         assert whole is not None
         spoil(store, name)
+        # As another process, which has kept no small file.
+        _file_system.cache_clear()
+        _kept.cache_clear()
         with pytest.raises(BadInputError) as caught:
             use()
         line = str(caught.value)

@@ -12,8 +12,10 @@ from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.base import StoreError, store_at
+from trajmill.warehouse.store.bucket import _file_system
 from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.store.lease import number_of
+from trajmill.warehouse.store.ranges import _kept
 from trajmill.warehouse.views import connect, refresh_views
 
 pytestmark = pytest.mark.slow
@@ -54,6 +56,9 @@ def test_a_server_that_stays_away_is_no_damage(
     warehouse = create_warehouse(bucket_url)
     commit_rounds(warehouse, 1, 5)
     refresh_views(warehouse)
+    # This process has kept the small files.
+    _file_system.cache_clear()
+    _kept.cache_clear()
     connection = connect(warehouse)
     monkeypatch.setattr("trajmill.warehouse.store.ranges.PATIENCE", 0.0)
     hasty = Warehouse(warehouse.store.impatient())

@@ -169,17 +169,17 @@ class BucketStore(FileStore):
         from pyarrow.fs import FSSpecHandler, PyFileSystem
 
         parts = urlsplit(self.address)
-        return PyFileSystem(FSSpecHandler(self._ranges(of_data_files=True))), f"{parts.netloc}{parts.path}/"
+        return PyFileSystem(FSSpecHandler(self._ranges())), f"{parts.netloc}{parts.path}/"
 
     def register(self, connection: duckdb.DuckDBPyConnection) -> None:
-        connection.register_filesystem(self._ranges(of_data_files=False))
+        connection.register_filesystem(self._ranges())
 
     @property
     def _objects(self) -> ObjectStore:
         return _opened(self.address, credentials_key())
 
-    def _ranges(self, of_data_files: bool) -> RangeStore:
-        return _file_system(of_data_files, urlsplit(self.address).scheme, credentials_key())
+    def _ranges(self) -> RangeStore:
+        return _file_system(urlsplit(self.address).scheme, credentials_key())
 
     def _check_bucket(self, error: FileNotFoundError) -> None:
         if says_no_bucket(error):
@@ -197,8 +197,7 @@ def _opened(address: str, credentials: str) -> ObjectStore:
 
 
 @lru_cache(maxsize=8)
-def _file_system(of_data_files: bool, scheme: Any, credentials: str) -> RangeStore:
-    from trajmill.warehouse.store.ranges import DataFileStore, RangeStore
+def _file_system(scheme: Any, credentials: str) -> RangeStore:
+    from trajmill.warehouse.store.ranges import RangeStore
 
-    kind = DataFileStore if of_data_files else RangeStore
-    return kind(scheme, client_options=client_options(), retry_config=RETRIES)
+    return RangeStore(scheme, client_options=client_options(), retry_config=RETRIES)

@@ -18,12 +18,14 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.store.base import CANNOT_LOCK, FileStore, HeldError, LeaseLostError, StoredFile, StoreError
+from trajmill.warehouse.store.connection import credentials_key
 
 SECONDS = 60.0
 """Time after which a lease that nobody renews may be taken."""
@@ -147,6 +149,8 @@ def holder(store: FileStore, name: str) -> str | None:
 
 
 def _acquired(store: FileStore, name: str, wait: bool, seconds: float, owner: str) -> _Lease:
+    if not _creates_once(store, name, credentials_key()):
+        raise BadInputError(f"{store.address}: {CANNOT_LOCK}")
     pause = 0.1
     while True:
         newest = _newest(store, name)
@@ -154,15 +158,20 @@ def _acquired(store: FileStore, name: str, wait: bool, seconds: float, owner: st
             began, number = time.monotonic(), newest.number + 1 if newest else 1
             token = uuid.uuid4().hex
             if create_generation(store, name, number, owner, seconds, token):
-                # Find a store that silently replaces a file that is there, so that two could hold the lease.
-                released = Generation(number, "", this_process(), 0.0, uuid.uuid4().hex)
-                if store.create(_file(name, number), json.dumps(released).encode()):
-                    raise BadInputError(f"{store.address}: {CANNOT_LOCK}")
                 return _Lease(store, name, seconds, number, began + seconds, token, owner)
         elif not wait:
             raise HeldError(newest.owner)
         time.sleep(pause)
         pause = min(2 * pause, 2.0)
+
+
+@lru_cache(maxsize=8)
+def _creates_once(store: FileStore, name: str, credentials: str) -> bool:
+    """Whether the store creates no file that is there: if it silently replaced it, two could hold a lease."""
+    probe = f"{name}-probe/{uuid.uuid4().hex}"
+    refuses = store.create(probe, b"1") and not store.create(probe, b"2")
+    store.delete(probe)
+    return refuses
 
 
 def create_generation(

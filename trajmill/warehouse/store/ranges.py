@@ -11,7 +11,8 @@ import io
 import re
 import threading
 from collections.abc import Awaitable, Callable
-from functools import cached_property
+from datetime import datetime
+from functools import cached_property, lru_cache
 from typing import Any, Final, TypeVar
 
 from obstore.exceptions import BaseError
@@ -21,42 +22,40 @@ from trajmill.warehouse.store.connection import NO_ANSWER, PATIENCE, pauses
 
 R = TypeVar("R")
 _DATA_FILE: Final = re.compile(r"/tables/\w+/[^/]+\.parquet$")
-_READ_WHOLE: Final = 1 << 18
-"""Bytes of the largest file that is read in one request: its footer and its columns would be two."""
+_READ_WHOLE: Final = 1 << 21
+"""Bytes of the largest file that is read in one request: its footer and its columns would be several."""
 _BEHIND_THE_END: Final = "416 "
 """In the answer to a request for bytes behind the end of a file."""
 
 
 class RangeStore(FsspecStore):
+    """A file system for reading, which repeats requests to a store that does not answer.
+
+    The name of a data file hashes its rows: its size is asked once, and 64 MiB of small ones are kept.
+    """
+
     # fsspec would keep one instance for each scheme, whatever the credentials.
     cachable = False
 
-    async def _info(self, path: str, **named: Any) -> dict[str, Any]:
-        return await _answered(lambda: super(RangeStore, self)._info(path, **named))
-
-    async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **named: Any) -> bytes:
-        return await _answered(lambda: super(RangeStore, self)._cat_file(path, start, end, **named))
-
-    def _open(self, path: str, mode: str = "rb", *arguments: Any, **keywords: Any) -> Any:
-        return RangeFile(self, path) if mode == "rb" else super()._open(path, mode, *arguments, **keywords)
-
-
-class DataFileStore(RangeStore):
-    """The same for pyarrow, which reads a file's size twice when it opens it; that of a data file never changes."""
-
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
-        self._data_files: dict[str, dict[str, Any]] = {}
+        self._sizes: dict[str, dict[str, Any]] = {}
 
     async def _info(self, path: str, **named: Any) -> dict[str, Any]:
-        known = self._data_files.get(path) or await super()._info(path, **named)
+        if known := self._sizes.get(path):
+            return known
+        found = await _answered(lambda: super(RangeStore, self)._info(path, **named))
         if _DATA_FILE.search(path):
-            self._data_files[path] = known
-        return known
+            self._sizes[path] = found
+        return found
+
+    def modified(self, path: str) -> datetime:
+        time: datetime = self.info(path)["last_modified"]
+        return time
 
     async def _cat_file(self, path: str, start: int | None = None, end: int | None = None, **named: Any) -> bytes:
         try:
-            return await super()._cat_file(path, start, end, **named)
+            return await _answered(lambda: super(RangeStore, self)._cat_file(path, start, end, **named))
         except FileNotFoundError as error:
             raise FileNotFoundError(f"{path}: is gone since it was read first") from error
         except BaseError as error:
@@ -64,11 +63,28 @@ class DataFileStore(RangeStore):
                 raise
             raise OSError(f"{path}: has become shorter since it was read first") from error
 
+    def _open(self, path: str, mode: str = "rb", *arguments: Any, **keywords: Any) -> Any:
+        return RangeFile(self, path) if mode == "rb" else super()._open(path, mode, *arguments, **keywords)
+
+    def whole(self, path: str, size: int) -> bytes:
+        """Return the bytes of a small file; those of data files that were read last are kept."""
+        data: bytes = _kept(self, path, size) if path in self._sizes else self.cat_file(path, start=0, end=size)
+        if not data.endswith(b"PAR1"):
+            # It was cut, and somebody may restore it.
+            self._sizes.pop(path, None)
+        return data
+
+
+@lru_cache(maxsize=32)
+def _kept(files: RangeStore, path: str, size: int) -> bytes:
+    data: bytes = files.cat_file(path, start=0, end=size)
+    return data
+
 
 class RangeFile(io.RawIOBase):
     """A file open for reading; each read is one request for its range, all reads of a small file are one together."""
 
-    def __init__(self, files: FsspecStore, path: str) -> None:
+    def __init__(self, files: RangeStore, path: str) -> None:
         self._files, self._path = files, path
         self._position = threading.local()
 
@@ -101,7 +117,7 @@ class RangeFile(io.RawIOBase):
 
     @cached_property
     def _whole(self) -> bytes:
-        return self._range(0, self._size)
+        return self._files.whole(self._path, self._size)
 
     @cached_property
     def _size(self) -> int:
