@@ -27,7 +27,7 @@ from trajmill.warehouse.upkeep import compact, vacuum
 
 pytestmark = pytest.mark.slow
 
-_MOST_REQUESTS = 1
+_MOST_REQUESTS = 1_400
 """Of what the killed run has left to do."""
 
 
