@@ -13,7 +13,7 @@ COPY pyproject.toml constraints.txt README.md LICENSE ./
 COPY trajmill ./trajmill
 COPY docs/examples ./docs/examples
 RUN pip install --no-cache-dir --constraint constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu \
-    '.[web]'
+    '.[web,cluster]'
 
 # Nothing of it needs root. The folder of the configuration and the warehouse is mounted, and must be writable for 1000.
 # A volume takes the owner of the folder that it is mounted on, so that of Prefect's home is made here.

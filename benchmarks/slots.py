@@ -1,6 +1,8 @@
 """Whether every rollout slot is busy: efficiency against ideal list scheduling, and against a static split.
 
-Run: `python -m benchmarks.slots [SLOTS ...]`; all of it takes about five minutes on two quiet cores. As in
+Run: `python -m benchmarks.slots [SLOTS ...]`; all of it takes about five minutes on two quiet cores. With
+`--engines FnApiRunner dask --workers 1 2 4` the first table has each engine, side by side: `dask` is a cluster of this
+machine. As in
 `benchmarks.pool` an environment sleeps and shows a new screen of 30 kB after every step, all of which is stored; here
 an agent sleeps, too, as long as a model server takes. The ideal is what slots would need that each take the next
 attempt the moment they are free, and do nothing but sleep. Slots are busy until the last episode is in its journal,
@@ -21,6 +23,7 @@ import random
 import tempfile
 import time
 from collections.abc import Sequence
+from itertools import product
 from math import ceil
 from pathlib import Path
 from typing import NamedTuple
@@ -125,16 +128,17 @@ class _AgentSpec(AgentSpec):
         return lambda query: _Agent(query.max_steps, self.seconds)
 
 
-def main(slots: Sequence[int]) -> None:
+def main(slots: Sequence[int], engines: Sequence[str] = ("FnApiRunner",), workers_given: Sequence[int] = ()) -> None:
     """Print both tables."""
-    for workers in (1, _MORE_WORKERS):
-        _took([_attempts([1] * workers * 2)], 2 * workers, _Waits(0.0, 0.0), workers)
-    head = "slots workers  model s  env s  ideal s  stored s  written s  stored  written  CPU ms/step  cores"
+    for engine, workers in product(engines, workers_given or (1, _MORE_WORKERS)):
+        _took([_attempts([1] * workers * 2)], 2 * workers, _Waits(0.0, 0.0), workers, engine)
+    head = "engine     slots workers  model s  env s  ideal s  stored s  written s  stored  written  CPU ms/step  cores"
+    head += "  steps/s"
     print("fixed lengths", head, sep="\n")
     for waits in (_Waits(0.5, 0.2), _Waits(0.25, 0.1)):
         for count in slots:
-            for workers in sorted({1, _most_workers(count)}):
-                _print_fixed(count, workers, waits)
+            for workers, engine in product(workers_given or sorted({1, _most_workers(count)}), engines):
+                _print_fixed(count, workers, waits, engine)
     print("log-normal lengths", "slots  ideal s  static s  ranges s  queue s  static/queue  ranges/queue", sep="\n")
     chance, waits = random.Random(0), _Waits(0.25, 0.1)
     for count in (each for each in slots if 1 < each <= _MANY_SLOTS):
@@ -151,13 +155,14 @@ def _most_workers(slots: int) -> int:
     return _MORE_WORKERS if slots >= _MANY_SLOTS else 1
 
 
-def _print_fixed(slots: int, workers: int, waits: _Waits) -> None:
+def _print_fixed(slots: int, workers: int, waits: _Waits, engine: str) -> None:
     attempts = _attempts([_STEPS] * slots * _EPISODES_PER_SLOT)
-    ideal, took = _ideal(attempts, slots, waits), _took([attempts], slots, waits, workers)
+    ideal, took = _ideal(attempts, slots, waits), _took([attempts], slots, waits, workers, engine)
     seconds = f"{waits.model:8} {waits.environment:6} {ideal:8.1f} {took.stored:9.1f} {took.written:10.1f}"
     shares = f"{ideal / took.stored:7.1%} {ideal / took.written:8.1%}"
     used = f"{took.processor * 1000 / (len(attempts) * _STEPS):12.2f} {took.processor / took.written:6.2f}"
-    print(f"{slots:5} {workers:7} {seconds} {shares} {used}", flush=True)
+    rows = f"{len(attempts) * _STEPS / took.stored:7.1f}"
+    print(f"{engine:11}{slots:5} {workers:7} {seconds} {shares} {used} {rows}", flush=True)
 
 
 def _attempts(lengths: Sequence[int]) -> list[Attempt]:
@@ -168,7 +173,9 @@ def _attempts(lengths: Sequence[int]) -> list[Attempt]:
     ]
 
 
-def _took(ranges: Sequence[Sequence[Attempt]], slots: int, waits: _Waits, workers: int = 1) -> _Took:
+def _took(
+    ranges: Sequence[Sequence[Attempt]], slots: int, waits: _Waits, workers: int = 1, engine: str = "FnApiRunner"
+) -> _Took:
     """What all ranges take, one after the other."""
     with tempfile.TemporaryDirectory() as folder:
         at = StageRun("benchmark", 1, "rollout")
@@ -183,7 +190,7 @@ def _took(ranges: Sequence[Sequence[Attempt]], slots: int, waits: _Waits, worker
         )
         start, began, processor = time.perf_counter(), time.time(), tree_cpu_seconds()
         for attempts in ranges:
-            made = run_in_shards(work, attempts, workers, BeamSettings())
+            made = run_in_shards(work, attempts, workers, BeamSettings(runner=engine))
             assert made.rows("trajectories") == len(attempts) and not made.dropped
         written, processor = time.perf_counter() - start, tree_cpu_seconds() - processor
         journals = at.staging(work.warehouse).glob("episodes-*.jsonl")
@@ -206,4 +213,7 @@ def _seconds(attempt: Attempt, waits: _Waits) -> float:
 if __name__ == "__main__":
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("slots", type=int, nargs="*", default=_SLOTS, metavar="SLOTS")
-    main(options.parse_args().slots)
+    options.add_argument("--engines", nargs="+", default=["FnApiRunner"], metavar="RUNNER")
+    options.add_argument("--workers", type=int, nargs="*", default=[], metavar="N")
+    given = options.parse_args()
+    main(given.slots, given.engines, given.workers)

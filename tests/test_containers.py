@@ -3,6 +3,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,10 +61,25 @@ def test_the_worker_image_has_the_beam_that_was_tested() -> None:
     assert found is not None and f"apache-beam=={found[1]}" in pinned.splitlines()
 
 
-@pytest.mark.parametrize("service", _OWN)
-def test_services_are_commands_of_ours(service: str) -> None:
+def _recipes() -> Iterator[list[str]]:
+    """The commands of ours that `deploy/` starts."""
+    deploy = _ROOT / "deploy"
+    for each in yaml.safe_load_all((deploy / "kubernetes.yaml").read_text(encoding="utf-8")):
+        template = each["spec"].get("template", {"spec": {"containers": []}})
+        yield from (container["args"] for container in template["spec"]["containers"] if "args" in container)
+    yield yaml.safe_load((deploy / "cluster.yaml").read_text(encoding="utf-8"))["services"]["worker"]["command"]
+    script = (deploy / "slurm.sh").read_text(encoding="utf-8")
+    yield from (line.split() for line in re.findall(r"trajmill (worker [^;]+|evolve .+)", script))
+
+
+def test_the_script_for_slurm_is_one_of_bash() -> None:
+    subprocess.run(["bash", "-n", _ROOT / "deploy" / "slurm.sh"], check=True)
+
+
+@pytest.mark.parametrize("words", [*(_COMPOSE["services"][name]["command"] for name in _OWN), *_recipes()], ids=str)
+def test_services_are_commands_of_ours(words: list[str]) -> None:
     command = typer.main.get_command(app)
-    name, *arguments = _COMPOSE["services"][service]["command"]
+    name, *arguments = words
     found = command.get_command(typer.Context(command), name)  # type: ignore[attr-defined]
     assert found is not None
     found.make_context(name, arguments)

@@ -53,7 +53,7 @@ def settings() -> Iterator[BeamSettings]:
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
         made = BeamSettings(runner="dask", cluster=cluster.scheduler_address)
         yield made
-        _connected(made.cluster, 0).close()
+        _connected(made.cluster).close()
 
 
 def test_shards_on_a_cluster_that_shares_a_bucket_give_each_row_once(settings: BeamSettings, bucket_url: str) -> None:
@@ -110,6 +110,7 @@ def test_attempts_go_where_the_resources_are(settings: BeamSettings, bucket_url:
         (["--scheduler", "tcp://127.0.0.1:1", "--resources", "browser"], r"--resources 'browser' is not NAME=NUMBER.*"),
     ],
 )
+@pytest.mark.filterwarnings("ignore")  # of a client that was never open
 def test_what_is_wrong_with_the_command_of_a_worker_is_one_line(
     arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -20,7 +20,6 @@ from trajmill.schemas.errors import BadInputError
 app = typer.Typer()
 
 _SECONDS_WITHOUT_SCHEDULER = 600.0
-"""How long a worker waits for a scheduler that it has lost."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -55,10 +54,7 @@ def worker(
 
 
 async def _work(scheduler: str, name: str, workers: int, resources: Mapping[str, float], memory: str | None) -> None:
-    """Work until a signal comes; a scheduler that goes away is waited for.
-
-    Raises BadInputError if no scheduler answers, or its environment is another one.
-    """
+    """Work until a signal comes; a scheduler that goes away is waited for. Raises BadInputError if none answers."""
     from distributed import Nanny
     from distributed.system import MEMORY_LIMIT
 

@@ -46,7 +46,7 @@ def watched(work: StageWork[Any], settings: BeamSettings) -> Iterator[None]:
     """Count inside what workers tell, and send the work to those that have the resources it needs."""
     from dask import annotate
 
-    client, folder = _client(settings.cluster, 1), work.at.staging(work.warehouse)
+    client, folder = _client(settings.cluster), work.at.staging(work.warehouse)
     topic = work.warehouse.name(folder)
     _link(work.warehouse, work.at.run_id, client.dashboard_link)
     client.subscribe_topic(topic, lambda event: ShardProgress(folder, event[1][0]).fill(event[1][1]))
@@ -96,27 +96,27 @@ def _link(warehouse: Warehouse, run_id: str, link: str) -> None:
     warehouse.store.put(warehouse.name(warehouse.run(run_id) / DASHBOARD), link.encode())
 
 
-def _client(address: str, workers: int) -> Client:
+def _client(address: str, workers: int = 1) -> Client:
     """Return the client of a cluster, which lives as long as this process. Raises TrajmillError if there is none."""
-    client = _connected(address, workers if not address else 0)
+    client = _connected(address)
     if client.status != "running":
         _connected.cache_clear()
-        client = _connected(address, workers if not address else 0)
+        client = _connected(address)
+    if not address and workers > len(client.nthreads()):
+        client.cluster.scale(workers)
+        client.wait_for_workers(workers)
     return client
 
 
 @lru_cache(maxsize=1)
-def _connected(address: str, workers: int) -> Client:
+def _connected(address: str) -> Client:
     from dask import config
     from distributed import Client, LocalCluster
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if not address:
-        with config.set(CHILDREN_ALLOWED):
-            local = LocalCluster(
-                n_workers=workers, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"
-            )
-        return Client(local)
+        config.set(CHILDREN_ALLOWED)
+        return Client(LocalCluster(0, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"))
     try:
         return Client(address, timeout=ANSWER_SECONDS)
     except (OSError, ValueError) as error:
