@@ -7,6 +7,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
+from trajmill.schemas.errors import BadInputError
+
 if TYPE_CHECKING:
     from datasketch import MinHash
 
@@ -17,6 +19,11 @@ _WORD = re.compile(r"\w+")
 Run = tuple[str, ...]
 _ENOUGH_OWN = 0.5
 _PERMUTATIONS = 128
+_WHOLE_WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
+TOO_SIMILAR = 0.8
+"""An instruction with this share of common words, or more, is a repetition of another."""
+_LOOKED_AT = 0.5
+"""Threshold of the index, at which it misses none in ten thousand that are `TOO_SIMILAR`."""
 
 
 class FoundPhrase(NamedTuple):
@@ -94,6 +101,46 @@ class SimilarSets:
         sketch = self._empty.copy()
         sketch.update_batch([part.encode() for part in parts])
         return sketch
+
+
+class SimilarText(NamedTuple):
+    text: str
+    same_words: bool
+    """Whether the words are the same; case, spacing and punctuation are ignored."""
+
+
+class KnownTexts:
+    """Instructions, to find the one that another repeats."""
+
+    def __init__(self, instructions: Iterable[str] = (), shared: KnownTexts | None = None) -> None:
+        """Index instructions; `shared` is only read. Raises BadInputError if datasketch is not installed."""
+        try:
+            self._similar = SimilarSets(_LOOKED_AT)
+        except ImportError:
+            text = "proposed tasks need datasketch, which finds repetitions: pip install 'trajmill[curate]'"
+            raise BadInputError(text) from None
+        self._shared = shared
+        self._by_words: dict[tuple[str, ...], str] = {}
+        for instruction in instructions:
+            self.add(instruction)
+
+    def add(self, instruction: str) -> None:
+        words = tuple(_WHOLE_WORD.findall(instruction.casefold()))
+        if words not in self._by_words:
+            self._by_words[words] = instruction
+            self._similar.add(instruction, frozenset(words))
+
+    def find(self, instruction: str) -> SimilarText | None:
+        """Return the task with the same words, else the most similar task from `TOO_SIMILAR` on, else None."""
+        words = tuple(_WHOLE_WORD.findall(instruction.casefold()))
+        if words in self._by_words:
+            return SimilarText(self._by_words[words], True)
+        shares = self._similar.similar_to(frozenset(words)).items()
+        share, text = max(((share, text) for text, share in shares), default=(0.0, ""))
+        other = self._shared.find(instruction) if self._shared else None
+        if share < TOO_SIMILAR or (other and other.same_words):
+            return other
+        return SimilarText(text, False)
 
 
 def words_of(text: str) -> list[str]:

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Slot, Source, Split
+from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.kinds import SimulatedSpec
-from trajmill.stages.environments.simulated.annotations import PathMetadata, path_metadata
+from trajmill.stages.environments.simulated.annotations import PathMetadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.environments.spec import EnvironmentSpec
@@ -27,6 +28,7 @@ from trajmill.stages.queries.base import (
 )
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.tasks.source import TaskGoal, paths
+from trajmill.stages.queries.walk import QueryWalker
 
 
 def chosen(task: TaskGraph, **values: Scalar) -> TaskGoal:
@@ -37,14 +39,12 @@ def chosen(task: TaskGraph, **values: Scalar) -> TaskGoal:
 def chosen_through(task: TaskGraph, page: str, **values: Scalar) -> TaskGoal:
     """The sample with these slot values, on the first path that passes a page."""
     path = next(path for path in paths(task) if page in path)
-    return TaskGoal(
-        task, path, {slot.spec.name: values[slot.spec.name] for slot in task.slots if slot.spec.name in values}
-    )
+    names = (slot.spec.name for slot in task.slots)
+    return TaskGoal(task, path, {name: values[name] for name in names if name in values})
 
 
-def described(task: TaskGraph, sample: TaskGoal) -> PathMetadata:
-    """What a writer is told about a sample."""
-    return path_metadata(task, sample.path, sample.asked)
+def metadata_of(task: TaskGraph, **values: Scalar) -> PathMetadata:
+    return chosen(task, **values).metadata
 
 
 def drafted(goal: Goal, origin: Origin, seed: int = 0, heldout: bool = False, split: Split = Split.TRAIN) -> Query:
@@ -66,10 +66,10 @@ async def making(
     return queries.without_leaks(unseen.heldout)
 
 
-def made_by(
-    source: QuerySource, walk: WalkQueries, origin: Origin, unseen: UnseenApps = UnseenApps(), seed: int = 0
+async def walk_all(
+    factory: EnvironmentFactory, queries: Sequence[Query], origin: Origin, instances: int = 1
 ) -> NewQueries:
-    return asyncio.run(making(source, walk, origin, unseen, seed))
+    return await QueryWalker(lambda platform: factory, instances, origin).walk(queries)
 
 
 async def passes(queries: Sequence[Query]) -> NewQueries:

@@ -35,15 +35,7 @@ def prompts_of(config: Config) -> RolePrompts:
     return RolePrompts(
         critic_prompts(files.critic_step, files.critic_text, files.critic_multimodal, files.describer_screen),
         guide_prompts(files.describer_step, files.writer_guidance),
-        query_prompts(
-            files.writer_synthesise,
-            files.writer_refine,
-            files.writer_refine_heldout,
-            files.writer_curriculum,
-            files.writer_screen,
-            files.writer_selection,
-            files.writer_commands,
-        ),
+        query_prompts(files.model_dump()),
         config.derive.prompts.load(),
         annotation_prompts(files.describer_page, files.writer_slots),
     )

@@ -28,31 +28,24 @@ _CLOSING = {"(": ")", "[": "]"}
 _QUESTION_WORDS = frozenset({"Can", "Could", "Would", "Will", "May"})
 
 
-class SlotName(NamedTuple):
-    name: str
-
-
 class Template(NamedTuple):
-    """Parts in order; a tuple of templates gives one of them, and an empty template gives nothing."""
+    """Parts in order: texts, `{name}`, and tuples of templates, which give one of them."""
 
-    parts: tuple[str | SlotName | tuple[Template, ...], ...] = ()
+    parts: tuple[str | tuple[Template, ...], ...] = ()
 
     def names(self) -> frozenset[str]:
-        named = frozenset(part.name for part in self.parts if isinstance(part, SlotName))
-        several = (part for part in self.parts if not isinstance(part, str | SlotName))
+        named = frozenset(part[1:-1] for part in self.parts if isinstance(part, str) and part.startswith("{"))
+        several = (part for part in self.parts if not isinstance(part, str))
         return named.union(*(option.names() for options in several for option in options))
 
     def expand(self, words: Mapping[str, str], rng: Random) -> str:
         """Draw one sentence; spaces and capitals are not corrected. Raises KeyError if a drawn name has no words."""
         text = ""
         for part in self.parts:
-            match part:
-                case str():
-                    text += part
-                case SlotName(name):
-                    text += words[name]
-                case _:
-                    text += rng.choice(part).expand(words, rng)
+            if not isinstance(part, str):
+                text += rng.choice(part).expand(words, rng)
+            else:
+                text += words[part[1:-1]] if part.startswith("{") else part
         return text
 
 
@@ -81,7 +74,7 @@ def variants(texts: Sequence[str], heldout: bool) -> list[Variant]:
 class _Bracket(NamedTuple):
     mark: str
     at: int
-    options: list[list[str | SlotName | tuple[Template, ...]]]
+    options: list[list[str | tuple[Template, ...]]]
 
 
 @cache
@@ -112,14 +105,12 @@ def parse_template(text: str, where: str) -> Template:
             if mark == "[":
                 closed = (Template(), closed[0] if len(closed) == 1 else Template((closed,)))
             opened[-1].options[-1].append(closed)
-        elif not token.startswith("{"):
-            options[-1].append(token)
-        elif not token.endswith("}"):
+        elif token.startswith("{") and not token.endswith("}"):
             raise error("'{' is not closed", at, "close it with '}'")
-        elif not token[1:-1].isidentifier():
+        elif token.startswith("{") and not token[1:-1].isidentifier():
             raise error(f"'{token}' is no name", at, "put the name of a slot between the braces")
         else:
-            options[-1].append(SlotName(token[1:-1]))
+            options[-1].append(token)
     if len(opened) > 1:
         raise unclosed(opened[-1].mark, opened[-1].at)
     return Template(tuple(opened[0].options[0]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 
 from trajmill.schemas.actions import Action, Terminate, Wait
@@ -27,38 +27,69 @@ _TRIES = 2
 """Tries of a query on fresh environments if an environment fails, which is no fault of the query."""
 
 
+Trial = Callable[[Environment, Query], Awaitable[str | None]]
+"""Tries a query in an environment; returns why it fails."""
+
+
 class QueryWalker:
+    """Tries queries in a few environments of their platform at a time; one that fails is replaced."""
+
     def __init__(self, factory: Callable[[Platform], EnvironmentFactory], instances: int, origin: Origin) -> None:
         self._factory, self._instances, self._origin = factory, instances, origin
         self._factories: dict[Platform, EnvironmentFactory] = {}
 
     async def walk(self, queries: Sequence[Query]) -> NewQueries:
-        walked = NewQueries(())
+        async def walk_twice(environment: Environment, query: Query) -> str | None:
+            # A program may leave elements out of its tree until it starts anew.
+            reason = await walk(environment, query)
+            is_final = reason in (None, DONE_AT_START) or isinstance(environment, SimulatedEnvironment)
+            return reason if is_final else await walk(environment, query)
+
+        failed = await self.failures(queries, walk_twice)
+        passed = (query.model_copy(update={"validation": PASSED}) for query in queries if query.query_id not in failed)
+        return NewQueries(tuple(passed), tuple(failed.values()))
+
+    async def failures(self, queries: Sequence[Query], trial: Trial) -> dict[str, Failure]:
+        """Return the failures by query id, in the order of the queries."""
+        failed: dict[str, Failure] = {}
         for platform in dict.fromkeys(query.platform for query in queries):
-            factory = self._factories.setdefault(platform, self._factory(platform))
+            if platform not in self._factories:
+                self._factories[platform] = self._factory(platform)
             of_platform = [query for query in queries if query.platform is platform]
-            walked = walked.with_more(await walk_all(factory, of_platform, self._origin, self._instances))
-        return walked
+            waiting = iter(of_platform)
+            async with asyncio.TaskGroup() as group:
+                for _ in range(min(self._instances, len(of_platform))):
+                    group.create_task(self._try_waiting(self._factories[platform], waiting, trial, failed))
+        return {query.query_id: failed[query.query_id] for query in queries if query.query_id in failed}
+
+    async def _try_waiting(
+        self, factory: EnvironmentFactory, waiting: Iterator[Query], trial: Trial, failed: dict[str, Failure]
+    ) -> None:
+        environment: Environment | None = None
+        try:
+            for query in waiting:
+                for _ in range(_TRIES):
+                    failure_class = FailureClass.TASK
+                    try:
+                        environment = environment or await factory()
+                        reason = await trial(environment, query)
+                    except EnvironmentFailure as error:
+                        reason, failure_class = str(error), error.failure_class
+                        broken, environment = environment, None
+                        await close_quietly(broken)
+                    if failure_class is FailureClass.TASK:
+                        break
+                if reason is not None:
+                    message = f"{query.task}: {reason}: {query.instruction}"
+                    failed[query.query_id] = failure(
+                        query.query_id, message, self._origin, query.made_by, failure_class
+                    )
+        finally:
+            await close_quietly(environment)
 
     async def close(self) -> None:
         for factory in self._factories.values():
             await factory.close()
-
-
-async def walk_all(
-    factory: EnvironmentFactory, queries: Sequence[Query], origin: Origin, instances: int = 1
-) -> NewQueries:
-    """Walk queries in a few environments at a time; one that fails is replaced, and the factory is left open."""
-
-    async def walk_twice(environment: Environment, query: Query) -> str | None:
-        # A program may leave elements out of its tree until it starts anew.
-        reason = await walk(environment, query)
-        is_final = reason in (None, DONE_AT_START) or isinstance(environment, SimulatedEnvironment)
-        return reason if is_final else await walk(environment, query)
-
-    failed = await _failed(factory, queries, walk_twice, origin, instances)
-    passed = (query.model_copy(update={"validation": PASSED}) for query in queries if query.query_id not in failed)
-    return NewQueries(tuple(passed), tuple(failed.values()))
 
 
 async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, origin: Origin) -> NewQueries:
@@ -73,21 +104,16 @@ async def own_queries(environment: EnvironmentSpec, seed: int, instances: int, o
         await checked.reset(query, 0)
         return DONE_AT_START if await checked.score() == 1.0 else None
 
-    made = await environment.own_queries(seed, origin)
-    checked = NewQueries((), tuple(made.failures))
-    for platform in Platform:
-        of_platform = [query for query in made.queries if query.platform is platform]
-        refused: dict[str, Failure] = {}
-        if with_goal := [query for query in of_platform if made.untried and query.goal != "{}"]:
-            factory = environment.factory(platform)
-            try:
-                failed = await _failed(factory, with_goal, done_at_start, origin, instances)
-            finally:
-                await factory.close()
-            refused = {of: each for of, each in failed.items() if each.failure_class is FailureClass.TASK}
-        kept = tuple(query for query in of_platform if query.query_id not in refused)
-        checked = checked.with_more(NewQueries(kept, tuple(refused.values())))
-    return checked
+    made, walker = await environment.own_queries(seed, origin), QueryWalker(environment.factory, instances, origin)
+    try:
+        with_goal = [query for query in made.queries if made.untried and query.goal != "{}"]
+        failed = await walker.failures(with_goal, done_at_start)
+    finally:
+        await walker.close()
+    refused = {of: each for of, each in failed.items() if each.failure_class is FailureClass.TASK}
+    by_platform = sorted(made.queries, key=lambda query: list(Platform).index(query.platform))
+    kept = tuple(query for query in by_platform if query.query_id not in refused)
+    return NewQueries(kept, (*made.failures, *refused.values()))
 
 
 async def walk(environment: Environment, query: Query) -> str | None:
@@ -139,44 +165,6 @@ async def follow(
 
 def _cannot(step: PathStep) -> str:
     return f"cannot {step.operation} {step.target or step.text}".rstrip()
-
-
-async def _failed(
-    factory: EnvironmentFactory,
-    queries: Sequence[Query],
-    trial: Callable[[Environment, Query], Awaitable[str | None]],
-    origin: Origin,
-    instances: int,
-) -> dict[str, Failure]:
-    """Try queries in a few environments at a time; return the failures by query id, in the order of the queries."""
-    failed: dict[str, Failure] = {}
-    waiting = iter(queries)
-
-    async def try_waiting() -> None:
-        environment: Environment | None = None
-        try:
-            for query in waiting:
-                for _ in range(_TRIES):
-                    failure_class = FailureClass.TASK
-                    try:
-                        environment = environment or await factory()
-                        reason = await trial(environment, query)
-                    except EnvironmentFailure as error:
-                        reason, failure_class = str(error), error.failure_class
-                        broken, environment = environment, None
-                        await close_quietly(broken)
-                    if failure_class is FailureClass.TASK:
-                        break
-                if reason is not None:
-                    message = f"{query.task}: {reason}: {query.instruction}"
-                    failed[query.query_id] = failure(query.query_id, message, origin, query.made_by, failure_class)
-        finally:
-            await close_quietly(environment)
-
-    async with asyncio.TaskGroup() as group:
-        for _ in range(min(instances, len(queries))):
-            group.create_task(try_waiting())
-    return {query.query_id: failed[query.query_id] for query in queries if query.query_id in failed}
 
 
 async def close_quietly(environment: Environment | None) -> None:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
-from trajmill.schemas.errors import BadInputError, FailureClass, StageError
+from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.critics.model.marking import untrusted
 from trajmill.stages.models.prompts import Prompt, load_prompt
-from trajmill.stages.overlap import SimilarSets
+from trajmill.stages.overlap import KnownTexts
 from trajmill.stages.queries.base import Candidate, Offer, QueryPlan, SplitCandidates, Written
 from trajmill.stages.queries.templates import one_line
 
@@ -23,17 +23,12 @@ TEMPERATURE = 0.8
 BATCH = 10
 LONGEST_TASK = 400
 LONGEST_QUOTE = 200
-TOO_SIMILAR = 0.8
-"""A task with this share of common words, or more, is a repetition of another."""
-_LOOKED_AT = 0.5
-"""Threshold of the index, at which it misses none in ten thousand that are `TOO_SIMILAR`."""
 _FEWEST_WORDS = 2
 _EXCUSE = re.compile(
     r"(?:(?:i['’]?m|i am|we are)\s+)?(?:sorry|unable)\b|(?:i|we)\s+(?:cannot|can['’]?t|can not)\b|as an ai\b",
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(r"\[[^\]]*\]|<[^>]*>|\{[^}]*\}|_{3,}|\bx{3,}\b", re.IGNORECASE)
-_WORD = re.compile(r"\w+(?:[:.,'’-]\w+)*")
 _STYLES = ("order", "wish", "short", "report")
 _HELDOUT_STYLES = ("ask", "permit")
 
@@ -49,26 +44,21 @@ class QueryPrompts(NamedTuple):
     commands: Prompt
 
 
-def query_prompts(
-    synthesise: Path | None = None,
-    trained: Sequence[Path] = (),
-    heldout: Sequence[Path] = (),
-    curriculum: Path | None = None,
-    screen: Path | None = None,
-    selection: Path | None = None,
-    commands: Path | None = None,
-) -> QueryPrompts:
-    """Read the prompts; raises BadInputError if a user's file cannot be read, or lacks a section or a field."""
+def query_prompts(own: Mapping[str, Any] = {}) -> QueryPrompts:
+    """Read the prompts; raises BadInputError if a user's file cannot be read, or lacks a section or a field.
 
-    def prompt(name: str, own: Path | None = None) -> Prompt:
-        return load_prompt(__package__, f"writer_{name}-1", own)
+    `own` has the paths of the user's files by their keys in `[prompts]`.
+    """
 
-    def styles(names: Sequence[str], own: Sequence[Path]) -> tuple[Prompt, ...]:
-        return tuple(prompt(names[0], path) for path in own) or tuple(map(prompt, names))
+    def prompt(name: str, path: Path | None = None) -> Prompt:
+        return load_prompt(__package__, f"writer_{name}-1", path or own.get(f"writer_{name}"))
 
-    first, own_styles = prompt("synthesise", synthesise), (styles(_STYLES, trained), styles(_HELDOUT_STYLES, heldout))
-    others = {"curriculum": curriculum, "screen": screen, "selection": selection, "commands": commands}
-    return QueryPrompts(first, *own_styles, *(prompt(name, own) for name, own in others.items()))
+    def styles(names: Sequence[str], key: str) -> tuple[Prompt, ...]:
+        return tuple(prompt(names[0], path) for path in own.get(key, ())) or tuple(map(prompt, names))
+
+    trained, heldout = styles(_STYLES, "writer_refine"), styles(_HELDOUT_STYLES, "writer_refine_heldout")
+    others = ("curriculum", "screen", "selection", "commands")
+    return QueryPrompts(prompt("synthesise"), trained, heldout, *map(prompt, others))
 
 
 class WrittenGoal(NamedTuple):
@@ -104,7 +94,7 @@ TextT = TypeVar("TextT", bound=WrittenText)
 async def collect_new(
     wanted: int,
     spare: int,
-    known: KnownTasks,
+    known: KnownTexts,
     ask: Callable[[list[str], int, int], Awaitable[Sequence[TextT]]],
     refuse: Callable[[str, str, FailureClass], None],
     why_not: Callable[[TextT], str] = lambda written: "",
@@ -147,41 +137,3 @@ async def collect_new(
 
 def bullets(texts: Sequence[str], longest: int) -> str:
     return "\n".join(f"- {untrusted(text, longest)}" for text in texts) or "(none)"
-
-
-class SimilarTask(NamedTuple):
-    text: str
-    same_words: bool
-    """Whether the words are the same; case, spacing and punctuation are ignored."""
-
-
-class KnownTasks:
-    def __init__(self, instructions: Iterable[str] = (), shared: KnownTasks | None = None) -> None:
-        """Index instructions; `shared` is only read. Raises BadInputError if datasketch is not installed."""
-        try:
-            self._similar = SimilarSets(_LOOKED_AT)
-        except ImportError:
-            text = "proposed tasks need datasketch, which finds repetitions: pip install 'trajmill[curate]'"
-            raise BadInputError(text) from None
-        self._shared = shared
-        self._by_words: dict[tuple[str, ...], str] = {}
-        for instruction in instructions:
-            self.add(instruction)
-
-    def add(self, instruction: str) -> None:
-        words = tuple(_WORD.findall(instruction.casefold()))
-        if words not in self._by_words:
-            self._by_words[words] = instruction
-            self._similar.add(instruction, frozenset(words))
-
-    def find(self, instruction: str) -> SimilarTask | None:
-        """Return the task with the same words, else the most similar task from `TOO_SIMILAR` on, else None."""
-        words = tuple(_WORD.findall(instruction.casefold()))
-        if words in self._by_words:
-            return SimilarTask(self._by_words[words], True)
-        shares = self._similar.similar_to(frozenset(words)).items()
-        share, text = max(((share, text) for text, share in shares), default=(0.0, ""))
-        other = self._shared.find(instruction) if self._shared else None
-        if share < TOO_SIMILAR or (other and other.same_words):
-            return other
-        return SimilarTask(text, False)

@@ -21,7 +21,7 @@ from tests.stages.critics.little_app import (
     placed,
     right_walk,
 )
-from tests.stages.queries.samples import made_by, passes
+from tests.stages.queries.samples import making, passes
 from trajmill.schemas.actions import Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
@@ -158,7 +158,7 @@ def test_the_critics_never_read_goal_start_state_or_path() -> None:
 
 def unknown() -> list[Query]:
     counts = {**dict.fromkeys(Split, 0), Split.TRAIN: 1}
-    atomic = made_by(AtomicSource(counts, ("libreoffice-calc", "mousepad")), passes, ORIGIN).queries
+    atomic = asyncio.run(making(AtomicSource(counts, ("libreoffice-calc", "mousepad")), passes, ORIGIN)).queries
     assert len(atomic) > 3 and all("." in page for query in atomic for page in query.pages)
     pages = ("com.android.settings.wifi", "com.android.settings.main")
     seen = {"apps": ("com.android.settings",), "pages": pages, "page_descriptions": ("A page.", "A page.")}

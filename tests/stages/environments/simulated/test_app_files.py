@@ -5,7 +5,7 @@ import pytest
 
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.environments.simulated.worlds import task_of
-from tests.stages.queries.samples import chosen, chosen_through, described
+from tests.stages.queries.samples import chosen_through, metadata_of
 from trajmill.stages.environments.simulated.app_files.loader import Mistake, YamlFile, parse_yaml, read_yaml
 from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
@@ -73,22 +73,22 @@ def test_all_words_of_instructions_and_screens_are_known() -> None:
 
 
 def test_pages_carry_their_settings_in_the_order_of_the_screen(order: TaskGraph) -> None:
-    metadata = described(order, chosen(order, dish="Pad Thai", note="ring twice", spicy=True, size="Large"))
+    metadata = metadata_of(order, dish="Pad Thai", note="ring twice", spicy=True, size="Large")
     by_page = {page.page: [(s.label, s.kind, s.value) for s in page.settings] for page in metadata.pages}
     assert by_page["bites.home"] == [("categories", "list", "Noodles")]
     assert by_page["bites.menu"] == [("dishes", "list", "Pad Thai")]
     assert by_page["bites.dish"] == [("Size", "choice", "Large"), ("Extra spicy", "switch", "on")]
     assert by_page["bites.checkout"] == [("Note for the kitchen", "field", "ring twice")]
     assert [page.leave_by for page in metadata.pages] == ["", "", "Go to checkout", "Place order", ""]
-    constraints = described(order, chosen(order, dish="Pad Thai", size="Large")).constraints
+    constraints = metadata_of(order, dish="Pad Thai", size="Large").constraints
     assert [slot.name for slot in constraints] == ["dish", "size"], "only what the user asks for"
     assert constraints[0].words == ("Pad Thai",) and "large" in constraints[1].words
 
 
 def test_a_branch_of_the_path_shows_only_its_own_settings(world: World) -> None:
     wish = task_of(world, "bazaar.wish")
-    searched = described(wish, chosen_through(wish, "bazaar.search", product="Yoga Mat"))
-    browsed = described(wish, chosen_through(wish, "bazaar.shelf", product="Yoga Mat"))
+    searched = chosen_through(wish, "bazaar.search", product="Yoga Mat").metadata
+    browsed = chosen_through(wish, "bazaar.shelf", product="Yoga Mat").metadata
     assert [(s.kind, s.value) for p in searched.pages for s in p.settings] == [
         ("search", "Yoga Mat"),
         ("list", "Yoga Mat"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import subprocess
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import get_args
 
 import pytest
 
-from tests.stages.queries.samples import made_by, making, passes
+from tests.stages.queries.samples import making, passes, walk_all
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
@@ -20,19 +21,18 @@ from trajmill.stages.queries.atomic.source import OPERATIONS, AtomicSource
 from trajmill.stages.queries.base import UnseenApps
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import AtomicApp
-from trajmill.stages.queries.walk import walk_all
 
 APPS = get_args(AtomicApp)
 COUNTS = {**dict.fromkeys(Split, 2), Split.TRAIN: 5}
 
 
-def made(origin: Origin, seed: int = 1, heldout: tuple[str, ...] = ()) -> tuple[Query, ...]:
-    return made_by(AtomicSource(COUNTS, APPS), passes, origin, UnseenApps(heldout), seed).queries
+async def made(origin: Origin, seed: int = 1, heldout: tuple[str, ...] = ()) -> tuple[Query, ...]:
+    return (await making(AtomicSource(COUNTS, APPS), passes, origin, UnseenApps(heldout), seed)).queries
 
 
 @pytest.fixture(scope="module")
 def queries(origin: Origin) -> tuple[Query, ...]:
-    return made(origin)
+    return asyncio.run(made(origin))
 
 
 def test_every_operation_has_queries_in_every_split_and_none_leaks(queries: tuple[Query, ...]) -> None:
@@ -68,15 +68,15 @@ def test_every_goal_is_checked_on_the_screen_or_by_what_a_command_prints(queries
             assert check.expected is not None and check.expected.rest["rules"]["expected"]
 
 
-def test_instructions_say_every_slot_and_equal_seeds_give_equal_queries(
+async def test_instructions_say_every_slot_and_equal_seeds_give_equal_queries(
     queries: tuple[Query, ...], origin: Origin
 ) -> None:
     assert all(slot.said in query.instruction for query in queries for slot in query.slots)
-    assert queries == made(origin) != made(origin, seed=2)
+    assert queries == await made(origin) != await made(origin, seed=2)
 
 
-def test_programs_that_are_held_out_are_only_evaluated_on(origin: Origin) -> None:
-    queries = made(origin, heldout=("mousepad", "gimp"))
+async def test_programs_that_are_held_out_are_only_evaluated_on(origin: Origin) -> None:
+    queries = await made(origin, heldout=("mousepad", "gimp"))
     apps_of = {split: {query.apps[0] for query in queries if query.split is split} for split in Split}
     assert apps_of.pop(Split.HELDOUT_APPS) == {"mousepad"}
     assert all(apps == set(APPS) - {"mousepad"} for apps in apps_of.values())
@@ -97,8 +97,8 @@ async def test_operations_are_done_on_real_objects(origin: Origin) -> None:
     source = AtomicSource({**dict.fromkeys(Split, 0), Split.TRAIN: 1}, APPS)
     made = (await making(source, passes, origin, seed=2)).queries
     assert len(made) == len(OPERATIONS)
-    # A right click and a cell out of view need all that these two need.
-    queries = [query for query in made if query.task.partition(".")[2] not in ("click", "input_cell")]
+    # The others need all that these need; commands fill in a paragraph of LibreOffice, too.
+    queries = [query for query in made if query.task.partition(".")[2] not in ("click", "input_cell", "input_place")]
     factory = LocalDesktops(packaged_tasks())
     try:
         checked = await walk_all(factory, queries, origin, 3)

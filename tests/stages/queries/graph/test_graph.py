@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
 
 from tests.stages.queries.graph.shop import LIST
-from tests.stages.queries.samples import drafted, made_by
+from tests.stages.queries.samples import drafted, making, walk_all
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.environments.kinds import SimulatedSpec
@@ -18,13 +18,12 @@ from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.graphs.from_simulated import graph_of_app
-from trajmill.stages.queries.base import FreshRequest, GrammarWriter, NewQueries, SourceContext, UnseenApps, WalkQueries
-from trajmill.stages.queries.generate import QuerySet, in_turn
+from trajmill.stages.queries.base import FreshRequest, NewQueries, SourceContext, UnseenApps, WalkQueries
+from trajmill.stages.queries.generate import fresh_queries
 from trajmill.stages.queries.graph.routes import Route, routes, samples_by_task
-from trajmill.stages.queries.graph.source import GraphSource, RouteGoal, as_wish, route_path
+from trajmill.stages.queries.graph.source import GraphSource, RouteGoal, route_path
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import GraphSourceSpec
-from trajmill.stages.queries.walk import walk_all
 
 ADD = LIST.pages["things"].transitions[0]
 WANTED = GraphSourceSpec(train=12, validation=2, heldout_slots=2, heldout_phrasings=2)
@@ -107,21 +106,6 @@ def test_every_value_is_said(heldout: bool, origin: Origin) -> None:
         assert query.phrasing.rpartition("/")[2].startswith("h") is heldout
 
 
-@pytest.mark.parametrize(
-    ("does", "wish"),
-    [
-        ("Adds {new} to the list.", "add {new} to the list"),
-        ("Goes back.", "go back"),
-        ("Presses it.", "press it"),
-        ("Copies the text", "copy the text"),
-        ("Searches.", "search"),
-        ("Closes the window.", "close the window"),
-    ],
-)
-def test_what_an_element_does_becomes_a_wish(does: str, wish: str) -> None:
-    assert as_wish(does) == wish
-
-
 def test_what_is_pressed_to_choose_a_value_has_no_sentence_of_its_own(origin: Origin) -> None:
     shows = [{"role": "radio", "text": "{order}", "state": "checked"}]
     options = with_transitions("options", {"by": "order", "to": "options", "shows": shows}).pages["options"]
@@ -182,74 +166,53 @@ class CountedWalk:
         return NewQueries(tuple(query for query in queries if self.refused not in query.pages[-1]))
 
 
-def made_of(graph: AppGraph, walk: WalkQueries, origin: Origin, settings: GraphSourceSpec = WANTED) -> NewQueries:
+async def made_of(graph: AppGraph, walk: WalkQueries, origin: Origin, settings: GraphSourceSpec = WANTED) -> NewQueries:
     source = GraphSource((graph,), {split: settings.wanted(split) for split in Split})
-    return made_by(source, walk, origin, UnseenApps(heldout=("away",)))
+    return await making(source, walk, origin, UnseenApps(heldout=("away",)))
 
 
-def test_equal_seeds_give_equal_queries_and_a_path_is_walked_once(origin: Origin) -> None:
+async def test_equal_seeds_give_equal_queries_and_a_path_is_walked_once(origin: Origin) -> None:
     first, second = CountedWalk(), CountedWalk()
-    made = made_of(LIST, first, origin)
-    assert made == made_of(LIST, second, origin)
+    made = await made_of(LIST, first, origin)
+    assert made == await made_of(LIST, second, origin)
     assert len({(query.goal, query.path) for query in made.queries}) == first.walked == second.walked < 16
     assert {query.validation for query in made.queries} == {"passed"}
     assert sum(query.split is Split.TRAIN for query in made.queries) == 12
 
 
-def test_a_task_whose_walks_are_refused_gives_no_query_and_an_unseen_app_none_for_training(origin: Origin) -> None:
-    queries = made_of(LIST, CountedWalk("options"), origin).queries
+async def test_refused_walks_give_no_query_and_unseen_apps_none_for_training(origin: Origin) -> None:
+    queries = (await made_of(LIST, CountedWalk("options"), origin)).queries
     assert queries and not [query for query in queries if "options" in query.task]
     away = LIST.model_copy(update={"app": "away"})
-    queries = made_of(away, CountedWalk(), origin, GraphSourceSpec(train=3, heldout_apps=4)).queries
+    queries = (await made_of(away, CountedWalk(), origin, GraphSourceSpec(train=3, heldout_apps=4))).queries
     assert Counter(query.split for query in queries) == {Split.HELDOUT_APPS: 4}
 
 
-def test_training_has_other_values_of_each_task_of_which_goals_are_held_out(origin: Origin) -> None:
+async def test_training_has_other_values_of_each_task_of_which_goals_are_held_out(origin: Origin) -> None:
     field = things().slots["new"].model_copy(update={"values": tuple("abcdefgh")})
     graph = with_pages(things=things(slots={**things().slots, "new": field}))
     wanted = GraphSourceSpec(train=8, validation=1, heldout_slots=1, heldout_phrasings=1)
-    queries = made_of(graph, CountedWalk(), origin, wanted).queries
+    queries = (await made_of(graph, CountedWalk(), origin, wanted)).queries
     trained = Counter(query.task for query in queries if query.split is Split.TRAIN)
     assert len(queries) == 11 and len(trained) > 1
     assert all(trained[query.task] >= 3 for query in queries if query.split is not Split.TRAIN)
     assert leaks_in_queries(queries, ()) == ()
 
 
-def test_queries_of_a_simulated_app_are_walked_in_it(world: World, origin: Origin) -> None:
+async def test_queries_of_a_simulated_app_are_walked_in_it(world: World, origin: Origin) -> None:
     clock = graph_of_app(world.apps["clock"])
 
     async def walk(queries: Sequence[Query]) -> NewQueries:
         return await walk_all(SimulatedFactory(world, clock.platform), queries, origin)
 
-    made = made_of(clock, walk, origin)
+    made = await made_of(clock, walk, origin)
     splits = Counter(query.split for query in made.queries)
     assert splits[Split.TRAIN] == 12 and splits[Split.VALIDATION] and splits[Split.HELDOUT_PHRASINGS]
     assert leaks_in_queries(made.queries, ()) == ()
     assert {query.task.partition(".")[0] for query in made.queries} == {"clock"}
-
-
-async def fresh(known: Collection[Query], walk: CountedWalk, wanted: int, origin: Origin) -> tuple[Query, ...]:
-    request = FreshRequest(wanted, 3, 11)
-    context = SourceContext(SimulatedSpec(), UnseenApps(), 0, origin, fresh=request)
-    offer = await GraphSource((LIST,), dict.fromkeys(Split, 0)).candidates(context)
-    added = QuerySet([GrammarWriter()], origin, known)
-    train = next(each for each in offer.splits if each.split is Split.TRAIN)
-    await added.add_fresh(request, in_turn(train.streams), walk)
-    return tuple(added.queries)
-
-
-async def test_new_queries_are_new_walked_and_show_nothing_that_is_held_out(origin: Origin) -> None:
-    wanted = {Split.TRAIN: 4, Split.HELDOUT_SLOTS: 3, Split.HELDOUT_PHRASINGS: 3}
-    source = GraphSource((LIST,), {split: wanted.get(split, 0) for split in Split})
-    made = QuerySet([GrammarWriter()], origin)
-    offer = await source.candidates(SourceContext(SimulatedSpec(), UnseenApps(), 0, origin))
-    await made.take(offer, CountedWalk())
-    added = await fresh(made.queries, CountedWalk(), 6, origin)
-    assert len(added) == 6 and {query.split for query in added} == {Split.TRAIN}
+    # New queries of a later round are new, walked, and show nothing that is held out.
+    source, context = GraphSource((clock,), {}), SourceContext(SimulatedSpec(), UnseenApps(), 0, origin)
+    added = await fresh_queries([source], context, FreshRequest(6, 3, 11), made.queries)
+    assert {(query.split, query.validation) for query in added} == {(Split.TRAIN, "passed")} and len(added) == 6
     assert not {query.instruction for query in made.queries} & {query.instruction for query in added}
     assert leaks_in_queries((*made.queries, *added), ()) == ()
-    # More than there is ends, and refused walks give nothing.
-    walk = CountedWalk("options")
-    added = await fresh((), walk, 500, origin)
-    assert 0 < len(added) < 500 and 0 < walk.walked < 500
-    assert not [query for query in added if "options" in query.pages[-1]]

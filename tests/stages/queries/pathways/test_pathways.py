@@ -11,7 +11,7 @@ import pytest
 
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.pathways.toy import PROGRAM, Toy, ToyFactory
-from tests.stages.queries.samples import making, passes
+from tests.stages.queries.samples import making, passes, walk_all
 from trajmill.schemas.errors import BadInputError, FailureClass, ModelFailure
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import Observation
@@ -21,16 +21,14 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Spl
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.desktop.task import parse_task
-from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.graphs.explore.deny_list import deny_list, packaged_deny_list
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.models.prompts import PromptedModel
-from trajmill.stages.queries.base import GrammarWriter, NewQueries, SourceContext, UnseenApps, WalkQueries
-from trajmill.stages.queries.generate import QuerySet
+from trajmill.stages.queries.base import NewQueries, WalkQueries
 from trajmill.stages.queries.leaks import leaks_in_queries
-from trajmill.stages.queries.model_writer import ModelWriter
 from trajmill.stages.queries.pathways.programs import (
     PathwayProgram,
     WalkBounds,
@@ -45,7 +43,6 @@ from trajmill.stages.queries.pathways.search import (
     needs_by_tree,
 )
 from trajmill.stages.queries.pathways.source import PathwaySource
-from trajmill.stages.queries.walk import walk_all
 from trajmill.stages.queries.written import query_prompts
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.worker import run_attempts
@@ -288,23 +285,3 @@ async def test_pathways_of_the_simulated_desktop_become_queries_that_the_referen
     attempts = [Attempt(query, Purpose.REFERENCE, 0, 0) for query in made.queries]
     await run_attempts(attempts, ReferenceAgent, factory, Limits(), origin, record, 2)
     assert len(rewards) >= 5 and set(rewards) == {1.0}
-
-
-def wish(request: ChatRequest) -> str:
-    """Says the wish of the prompt, as a question where the style is one; of one program nothing that fits."""
-    text = "\n".join(str(part) for message in request.messages for part in message.parts)
-    task = text.rpartition("\nTask: ")[2].partition("\n")[0].strip().rstrip(".")
-    asks = "ends with a question mark" in text or ("a question" in text and "not a question" not in text)
-    said = "Do something nice" if "Sizes" in task else task
-    return json.dumps({"instruction": f"Could you do this: {said}?" if asks else f"{said}."})
-
-
-async def test_a_model_words_queries_and_the_grammar_those_that_it_does_not(toy: WalkResult, origin: Origin) -> None:
-    made = QuerySet([ModelWriter(ScriptedModel(wish)), GrammarWriter()], origin)
-    context = SourceContext(SimulatedSpec(), UnseenApps(), 0, origin)
-    await made.take(await PathwaySource(toy.pathways, [PROGRAM]).candidates(context), passes)
-    found = made.without_leaks(())
-    written = [query for query in found.queries if query.made_by.startswith("writer_synthesise")]
-    assert written and all(query.slots[0].value in query.instruction for query in written)
-    assert [query.slots[0].value for query in found.queries if query not in written] == ["Sizes"]
-    assert any("is lost" in failure.message for failure in found.failures)

@@ -9,7 +9,7 @@ from threading import Thread
 
 import pytest
 
-from tests.stages.queries.samples import making
+from tests.stages.queries.samples import making, walk_all
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.schemas.tables.query import Platform
@@ -24,16 +24,17 @@ from trajmill.stages.queries.pathways.programs import (
 )
 from trajmill.stages.queries.pathways.search import collect_pathways
 from trajmill.stages.queries.pathways.source import PathwaySource
-from trajmill.stages.queries.walk import walk_all
 
 BOUNDS = WalkBounds(depth=3, seconds=240)
 
 
 async def collect(
-    factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds, queries: int = 1
+    factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds, queries: int = 0
 ) -> tuple[WalkResult, NewQueries]:
     try:
         collected = await collect_pathways(factory, program, bounds, origin)
+        if not queries:
+            return collected, NewQueries(())
         source = PathwaySource(collected.pathways, [program], queries)
         made = await making(source, lambda drafts: walk_all(factory, drafts, origin), origin, seed=1)
         return collected, made
@@ -150,9 +151,8 @@ async def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> 
 async def test_menus_and_dialogs_of_a_real_office_are_walked(origin: Origin) -> None:
     (program,) = read_programs(packaged_programs(), ("libreoffice-writer",))
     program = program.model_copy(update={"selecting": ()})
-    collected, _ = await collect(
-        desktops(), program, origin, BOUNDS.model_copy(update={"breadth": 2, "depth": 2}), queries=1
-    )
+    bounds = BOUNDS.model_copy(update={"breadth": 2, "depth": 2})
+    collected, _ = await collect(desktops(), program, origin, bounds)
     found = by_names(collected)
     assert [failure.message for failure in collected.failures] == []
     assert found["File > New"].end_kind is EndKind.MENU

@@ -33,7 +33,7 @@ from trajmill.stages.queries.proposals.source import (
     in_turn,
     read_human_tasks,
 )
-from trajmill.stages.queries.written import BATCH, LONGEST_TASK, KnownTasks, SimilarTask, query_prompts
+from trajmill.stages.queries.written import BATCH, LONGEST_TASK, query_prompts
 
 Answer = str | Completion | ModelFailure
 BITES = StartingPoint(Platform.PHONE, ("bites",), examples=("Order me a pizza.",))
@@ -142,7 +142,7 @@ async def test_a_screen_is_shown_and_its_tasks_are_marked(world: World, origin: 
         ("Send ____ a message", '"____" is a placeholder'),
         ("order me a pizza!", 'the same words as "Order me a pizza."'),
         ("Please order Pad Thai from Bites", 'nearly the same words as "Order Pad Thai from Bites."'),
-        ("hold me out", 'the same words as "Hold me out."'),
+        ("hold  me, out", 'the same words as "Hold me out."'),
     ],
 )
 async def test_what_is_refused_is_a_failure_with_its_reason(
@@ -196,32 +196,6 @@ async def test_the_same_task_on_two_grounds_is_taken_once_and_a_heldout_app_gets
     assert {one.apps for one in made.queries} == {("bites",)}
     (failure,) = made.failures
     assert failure.message == "curriculum: training must not see the app clock: it is held out"
-
-
-ALARM = "Set an alarm for 7:30 on weekdays."
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        ("set an alarm, for 7:30 on  weekdays", SimilarTask(ALARM, True)),
-        ("Please set an alarm for 7:30 on weekdays.", SimilarTask(ALARM, False)),
-        ("Set an alarm for 6:15 on weekdays.", None),
-        ("", None),
-    ],
-)
-def test_same_and_nearly_same_words_are_found_also_beside(text: str, found: SimilarTask | None) -> None:
-    assert KnownTasks(["Open the clock.", ALARM]).find(text) == found
-    shared = KnownTasks([ALARM])
-    assert KnownTasks(["Open the clock."], shared=shared).find(text) == found
-    assert shared.find("Open the clock.") is None
-
-
-def test_no_repetition_is_missed_among_many() -> None:
-    of = [(noun, count, place) for noun in "abcdef" for place in "uvw" for count in range(9)]
-    texts = [f"put the {noun} of box {count} into {place} right now" for noun, count, place in of]
-    known = KnownTasks(texts)
-    assert all(known.find(f"{text} please") == SimilarTask(text, False) for text in texts)
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 5, 8])

@@ -9,7 +9,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import task_of
 from tests.stages.models.scripted import ScriptedModel
-from tests.stages.queries.samples import chosen, described, honest_draft
+from tests.stages.queries.samples import chosen, honest_draft
 from trajmill.schemas.errors import FailureClass, ModelFailure
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
@@ -82,10 +82,8 @@ async def test_every_manner_is_drawn_and_heldout_ones_never_for_training(order: 
 @pytest.mark.parametrize(
     ("instruction", "heldout", "reason"),
     [
-        ('Order Pad Thai, note "no nuts".', False, 'size is lost: say "large" or "big" or "Large"'),
         ('Get me a large Pad Thai, note "no nuts"?', False, "it must not be a question"),
         ('Get me a large Pad Thai, note "no nuts".', True, "it must be a question"),
-        ("Pad Thai " * 60, False, "at most 400 are allowed"),
     ],
 )
 async def test_a_draft_that_is_never_right_is_refused_with_its_reason(
@@ -170,13 +168,7 @@ async def test_the_grammar_replaces_a_writer_of_nonsense(world: World, origin: O
 
 
 def _checked(task: TaskGraph, drawn: TaskGoal, text: str, longest: int = LONGEST_INSTRUCTION) -> InstructionCheck:
-    return check_instruction(text, known_slots(task, drawn.asked), vocabulary_of(described(task, drawn)), longest)
-
-
-def test_the_words_of_a_slot_are_those_of_the_text(order: TaskGraph) -> None:
-    drawn = chosen(order, dish="Pad Thai", size="Large", quantity=2)
-    said = _checked(order, drawn, "Two BIG pad thai please.").said
-    assert said == {"dish": "pad thai", "size": "BIG", "quantity": "Two"}
+    return check_instruction(text, known_slots(task, drawn.asked), vocabulary_of(drawn.metadata), longest)
 
 
 def test_one_place_does_not_count_for_two_slots() -> None:

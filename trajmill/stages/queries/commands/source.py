@@ -32,6 +32,7 @@ from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
 from trajmill.stages.models.base import ChatModel, OpenableModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling
+from trajmill.stages.overlap import KnownTexts
 from trajmill.stages.queries.atomic.source import HOME, execute, launch, packaged_objects
 from trajmill.stages.queries.base import Offer, QueryPlan, SourceContext, failure
 from trajmill.stages.queries.pathways.programs import PathwayProgram, plain_name
@@ -42,7 +43,6 @@ from trajmill.stages.queries.written import (
     BATCH,
     ROLE,
     TEMPERATURE,
-    KnownTasks,
     WrittenGoal,
     bullets,
     collect_new,
@@ -277,7 +277,7 @@ class CommandSource(NamedTuple):
             def why_not(command: WrittenCommand) -> str:
                 return next(_reasons(command, place, screen, deny_list), "")
 
-            known = KnownTasks(place.exemplars)
+            known = KnownTexts(place.exemplars)
             kept = await collect_new(self.wanted, _SPARE_REQUESTS, known, ask, refuse, why_not)
         page, goals = f"{place.app}.start", list[WrittenGoal]()
         for text, command in kept.items():

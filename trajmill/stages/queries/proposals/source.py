@@ -29,13 +29,13 @@ from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.tasks import bare_query, first_mistake
 from trajmill.stages.models.base import ChatModel, MessagePart
 from trajmill.stages.models.prompts import PromptedModel, Sampling
+from trajmill.stages.overlap import KnownTexts
 from trajmill.stages.queries.base import STEP_CAP, Offer, QueryPlan, SourceContext, failure
 from trajmill.stages.queries.written import (
     BATCH,
     LONGEST_QUOTE,
     ROLE,
     TEMPERATURE,
-    KnownTasks,
     QueryPrompts,
     WrittenGoal,
     bullets,
@@ -209,7 +209,7 @@ class ProposalSource(NamedTuple):
 
     async def candidates(self, context: SourceContext) -> Offer:
         """Return the tasks, each refused one as a failure; raises BadInputError if datasketch is not installed."""
-        free, known = asyncio.Semaphore(context.instances), KnownTasks(query.instruction for query in self.existing)
+        free, known = asyncio.Semaphore(context.instances), KnownTexts(query.instruction for query in self.existing)
         share, left = divmod(self.wanted, max(len(self.starts), 1))
         asked = (
             self._propose(start, share + (number < left), known, context, free)
@@ -229,7 +229,7 @@ class ProposalSource(NamedTuple):
         return offer_of(goals.values(), failures)
 
     async def _propose(
-        self, start: StartingPoint, wanted: int, known: KnownTasks, context: SourceContext, free: asyncio.Semaphore
+        self, start: StartingPoint, wanted: int, known: KnownTexts, context: SourceContext, free: asyncio.Semaphore
     ) -> tuple[list[WrittenGoal], list[Failure]]:
         prompted = PromptedModel(self.model, self.prompts.curriculum if start.screen is None else self.prompts.screen)
         shown = [each.instruction for each in self.existing if each.split is Split.TRAIN and each.apps == start.apps]
@@ -263,7 +263,7 @@ class ProposalSource(NamedTuple):
             refuse("", f"training must not see the app {heldout[0]}: it is held out")
             return [], failures
         async with free:
-            kept = await collect_new(wanted, SPARE_REQUESTS, KnownTasks(start.examples, shared=known), ask, refuse)
+            kept = await collect_new(wanted, SPARE_REQUESTS, KnownTexts(start.examples, shared=known), ask, refuse)
         if len(kept) < wanted and not (failures and failures[-1].input_id == start.id):
             refuse("", f"only {len(kept)} of {wanted} tasks: the others were refused")
         goals: list[WrittenGoal] = []

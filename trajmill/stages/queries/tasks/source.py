@@ -280,19 +280,13 @@ def word_task(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) 
     # The whole clause expresses an option that is on or off.
     said |= {name: words for name, variant, words in clauses if name not in variant.names(task)}
     ids = [f"{task}/{template.id}", *sorted(f"{name}/{variant.id}" for name, variant, _ in clauses)]
-    text = expand_with_clauses(template, task, said, [words for *_, words in clauses], Random(rng.getrandbits(32)))
-    return Written(explicit_instruction(metadata), text, " ".join(ids), said, "grammar-1")
-
-
-def expand_with_clauses(
-    template: Variant, task: str, said: Mapping[str, str], clauses: Sequence[str], rng: Random
-) -> str:
-    joined = ""
-    if clauses:
-        joined = f", {listed(clauses) if rng.random() < 0.5 else ', '.join(clauses)}"
+    joined, rng = "", Random(rng.getrandbits(32))
+    if words := [words for *_, words in clauses]:
+        joined = f", {listed(words) if rng.random() < 0.5 else ', '.join(words)}"
         # In the middle of a sentence the clauses have a comma on both sides.
         joined += "" if template.text.rstrip().endswith(f"{{{CLAUSES}}}") else ","
-    return tidy(template.expand(task, {**said, CLAUSES: joined}, rng))
+    text = tidy(template.expand(task, {**said, CLAUSES: joined}, rng))
+    return Written(explicit_instruction(metadata), text, " ".join(ids), said, "grammar-1")
 
 
 _MOST_PATHS = 20
