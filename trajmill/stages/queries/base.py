@@ -56,8 +56,8 @@ class QueryPlan(NamedTuple):
     source: Source
     start_state: str
     goal: str = "{}"
-    pages: tuple[str, ...] = ()
-    page_descriptions: tuple[str, ...] = ()
+    pages: Mapping[str, str] = {}
+    """The purpose of each page, in the order of the path."""
     slots: tuple[Slot, ...] = ()
     """What is said for them comes from the words."""
     path: tuple[PathStep, ...] = ()
@@ -207,6 +207,7 @@ async def draft(candidate: Candidate, writer: QueryWriter, origin: Origin) -> Qu
         difficulty=plan.difficulty or difficulty(plan.path, len(plan.apps)),
         max_steps=plan.max_steps or step_limit(plan.path, _FEWEST_STEPS.get(plan.source, 0)),
     )
+    columns = plan._asdict() | {"pages": tuple(plan.pages), "page_descriptions": tuple(plan.pages.values())}
     return Query(
         query_id=Query.make_id(plan.platform, task, plan.slots, plan.start_state, written.text),
         task=task,
@@ -214,7 +215,7 @@ async def draft(candidate: Candidate, writer: QueryWriter, origin: Origin) -> Qu
         instruction=written.text,
         phrasing=written.phrasing,
         split=candidate.split,
-        **plan._asdict(),
+        **columns,
         **origin.common(made_by=written.made_by),
     )
 

@@ -135,8 +135,7 @@ class Phrasings(Record):
     heldout: tuple[str, ...]
 
     def draw(self, heldout: bool, rng: Random) -> Variant:
-        offered = variants(self.heldout if heldout else self.phrasings, heldout)
-        return offered[rng.randrange(len(offered))]
+        return rng.choice(variants(self.heldout if heldout else self.phrasings, heldout))
 
 
 @cache

@@ -27,6 +27,7 @@ _TRIES = 2
 """Tries of a query on fresh environments if an environment fails, which is no fault of the query."""
 
 
+Act = Callable[[Action], Awaitable[Observation]]
 Trial = Callable[[Environment, Query], Awaitable[str | None]]
 """Tries a query in an environment; returns why it fails."""
 
@@ -145,12 +146,7 @@ async def walk(environment: Environment, query: Query) -> str | None:
     return f"the reference path is not done after {query.max_steps} steps"
 
 
-async def follow(
-    path: Sequence[PathStep],
-    platform: Platform,
-    observation: Observation,
-    act: Callable[[Action], Awaitable[Observation]],
-) -> Observation:
+async def follow(path: Sequence[PathStep], platform: Platform, observation: Observation, act: Act) -> Observation:
     """Carry out the steps of a path; raises EnvironmentFailure (class `task`) if an element never shows."""
     whole, position = (*path, FINISH), WalkPosition()
     while True:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from trajmill.schemas.errors import FailureClass, StageError
+from trajmill.schemas.record import Record
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Split
@@ -83,9 +84,8 @@ def offer_of(goals: Iterable[WrittenGoal], failures: Sequence[Failure], calls: S
     return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures), tuple(calls))
 
 
-class WrittenText(Protocol):
-    @property
-    def instruction(self) -> str: ...
+class WrittenText(Record):
+    instruction: str
 
 
 TextT = TypeVar("TextT", bound=WrittenText)

@@ -22,12 +22,7 @@ from trajmill.stages.environments.kinds import DesktopSpec, SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
-from trajmill.stages.queries.commands.source import (
-    CommandPlace,
-    CommandSource,
-    document,
-    document_place,
-)
+from trajmill.stages.queries.commands.source import CommandPlace, CommandSource, document, document_place
 from trajmill.stages.queries.generate import make_queries
 from trajmill.stages.queries.written import query_prompts
 

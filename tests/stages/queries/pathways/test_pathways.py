@@ -36,12 +36,7 @@ from trajmill.stages.queries.pathways.programs import (
     packaged_programs,
     read_programs,
 )
-from trajmill.stages.queries.pathways.search import (
-    collect_pathways,
-    deep_search,
-    needs_by_model,
-    needs_by_tree,
-)
+from trajmill.stages.queries.pathways.search import collect_pathways, deep_search, needs_by_model, needs_by_tree
 from trajmill.stages.queries.pathways.source import PathwaySource
 from trajmill.stages.queries.written import query_prompts
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits

@@ -50,8 +50,7 @@ class AtomicTask(NamedTuple):
             source=Source.ATOMIC,
             start_state=json.dumps({"config": list(self.config)}, sort_keys=True),
             goal=json.dumps(self.goal, sort_keys=True),
-            pages=(page,),
-            page_descriptions=("The window that is open at the start.",),
+            pages={page: "The window that is open at the start."},
             slots=tuple(Slot(name=name, value=value, said="", page=page) for name, value in self.values.items()),
             path=path,
         )
@@ -153,7 +152,6 @@ def _open_folder(objects: Objects, rng: Random) -> AtomicTask:
 
 
 def _drag_file(objects: Objects, rng: Random) -> AtomicTask:
-    """Move a file into one of two folders."""
     (name, other), folders = rng.sample(objects.files, 2), rng.sample(objects.folders, 2)
     made = [execute("mkdir", "-p", f"{HOME}/{each}") for each in folders]
     made += [*(_file(f"{HOME}/{each}", each) for each in (name, other)), launch("pcmanfm", HOME)]
@@ -179,7 +177,6 @@ def _add_line(objects: Objects, rng: Random) -> AtomicTask:
 
 
 def _move_line(objects: Objects, rng: Random) -> AtomicTask:
-    """Cut the first line of a document by the keyboard, and paste it at the end."""
     first, *others = rng.sample(objects.lines, 3)
     steps = [_step("key", text=chord) for chord in ("ctrl+home", "shift+down", "ctrl+x", "ctrl+end", "ctrl+v")]
     return _in_document("mousepad", {"text": first}, [first, *others], steps, [*others, first])
@@ -191,7 +188,6 @@ def _paragraph(place: int) -> str:
 
 
 def _fill_in(objects: Objects, rng: Random) -> AtomicTask:
-    """Fill in one field of a form."""
     fields, goods = rng.sample(objects.fields, 3), rng.choice(objects.goods)
     chosen = rng.randrange(len(fields))
     form = [f"{field}:" for field in fields]
@@ -201,7 +197,6 @@ def _fill_in(objects: Objects, rng: Random) -> AtomicTask:
 
 
 def _replace_line(objects: Objects, rng: Random) -> AtomicTask:
-    """Select the whole text of one line by dragging, and write another in its place."""
     *lines, replacement = rng.sample(objects.lines, _LINES + 1)
     chosen = rng.randrange(_LINES)
     steps = (_step("select", _paragraph(chosen), _paragraph(chosen)), _step("type", text=replacement))
@@ -210,7 +205,6 @@ def _replace_line(objects: Objects, rng: Random) -> AtomicTask:
 
 
 def _empty_rows(objects: Objects, rng: Random) -> AtomicTask:
-    """Select two rows of a table by dragging and empty them."""
     table, row = _table(objects, rng), rng.randint(2, _ROWS - 1)
     first, last = f"A{row}", f"{_COLUMNS[-1]}{row + 1}"
     steps = (_step("drag", f"soffice/cell:{first}", f"soffice/cell:{last}"), _step("key", text="delete"))

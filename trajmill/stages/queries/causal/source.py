@@ -257,11 +257,7 @@ class CausalPathway(NamedTuple):
 
     def plan(self) -> QueryPlan:
         path, several = self._path(), self.several_devices
-        pages = [
-            (node.graph, page)
-            for node in self.nodes
-            for page in dict.fromkeys((*(move.page for move in node.sample.moves), node.sample.end))
-        ]
+        pages: dict[str, str] = {}
         # The start states of the apps, with all items that answers are read from.
         states: dict[Platform, dict[str, Any]] = {}
         # Each answer was seen in its turn, and the last screen is that of the last task.
@@ -270,6 +266,8 @@ class CausalPathway(NamedTuple):
         for number, node in enumerate(self.nodes):
             # An instruction names the answer before it in braces, as in LightManus.
             told = tidy(_wish(node, Random(0), (f"{{answer_{number}}}",) * 2 if number else None))
+            for page in (*(move.page for move in node.sample.moves), node.sample.end):
+                pages[f"{node.graph.app}.{page}"] = node.graph.purpose_of(page)
             device, app, answer = node.graph.platform, node.graph.app, f"answer_{number + 1}" if node.answer else ""
             rows.append(CausalTask(device=device, app=app, instruction=told, answer=answer, value=node.value))
             prepared = node.filled(node.answer.prepare) if node.answer else {}
@@ -282,8 +280,7 @@ class CausalPathway(NamedTuple):
             platform=self.nodes[0].graph.platform,
             apps=self.apps,
             source=Source.CAUSAL,
-            pages=tuple(f"{graph.app}.{page}" for graph, page in pages),
-            page_descriptions=tuple(graph.purpose_of(page) for graph, page in pages),
+            pages=pages,
             slots=tuple(
                 Slot(name=node.named(each.name), value=each.value, said="", page=f"{node.graph.app}.{each.page}")
                 for node in self.nodes

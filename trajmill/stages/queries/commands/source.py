@@ -44,6 +44,7 @@ from trajmill.stages.queries.written import (
     ROLE,
     TEMPERATURE,
     WrittenGoal,
+    WrittenText,
     bullets,
     collect_new,
     offer_of,
@@ -185,10 +186,9 @@ class WrittenStep(Record):
     text: str = Field("", max_length=300)
 
 
-class WrittenCommand(Record):
+class WrittenCommand(WrittenText):
     """One command, as the model wrote it; untrusted."""
 
-    instruction: str
     steps: Annotated[tuple[WrittenStep, ...], Field(max_length=15)] = ()
     pathway: int | None = None
     """Number of the pathway that is taken first."""
@@ -296,8 +296,7 @@ class CommandSource(NamedTuple):
                 source=place.source,
                 start_state=place.start_state,
                 goal=json.dumps(wanted.model_dump(exclude_defaults=True), ensure_ascii=False),
-                pages=(page,),
-                page_descriptions=(f"What {place.title} shows at the start.",),
+                pages={page: f"What {place.title} shows at the start."},
                 path=path,
             )
             task = f"{place.app}.written-{content_id(place.start_state, text.casefold())[:12]}"

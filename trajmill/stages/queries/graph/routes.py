@@ -155,7 +155,7 @@ def samples_by_task(graph: AppGraph, seed: int) -> dict[str, tuple[Route, ...]]:
     for route in sorted(routes(graph), key=lambda route: len(route.moves)):
         rng = Random(f"{seed} {route.task} {len(route.moves)}")
         # An instruction can only name a page to visit if no nearer page has its name.
-        if route.task == f"{graph.app}.visit" and not is_nearest_of_its_name(graph, route.end):
+        if route.task == f"{graph.app}.visit" and not is_nearest(graph, route.end):
             continue
         offered = list(islice(product(*(values_of(setting.spec) for setting in route.settings)), _MOST_COMBINATIONS))
         # By chance: otherwise the splits would follow the order of lists.
@@ -247,7 +247,7 @@ def _can_be_asked(route: Route) -> bool:
     return True
 
 
-def is_nearest_of_its_name(graph: AppGraph, page: str) -> bool:
+def is_nearest(graph: AppGraph, page: str) -> bool:
     """Whether a page is the nearest to the start of all pages with its name."""
     distances: dict[str, int] = nx.single_source_shortest_path_length(walkable(graph), graph.start)
     same = [other for other in graph.pages if other in distances and graph.name_of(other) == graph.name_of(page)]

@@ -19,14 +19,7 @@ from trajmill.stages.graphs.operations import OFF, set_slot, take
 from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.graphs.recognise import fill, filled
 from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written, phrased
-from trajmill.stages.queries.graph.routes import (
-    Route,
-    RouteMove,
-    Wish,
-    is_nearest_of_its_name,
-    samples_by_task,
-    slot_names,
-)
+from trajmill.stages.queries.graph.routes import Route, RouteMove, Wish, is_nearest, samples_by_task, slot_names
 from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.spec import GraphSourceSpec
 from trajmill.stages.queries.templates import explicit_instruction
@@ -50,10 +43,12 @@ class RouteGoal(NamedTuple):
 
     def worded(self, heldout: bool, seed: int) -> Written:
         sample, rng, acts = self.sample, Random(seed), self.sample.acts
+        alone = [act for act in acts if act.transition.to != act.page and not act.transition.does]
+        kinds = [setting.spec.kind for setting in sample.settings]
         if not (acts or sample.final):
             kind, words = "visit", {"page": sample.graph.name_of(sample.end)}
             said = dict(words)
-        elif _only_opens(sample):
+        elif len(alone) == len(acts) == 1 and kinds == [SlotKind.LIST] and not sample.final:
             [opened] = acts[0].settings
             kind, words, said = "open", {"item": opened.value}, {opened.name: opened.value}
         else:
@@ -66,7 +61,7 @@ class RouteGoal(NamedTuple):
 
     def plan(self) -> QueryPlan:
         sample, graph, path = self.sample, self.sample.graph, route_path(self.sample)
-        pages = tuple(dict.fromkeys(step.page for step in path if step.page.startswith(f"{graph.app}.")))
+        pages = [step.page for step in path if step.page.startswith(f"{graph.app}.")]
         # Without values the page itself is the value: the ends of one app are divided between the splits.
         values = [(each.name, each.value, each.page) for each in sample.settings]
         values = values or [("page", graph.name_of(sample.end), sample.end)]
@@ -74,8 +69,7 @@ class RouteGoal(NamedTuple):
             platform=graph.platform,
             apps=(graph.app,),
             source=Source.GRAPH,
-            pages=pages,
-            page_descriptions=tuple(graph.purpose_of(page.partition(".")[2]) for page in pages),
+            pages={page: graph.purpose_of(page.partition(".")[2]) for page in pages},
             slots=tuple(Slot(name=name, value=value, said="", page=f"{graph.app}.{at}") for name, value, at in values),
             path=path,
             start_state=graph.start_json,
@@ -112,7 +106,6 @@ class GraphSource(NamedTuple):
                     shares[split].append((of_split, first))
 
         def stream(split: Split) -> Iterator[Candidate]:
-            """Yield goals of the tasks (goals, turn of the first) in turn; then all again in other words."""
             for turn in rephrasings(split):
                 for number in range(max((first + len(goals) for goals, first in shares[split]), default=0)):
                     for goals, first in shares[split]:
@@ -195,13 +188,6 @@ def merged(first: Any, second: Any) -> Any:
             return second
 
 
-def _only_opens(sample: Route) -> bool:
-    """Whether all that is done is to open an item of a list, without a sentence about it."""
-    alone = [act for act in sample.acts if act.transition.to != act.page and not act.transition.does]
-    kinds = [setting.spec.kind for setting in sample.settings]
-    return len(alone) == len(sample.acts) == 1 and kinds == [SlotKind.LIST] and not sample.final
-
-
 def _done_on_the_way(sample: Route, rng: Random) -> Iterator[Wish]:
     graph, way = sample.graph, list[RouteMove]()
     for move in (*sample.moves, None):
@@ -256,7 +242,7 @@ def path_metadata(sample: Route) -> PathMetadata:
 
 def navigation_words(graph: AppGraph, way: Sequence[RouteMove], going: str) -> tuple[str, ...]:
     """Describe moves between pages: `going` to the last page that its name identifies, then press what leads on."""
-    named = [number for number, move in enumerate(way) if is_nearest_of_its_name(graph, move.transition.to)]
+    named = [number for number, move in enumerate(way) if is_nearest(graph, move.transition.to)]
     last = named[-1] if named else -1
     first = (f"{going} {graph.name_of(way[last].transition.to)}",) if named else ()
     return (*first, *(pressing(graph, move) for move in way[last + 1 :]))

@@ -95,13 +95,11 @@ class PathwayGoal(NamedTuple):
         targets = [*(("tap", step.target) for step in pressed), ("finish", "")]
         walked = zip(names, targets, strict=True)
         path = (*opening, *(PathStep(page=page, operation=done, target=target) for page, (done, target) in walked))
-        pages = tuple(dict.fromkeys(step.page for step in path))
         return QueryPlan(
             platform=program.platform,
             apps=(program.name,),
             source=Source.PATHWAY,
-            pages=pages,
-            page_descriptions=tuple(f"What shows in {program.title} after {page.partition('.')[2]}." for page in pages),
+            pages={at.page: f"What shows in {program.title} after {at.page.partition('.')[2]}." for at in path},
             slots=tuple(Slot(name=name, value=value, said="", page=program.name) for name, value in values.items()),
             path=path,
             start_state=program.start_state,

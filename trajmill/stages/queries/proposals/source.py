@@ -1,9 +1,8 @@
 """New tasks proposed by a model: a curriculum from human tasks (CODA 3.4), or from a start screenshot (paper 6.2).
 
-A proposal starts from apps in a start state and the tasks that people wrote for them. It has no annotated path and no
-programmatic check: only critics judge attempts at it. A file of example tasks has one JSON object per line, e.g.
-`{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}`. A `start_state`, in the form that the
-environment's reset takes, is optional.
+A proposal has no annotated path and no programmatic check: only critics judge attempts at it. A file of example tasks
+has one JSON object per line, e.g. `{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}`, and
+maybe a `start_state` in the form that the environment's reset takes.
 """
 
 from __future__ import annotations
@@ -38,6 +37,7 @@ from trajmill.stages.queries.written import (
     TEMPERATURE,
     QueryPrompts,
     WrittenGoal,
+    WrittenText,
     bullets,
     collect_new,
     offer_of,
@@ -185,8 +185,7 @@ async def start_screens(
     return StartScreens(screens, tuple(each for each in failed if each))
 
 
-class ProposedTask(Record):
-    instruction: str
+class ProposedTask(WrittenText):
     difficulty: Annotated[int, Field(ge=1, le=3)]
 
 
