@@ -31,8 +31,8 @@ from trajmill.flows.configuration.sections import CriticRoles, ModelsSection, Se
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.evolve import LANDED, accepted_since_training
 from trajmill.flows.new_run import begin_or_continue, begun_runs, run_resource
-from trajmill.flows.nights.deployments import deploy_to, deployments
 from trajmill.flows.nights.log import remember_server
+from trajmill.flows.nights.nightly import deploy_to, deployments
 from trajmill.flows.status.page import flow_runs
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec

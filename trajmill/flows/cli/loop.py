@@ -216,8 +216,8 @@ def serve(
     warehouse, is_own = create_warehouse(settings.run.root), not names_a_server()
     with long_lived_server(warehouse.run(settings.run_id) / "prefect-server.log", port) as address:
         from trajmill.flows.new_run import run_resource
-        from trajmill.flows.nights.deployments import refuse_to_replace, serve_deployments
         from trajmill.flows.nights.log import remember_server
+        from trajmill.flows.nights.nightly import refuse_to_replace, serve_deployments
         from trajmill.flows.nights.notices import end_lost_runs
 
         if not replace:
@@ -256,8 +256,8 @@ def deploy(
     from trajmill.flows.prefect_settings import named_server
 
     address = named_server()
-    from trajmill.flows.nights.deployments import deploy_to, refuse_to_replace
     from trajmill.flows.nights.log import remember_server
+    from trajmill.flows.nights.nightly import deploy_to, refuse_to_replace
     from trajmill.warehouse.layout import create_warehouse
 
     if not replace:
