@@ -212,7 +212,7 @@ def bucket_config(url: str, policy: Path) -> Config:
             "models": ModelsSection(policy="mine"),
             "endpoints": {"mine": EmbeddedSpec(model=policy)},
             "train": NOBODY_TRAINS,
-            "rollout": small.rollout.model_copy(update={"episodes_per_round": 4}),
+            "rollout": small.rollout.model_copy(update={"episodes_per_round": 8}),
         }
     )
 
