@@ -42,9 +42,7 @@ class EvolveReport(NamedTuple):
 
 
 def evolve(config: Config) -> EvolveReport:
-    """Run all rounds of a configuration that are not finished, then write the report.
-
-    If another program trains the policy, the run stops in each round until the new version is added.
+    """Run all rounds that are not finished, then write the report; a round that awaits a policy ends it.
 
     Raises TrajmillError: a stage failed after all retries, or another process works on the run. Finished stages are
     kept, and the next call continues after them.

@@ -1,8 +1,6 @@
 """Prepares Prefect for a run on one machine: quiet settings, and a server of its own if the user names none.
 
-A server that the user names (PREFECT_API_URL, a Prefect profile) is used. Otherwise one is started, which ends with the
-command. Import this before `prefect`: the settings are environment variables that Prefect reads on import.
-
+A user names one by PREFECT_API_URL or a Prefect profile. Import this before `prefect`, which reads variables on import.
 Prefect's own temporary server keeps running when its owner is killed; ours runs under `server_keeper`, which ends it.
 """
 

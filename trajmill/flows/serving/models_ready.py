@@ -24,7 +24,7 @@ from trajmill.warehouse.views import refresh_views
 
 @contextmanager
 def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None) -> Iterator[None]:
-    """Start servers, with logs in a folder, load adapters and check names of endpoints: of all roles without `names`.
+    """Start servers, load adapters and check names of endpoints, of all roles without `names`.
 
     Raises BadInputError (a server is out of reach, lacks its model or takes no adapter; a file of prompts or of the
     agent is wrong), TrajmillError (a server that trajmill starts does not get ready).

@@ -1,8 +1,7 @@
 """Runs a program and ends it together with the process that started the keeper.
 
-A server may start further processes, and a model server occupies a whole GPU: left running, it would block every later
-run. The keeper reads its standard input, a pipe that nobody writes to and that closes however its owner ends, even by
-`kill -9`. Then it ends its whole process group: the program and all processes that the program has started.
+A server that is left running may occupy a whole GPU. The keeper reads its standard input, a pipe that nobody writes to
+and that closes however its owner ends, even by `kill -9`. Then it ends its whole process group.
 
 Run as `python -m trajmill.flows.serving.server_keeper SECONDS PROGRAM ARGUMENT...`, as the leader of a process group.
 SECONDS is the time between asking the program to end and killing it.
