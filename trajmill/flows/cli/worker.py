@@ -19,7 +19,6 @@ from trajmill.schemas.errors import BadInputError
 
 app = typer.Typer()
 
-_SECONDS_WITHOUT_SCHEDULER = 600.0
 _LOG = logging.getLogger(__name__)
 
 
@@ -71,7 +70,7 @@ async def _work(scheduler: str, name: str, workers: int, resources: Mapping[str,
                 resources=dict(resources),
                 memory_limit=memory or MEMORY_LIMIT // workers,
                 silence_logs=logging.ERROR,
-                death_timeout=_SECONDS_WITHOUT_SCHEDULER,
+                death_timeout=600.0,
                 preload=["trajmill.pipelines.rollout"],
             )
             for number in range(workers)
@@ -101,9 +100,8 @@ async def _check_scheduler(scheduler: str) -> None:
                 theirs = "nothing"
     except (OSError, ValueError) as error:
         raise no_scheduler(scheduler, error) from error
-    python = found["host"]["python"].split(".")[:2]
     for what, there, here in (
-        ("Python", ".".join(python), ".".join(python_version_tuple()[:2])),
+        ("Python", ".".join(found["host"]["python"].split(".")[:2]), ".".join(python_version_tuple()[:2])),
         ("distributed", found["packages"]["distributed"], version("distributed")),
         ("trajmill", theirs, version("trajmill")),
     ):

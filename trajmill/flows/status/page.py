@@ -33,6 +33,7 @@ from trajmill.flows.round import first_unfinished, stage_counter, stages_of
 from trajmill.flows.stage import RoundContext, has_begun, report_of
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
+from trajmill.pipelines.executors.cluster import DASHBOARD
 from trajmill.pipelines.online import trouble_file
 from trajmill.pipelines.reading.slots import read_slots
 from trajmill.schemas.errors import BadInputError
@@ -343,11 +344,13 @@ def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list
         finished, version = results["rounds"][0].partition(",")[0], chosen[-1].policy_row.model_version
         results["rounds"] = [f"{finished}, policy {version}, chosen since then; `trajmill policy list` says why"]
     needs = [*_needs(context, runs, now), *([_DISK_IS_FULL] if disk.free < _LITTLE_DISK * disk.total else [])]
+    link = warehouse.store.get(warehouse.name(warehouse.run(context.run_id) / DASHBOARD))
     used = "used" if warehouse.store.is_local else "of copies on this machine"
     sections = {
         "run": [f"{context.run_id} in {warehouse.address}"],
         "now": [now_line(now)],
         "ahead": [line for line in [ahead_line(context)] if line],
+        "cluster": [link.decode()] if link and now.process else [],
         **_flow_sections(runs),
         "server": [runs.problem] if runs.problem else [],
         **results,
