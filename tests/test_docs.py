@@ -24,21 +24,11 @@ NOT_RUN: Final = ("trajmill COMMAND --help",)
 BY_NAME: Final = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
 
-class Block(str):
-    """The text of a fenced code block."""
-
-    language: str
-
-
 @cache
-def blocks(page: Path) -> tuple[Block, ...]:
-    found = []
-    text = page.read_text(encoding="utf-8")
-    for indent, language, inside in re.findall(r"^( *)```(\w*)\n(.*?)^ *```", text, re.M | re.S):
-        block = Block(re.sub(rf"^{indent}", "", inside, flags=re.MULTILINE))
-        block.language = language
-        found.append(block)
-    return tuple(found)
+def blocks(page: Path) -> tuple[tuple[str, str], ...]:
+    """The language and the text of each fenced code block."""
+    found = re.findall(r"^( *)```(\w*)\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.M | re.S)
+    return tuple((language, re.sub(rf"^{indent}", "", inside, flags=re.M)) for indent, language, inside in found)
 
 
 def prose(page: Path) -> str:
@@ -47,8 +37,7 @@ def prose(page: Path) -> str:
 
 @cache
 def anchors(page: Path) -> frozenset[str]:
-    headings = re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)
-    return frozenset(map(slug, headings))
+    return frozenset(map(slug, re.findall(r"^#+ (.+)$", prose(page), re.MULTILINE)))
 
 
 def slug(heading: str) -> str:
@@ -106,17 +95,15 @@ def python_text() -> str:
 
 
 def command_lines(page: Path) -> Iterator[str]:
-    for block in blocks(page):
-        if block.language in ("", "bash", "console", "sh"):
+    for language, block in blocks(page):
+        if language in ("", "bash", "console", "sh"):
             script = re.sub(r"<<'(\w+)'\n.*?^\1$", "", block, flags=re.MULTILINE | re.DOTALL).replace("\\\n", " ")
             for line in script.splitlines():
                 if found := re.match(r"(?:\$ )?(?:\w+=\S+ )*(trajmill .+)", line.strip()):
                     yield found[1]
 
 
-@cache
-def command() -> Any:
-    return typer.main.get_command(app)
+COMMAND: Final[Any] = typer.main.get_command(app)
 
 
 def parse(line: str) -> None:
@@ -129,17 +116,12 @@ def parse(line: str) -> None:
             commands.append([])
         else:
             commands[-1].append(word)
-    for given in commands:
-        if given[:1] == ["trajmill"]:
-            parse_words(given[1:])
-
-
-def parse_words(words: list[str]) -> None:
-    parser, name = command(), "trajmill"
-    while hasattr(parser, "commands"):
-        assert words and words[0] in parser.commands, words
-        parser, name, words = parser.commands[words[0]], words[0], words[1:]
-    parser.make_context(name, words)
+    for name, *given in (each for each in commands if each[:1] == ["trajmill"]):
+        parser = COMMAND
+        while hasattr(parser, "commands"):
+            assert given and given[0] in parser.commands, given
+            parser, name, given = parser.commands[given[0]], given[0], given[1:]
+        parser.make_context(name, given)
 
 
 LINES: Final = sorted({line for page in PAGES for line in command_lines(page)} - {*NOT_RUN})
@@ -160,7 +142,7 @@ def test_there_are_commands_and_a_wrong_one_would_be_found() -> None:
 @BY_NAME
 def test_commands_in_a_sentence_exist(page: Path) -> None:
     for line in re.findall(r"`(trajmill [a-z][^`]*)`", prose(page)):
-        parser, words = command(), line.split()[1:]
+        parser, words = COMMAND, line.split()[1:]
         while words and hasattr(parser, "commands") and re.fullmatch(r"[a-z]+", words[0]):
             assert words[0] in parser.commands, line
             parser, words = parser.commands[words[0]], words[1:]
@@ -170,8 +152,8 @@ def test_commands_in_a_sentence_exist(page: Path) -> None:
 
 @BY_NAME
 def test_blocks_are_of_their_language(page: Path) -> None:
-    for block in blocks(page):
-        match block.language:
+    for language, block in blocks(page):
+        match language:
             case "json":
                 json.loads(block)
             case "yaml":

@@ -36,8 +36,6 @@ _QUESTIONS = {
 
 
 class ServedModel(NamedTuple):
-    """A vision-language model on a server with OpenAI's protocol."""
-
     url: str
     name: str
     family: str

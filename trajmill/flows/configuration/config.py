@@ -293,12 +293,10 @@ def model_of(config: Config, name: str) -> Endpoint:
 
 
 def model_or_none(config: Config, name: str) -> Endpoint | None:
-    """The model of an endpoint; None for the embedded one."""
     return None if name == EMBEDDED else model_of(config, name)
 
 
 def policy_family(config: Config) -> Family:
-    """The prompt and reply format of the policy."""
     policy = config.models.policy
     return ANY if policy == EMBEDDED else config.endpoints[policy].vision_family
 

@@ -145,12 +145,11 @@ def config_as_toml(config: Spec) -> str:
     """Write the effective configuration with a comment for each key; it reads back the same."""
     lines: list[str] = []
     for keys, spec in tables_in(config):
-        fields = Table(keys, type(spec), None).fields()
-        given = {name: value for name in fields if (value := getattr(spec, name)) is not None}
-        if given:
-            lines += ["", f"# {one_line(spec.__doc__)}", f"[{'.'.join(keys)}]"]
-        for name, value in given.items():
-            lines += [f"# {one_line(fields[name].description)}", f"{name} = {toml_value(value)}"]
+        head = ["", f"# {one_line(spec.__doc__)}", f"[{'.'.join(keys)}]"]
+        for name, info in Table(keys, type(spec), None).fields().items():
+            if (value := getattr(spec, name)) is not None:
+                lines += [*head, f"# {one_line(info.description)}", f"{name} = {toml_value(value)}"]
+                head = []
     return "\n".join(lines).lstrip("\n") + "\n"
 
 

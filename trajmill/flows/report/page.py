@@ -139,7 +139,6 @@ def warnings(figures: Figures) -> Iterator[str]:
 
 
 def needs(figures: Figures) -> Iterator[str]:
-    """Yield a line for each thing that somebody should look into."""
     if figures.rounds and not (last := figures.tables["rounds"][-1]).trained:
         yield f"Round {last.round} did not train: {last.reason or 'it was told not to'}."
     for row in figures.tables["void"]:

@@ -65,14 +65,12 @@ def _statements(typed: bool) -> Iterator[str]:
         except KeyboardInterrupt:
             print()
             lines = []
-            continue
         except EOFError:
             break
         statement = "\n".join(lines).strip()
-        if statement.endswith(";") or statement.startswith("."):
+        if is_whole := statement.endswith(";") or statement.startswith("."):
             yield statement.rstrip(";")
-            lines = []
-        elif not statement:
+        if is_whole or not statement:
             lines = []
     if typed:
         print()

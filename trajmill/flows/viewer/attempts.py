@@ -110,7 +110,6 @@ class AttemptFilter(Record):
     """Part of the instruction, the task, the answer or the failure, or the start of an id; case does not matter."""
 
     def given(self) -> Row:
-        """Return the filters that have values."""
         return {name: value for name in _CONDITIONS if (value := getattr(self, name))}
 
 

@@ -123,7 +123,6 @@ def run_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
 
     @routes.get("/live")
     def live() -> list[Row]:
-        """Return the slots of all runs of this machine that roll out right now."""
         runs = sorted(folder.name for folder in (warehouse.root / "staging").glob("*") if folder.is_dir())
         found = {run: read_slots(warehouse, run) for run in runs}
         return [
@@ -195,7 +194,6 @@ def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
 
     @routes.get("/api/trajectories/{run_id}/{trajectory_id}/calls")
     def calls(run_id: str, trajectory_id: str) -> list[ModelCall]:
-        """Return its model requests, of the agent and of critics, in the order of their steps."""
         found = read_rows(warehouse, ModelCall, run_id=run_id, where={"trajectory_id": [trajectory_id]})
         return sorted(found, key=lambda call: -1 if call.step_index is None else call.step_index)
 
