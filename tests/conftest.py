@@ -53,7 +53,6 @@ _PREFECT: Final = "one Prefect server"
 _TOGETHER: Final = {
     "tests/vllm/test_policy.py": _VLLM,
     "tests/vllm/test_vllm.py": _VLLM,
-    "tests/trainers/": "one process of each trainer",
     "tests/flows/nights/": _PREFECT,
     "tests/flows/test_interrupt.py": _PREFECT,
     "tests/flows/test_prefect_settings.py": _PREFECT,

@@ -31,21 +31,11 @@ def picture(number: int, width: int = 84, height: int = 112) -> bytes:
 def write_supervised(release: Path, weights: tuple[float, ...], text: str = "Press the switch.") -> Path:
     rows = []
     for number, weight in enumerate(weights):
-        shown = _shown(number)
+        shown, reply = _shown(number), [{"type": "text", "text": REPLIES[number % len(REPLIES)]}]
         content = [*({"type": "image", "text": ""} for _ in shown), {"type": "text", "text": f"{text} {number}"}]
-        rows.append(
-            {
-                **_empty(SFT_SCHEMA),
-                "prompt": [{"role": "user", "content": content}],
-                "completion": [
-                    {"role": "assistant", "content": [{"type": "text", "text": REPLIES[number % len(REPLIES)]}]}
-                ],
-                "images": [{"bytes": picture(each), "path": None} for each in shown],
-                "screen_ids": [f"screen-{each}" for each in shown],
-                "loss_weight": weight,
-            }
-        )
-    return _write(release / SFT_FILE, rows, SFT_SCHEMA)
+        learned = {"completion": [{"role": "assistant", "content": reply}], "loss_weight": weight}
+        rows.append(shown_row(shown) | {"prompt": [{"role": "user", "content": content}], **learned})
+    return write_rows(release / SFT_FILE, rows, SFT_SCHEMA)
 
 
 def write_rl(release: Path, rows: list[dict[str, Any]]) -> Path:
@@ -53,27 +43,25 @@ def write_rl(release: Path, rows: list[dict[str, Any]]) -> Path:
     for number, row in enumerate(rows):
         shown = _shown(number)
         default = {
-            **_empty(RL_SCHEMA),
             "prompt": [{"role": "user", "content": "<image>" * len(shown) + f"Press the switch. {number}"}],
-            "images": [{"bytes": picture(each), "path": None} for each in shown],
-            "screen_ids": [f"screen-{each}" for each in shown],
             "response": REPLIES[number % len(REPLIES)],
             "advantage": 1.0 if number % 2 else -0.5,
             "step_weight": 1.0 / (1 + number % 3),
         }
-        made.append({**default, **row})
-    return _write(release / RL_FILE, made, RL_SCHEMA)
+        made.append(shown_row(shown) | default | row)
+    return write_rows(release / RL_FILE, made, RL_SCHEMA)
 
 
 def _shown(number: int) -> list[int]:
     return [] if number % 3 == 2 else [number, number + 100] if number % 4 == 3 else [number]
 
 
-def _empty(schema: pa.Schema) -> dict[str, Any]:
-    return dict.fromkeys(schema.names)
+def shown_row(shown: list[int]) -> dict[str, Any]:
+    images = [{"bytes": picture(each), "path": None} for each in shown]
+    return {"images": images, "screen_ids": [f"screen-{each}" for each in shown]}
 
 
-def _write(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> Path:
+def write_rows(path: Path, rows: list[dict[str, Any]], schema: pa.Schema) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.Table.from_pylist(rows, schema=schema), path)
     return path

@@ -5,15 +5,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
-from tests.stages.training.hugging_face.small_release import FAMILY, picture
+from tests.stages.training.hugging_face.small_release import FAMILY, shown_row, write_rows
 from trajmill.schemas.actions import Action, Click, SystemButton, TypeText
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
@@ -139,16 +137,10 @@ PAST: Final = [["<tool_call>one</tool_call>", "Opened the wallet."]]
 
 
 def write_pool(release: Path) -> Path:
-    rows = []
-    for number in range(len(RIGHT)):
-        rows.append(_row(number, "coordinator", 1))
-        rows.append(_row(number, "state_tracker", 0))
-        rows.append(_row(number, "wallet", 2))
+    variants = {"coordinator": 1, "state_tracker": 0, "wallet": 2}
+    rows = [_row(number, *each) for number in range(len(RIGHT)) for each in variants.items()]
     rows.append(_row(7, "state_tracker", 0))
-    (release / "data").mkdir(parents=True)
-    pq.write_table(
-        pa.Table.from_pylist(rows, schema=supervised_schema(FeedbackFormat())), release / "data" / "rows.parquet"
-    )
+    write_rows(release / "data" / "rows.parquet", rows, supervised_schema(FeedbackFormat()))
     (release / FIGURES_FILE).write_text(json.dumps({"shards": ["data/rows.parquet"]}))
     return release
 
@@ -166,7 +158,7 @@ def _row(number: int, variant: str, screens: int) -> dict[str, Any]:
         resized=SCREEN,
     )
     return {
-        **dict.fromkeys(supervised_schema(FeedbackFormat()).names),
+        **shown_row(ids),
         "example_id": f"{variant}-{number}",
         "trajectory_id": "t",
         "step_index": number,
@@ -175,7 +167,5 @@ def _row(number: int, variant: str, screens: int) -> dict[str, Any]:
         "variant": variant,
         "target": target.model_dump_json(),
         "past": json.dumps(PAST if variant == "wallet" and number else []),
-        "images": [{"bytes": picture(each), "path": None} for each in ids],
-        "screen_ids": [f"screen-{each}" for each in ids],
         "loss_weight": 1.0,
     }
