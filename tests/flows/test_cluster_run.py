@@ -14,6 +14,7 @@ from distributed import Client
 from tests.flows.small_run import run_stages
 from tests.flows.tiny_run import assert_same, tiny_config
 from tests.pipelines.executors.machines import Cluster, cluster, may_make_networks
+from trajmill.pipelines.executors.cluster import _connected
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.store.base import BucketUrl
 
@@ -27,6 +28,7 @@ pytestmark = [
 def machines() -> Iterator[Cluster]:
     with cluster(workers=3) as running:
         yield running
+        _connected(running.scheduler).close()
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +37,7 @@ def s3_endpoint(machines: Cluster) -> str:
 
 
 def until(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + 60
+    end = time.monotonic() + 600
     while not happened():
         assert time.monotonic() < end, "it does not happen"
         time.sleep(0.05)

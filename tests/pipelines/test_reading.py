@@ -8,7 +8,7 @@ from tests.stages.curate.test_training_set import examples_of
 from tests.stages.derive.samples import TAP, query, step
 from tests.warehouse.samples import commit_rows, judgement, stage_run, trajectory
 from trajmill.pipelines.reading.episodes import read_history, read_judged, reward_moments
-from trajmill.pipelines.reading.examples import CANDIDATES, Candidates, ExampleSet, derived, read_candidates, supervised
+from trajmill.pipelines.reading.examples import CANDIDATES, Candidates, ExampleSet, read_candidates
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
@@ -18,6 +18,8 @@ from trajmill.warehouse.layout import Warehouse, create_warehouse
 
 QUERIES = ("q1", "q2", "q3")
 RUN = "run-a"
+
+SUPERVISED = ExampleSet({"kind": ["end_to_end"]}, 2)
 
 
 @pytest.fixture
@@ -111,7 +113,10 @@ def test_rows_of_the_shortest_successes_are_read_with_their_authors_and_leaks(tm
     warehouse = create_warehouse(tmp_path)
     for number in range(1, 5):
         commit_examples(warehouse, number)
-    for wanted, authors in ((supervised(2), {"policy-1"}), (derived("derive.step/1"), {"template"})):
+    for wanted, authors in (
+        (SUPERVISED, {"policy-1"}),
+        (ExampleSet({"made_by": ["derive.step/1"]}, None), {"template"}),
+    ):
         found = read(warehouse, 4, wanted)
         assert found.rows.schema == CANDIDATES and len(set(found.rows["round"].to_pylist())) > 2
         assert (found.offered > found.rows.num_rows) == (wanted.per_query is not None)
@@ -122,4 +127,4 @@ def test_rows_of_the_shortest_successes_are_read_with_their_authors_and_leaks(tm
     near = reply.model_copy(update={"content": HELDOUT.instruction.replace("Book", "I want")})
     leaking = example.model_copy(update={"messages": (*asked, near), "run_id": RUN, "round": 5})
     commit_rows(warehouse, stage_run("derive", 5), leaking)
-    assert [leak for leak in read(warehouse, 5, supervised(2)).rows["leak"].to_pylist() if leak] == ["near_heldout"]
+    assert [leak for leak in read(warehouse, 5, SUPERVISED).rows["leak"].to_pylist() if leak] == ["near_heldout"]

@@ -31,8 +31,6 @@ _EPISODES_IN_COMMIT = 64
 
 
 class _Batch:
-    """The episodes of one commit, in journals, which an earlier server may have begun."""
-
     def __init__(self, warehouse: Warehouse, at: StageRun) -> None:
         self.at, self.waiting = at, 0
         self.episodes = Journal(at.staging(warehouse) / "episodes.jsonl")
@@ -89,7 +87,6 @@ class OnlineRecorder:
             self._set_trouble("")
 
     def numbers(self) -> Counter[tuple[str, str, int]]:
-        """Count the committed attempts, by query, policy and seed."""
         columns = ["query_id", "model_version", "seed", "purpose"]
         rows = read_table(self._warehouse, "trajectories", columns, run_id=self._origin.run_id)
         found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
@@ -142,5 +139,4 @@ class OnlineRecorder:
 
 
 def trouble_file(warehouse: Warehouse, run_id: str) -> Path:
-    """Return the file that says why the environment server of a run cannot commit; there is none if it can."""
     return warehouse.run(run_id) / "online-trouble.txt"

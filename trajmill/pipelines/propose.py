@@ -109,8 +109,6 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
 
 @dataclass(frozen=True, kw_only=True)
 class TryProposals(RunAttempts):
-    """The work of one shard: attempts proposed tasks once, judges the attempts, and writes which tasks are feasible."""
-
     judge: AttemptJudge
 
     def identity(self, attempts: Sequence[Attempt]) -> object:

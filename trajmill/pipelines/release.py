@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from trajmill.pipelines.reading.episodes import hints_of
-from trajmill.pipelines.reading.examples import StoredExamples, derived, leaks_of, read_candidates, supervised
+from trajmill.pipelines.reading.examples import ExampleSet, StoredExamples, leaks_of, read_candidates
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query
@@ -30,6 +30,7 @@ from trajmill.stages.curate.training_set import (
     without_alike_screens,
     without_duplicates,
 )
+from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, LeftOutRows, dataset_card
 from trajmill.stages.export.exporter import RL_FILE, Exporter, SftExporter
@@ -98,7 +99,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     # Other runs commit rows too, so that a release which is there keeps the versions in its manifest.
     versions = read_release(warehouse, name).tables if is_made else table_versions(warehouse)
     check = LeakCheck(queries, request.heldout_apps, request.curate)
-    wanted = supervised(request.keep_per_query)
+    wanted = ExampleSet({"kind": [END_TO_END]}, request.keep_per_query)
     candidates = read_candidates(warehouse, origin, wanted, check)
     limits, near = (request.averages, request.keep_per_query, request.keep_per_reply), request.curate
     instructions = {query.query_id: query.instruction for query in queries}
@@ -190,10 +191,9 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
 
 
 def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck) -> list[ReleaseRows]:
-    """Return the rows of the derived kinds up to a round, by kind; `versions` are `made_by` of the rows to take."""
     by = ["query_id", "trajectory_id", "step_index", "example_id"]
     found = []
-    for wanted in map(derived, sorted(versions)):
+    for wanted in (ExampleSet({"made_by": [version]}, None) for version in sorted(versions)):
         candidates = read_candidates(warehouse, origin, wanted, check).rows
         for kind in candidates["kind"].unique().to_pylist():
             rows = candidates.filter(pc.equal(candidates["kind"], kind))
@@ -223,7 +223,6 @@ def _refuse_problems(warehouse: Warehouse, origin: Origin, folder: Path, exporte
 
 
 def _authors(own: ReleaseRows, kinds: Sequence[ReleaseRows]) -> list[AuthoredRows]:
-    """Count the authors of what is learned, for each sort of row; the text of an example of a round is its agent's."""
     counts = Counter(("sft", "", policy or "") for policy in own.chosen["written_by"].to_pylist())
     for part in kinds:
         values = zip(part.chosen["variant"].to_pylist(), part.chosen["written_by"].to_pylist(), strict=True)
@@ -250,8 +249,6 @@ class ReleaseRows(NamedTuple):
 
 
 class SharedRows(NamedTuple):
-    """The shards that rows of a release lie in."""
-
     new: Path | None
     """Folder of the shard with the rows that no other release has; None if there are none."""
     files: Sequence[Path]

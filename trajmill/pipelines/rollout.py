@@ -44,7 +44,6 @@ AttemptKey = tuple[str, Purpose, int, int, str | None]
 
 
 def attempt_key(attempt: Attempt) -> AttemptKey:
-    """Identify an attempt among those of a stage."""
     guidance_id = attempt.guidance.guidance_id if attempt.guidance else None
     return attempt.query.query_id, attempt.purpose, attempt.attempt, attempt.seed, guidance_id
 
@@ -167,7 +166,6 @@ class RunAttempts(AttemptRunner[Sequence[Attempt]]):
         return self.written(shard, journaled.rows(), dropped)
 
     def finished(self) -> dict[AttemptKey, str]:
-        """Return the trajectory ids of the journaled attempts; records that cannot be read are left out."""
         found: dict[AttemptKey, str] = {}
         for record in (record for path in self.journals() for record in Journal(path).read()):
             try:
@@ -240,7 +238,6 @@ _ID = re.compile(rb'"trajectory_id":"([^"\\\x80-\xff]+)"')
 
 
 def attempt_record(made: FinishedAttempt) -> bytes:
-    """Serialise the rows of a finished attempt as one line of JSON."""
     failures = (*filter(None, (made.earlier_failure, made.failure)), *made.episode.failures)
     episode = made.episode.model_copy(update={"failures": failures})
     return episode.model_dump_json(exclude={"query", "guidance"}).encode()
@@ -285,7 +282,6 @@ def read_attempts(warehouse: Warehouse, at: StageRun, origin: Origin, records: I
 
 
 def _records(journals: Sequence[Path], trajectory_ids: Collection[str]) -> Iterator[bytes]:
-    """Read the records of some trajectories, in the order of the journals and, in a journal, of the records."""
     for path in journals:
         spans = _spans(path, path.stat().st_size)
         wanted = sorted(spans[name] for name in spans.keys() & set(trajectory_ids))

@@ -36,7 +36,6 @@ from trajmill.warehouse.views import OFFLINE
 R = TypeVar("R", bound=Row)
 _NOT_ATTEMPTED = frozenset({RECORDED, INFEASIBLE})
 _CRITIC: Final = "critic"
-"""Prefix of the roles of critics, which are no roles of an agent."""
 _ORDER: Final = ("reflector", "notetaker", "state_tracker", "manager", "coordinator", "planner")
 """Order of these roles within a step; the role that acts is last."""
 _JUDGED = (Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED)
@@ -78,7 +77,6 @@ def read_episodes(
     """
 
     def grouped(record: type[R]) -> dict[str, list[R]]:
-        """Read the rows of these trajectories, by trajectory; no others are held."""
         if issubclass(record, JudgeRow) and not with_verdicts:
             return {}
         table, found = table_of(record), defaultdict[str, list[R]](list)
@@ -145,7 +143,6 @@ def read_episodes_of_rounds(
 def rounds_of(
     warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str], rounds: Collection[int]
 ) -> Mapping[str, int]:
-    """Read the round of each of some trajectories, by id; those that are in none of `rounds` are left out."""
     where = {"trajectory_id": trajectory_ids}
     rows = read_table(warehouse, "trajectories", ["trajectory_id", "round"], rounds=rounds, run_id=run_id, where=where)
     return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
@@ -182,7 +179,6 @@ def guidance_texts(warehouse: Warehouse, run_id: str) -> dict[str, str]:
 
 
 def hints_of(warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str]) -> Mapping[str, str]:
-    """Read the hints of some trajectories, by trajectory id; a trajectory without guidance has none."""
     columns, where = ["trajectory_id", "guidance_id"], {"trajectory_id": trajectory_ids}
     made = read_table(warehouse, "trajectories", columns, run_id=run_id, where=where)
     given = zip(*(column.to_pylist() for column in made.columns), strict=True)
@@ -197,11 +193,8 @@ class TrajectoryPlace(NamedTuple):
 
 
 class TrajectoryRecords(NamedTuple):
-    """A trajectory with its steps, and the verdicts of every judge."""
-
     trajectory: Trajectory
     query: Query | None
-    """None if it is not stored."""
     guidance: Guidance | None
     steps: tuple[Step, ...]
     step_verdicts: tuple[StepVerdict, ...]
@@ -273,13 +266,11 @@ def read_verdicts(
 
 
 def of_judge(rows: pa.Table, judge_id: str | None) -> pa.Table:
-    """Keep the rows of one judge; None is the run's own."""
     column = rows["judge_id"]
     return rows.filter(pc.is_null(column) if judge_id is None else pc.equal(column, judge_id))
 
 
 def read_history(warehouse: Warehouse, run_id: str, before: int) -> History:
-    """Read the figures of the judged attempts at training queries in the rounds before `before`."""
     return History.of(read_judged(warehouse, run_id, range(before)))
 
 
@@ -344,7 +335,6 @@ def _correct(warehouse: Warehouse, **wanted: Unpack[WantedRows]) -> Mapping[str,
 
 
 def _count_replies(warehouse: Warehouse, **wanted: Unpack[WantedRows]) -> tuple[Counter[str], Counter[str]]:
-    """Count steps by trajectory id: all of them, and those whose reply could not be parsed."""
     steps, malformed = Counter[str](), Counter[str]()
     for batch in read_batches(warehouse, "steps", ["trajectory_id", "action_kind"], **wanted):
         names = batch["trajectory_id"]

@@ -14,7 +14,6 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.stages.curate.leaks import LeakCheck, RowLeak
 from trajmill.stages.curate.training_set import DIGESTED, DIGESTS, digests_of, shortest_successes
-from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.export.exporter import SFT_FILE
 from trajmill.stages.export.release import has_rows_of, released_rows
 from trajmill.warehouse.layout import Warehouse
@@ -39,16 +38,6 @@ class ExampleSet(NamedTuple):
     where: Mapping[str, list[str]]
     per_query: int | None
     """How many of the shortest successes of each query can give rows; None for all."""
-
-
-def supervised(per_query: int) -> ExampleSet:
-    """Choose the rows that rounds derive, of so many trajectories of each query."""
-    return ExampleSet({"kind": [END_TO_END]}, per_query)
-
-
-def derived(made_by: str) -> ExampleSet:
-    """Choose all rows of a derived kind that one version of its settings has made."""
-    return ExampleSet({"made_by": [made_by]}, None)
 
 
 class Candidates(NamedTuple):
@@ -91,12 +80,9 @@ def leaks_of(rows: pa.Table) -> dict[str, RowLeak]:
 
 @dataclass(frozen=True)
 class StoredExamples:
-    """Rows of table `examples`; they can be iterated over several times."""
-
     warehouse: Warehouse
     run_id: str
     where: Mapping[str, list[str]]
-    """The filter that finds the rows."""
     digests: pa.Table
     """The rows in their order, in the schema `DIGESTS`, with the weights that they have in a release."""
 
@@ -111,7 +97,6 @@ class StoredExamples:
                 yield from self._read(self.digests.slice(start, _ROWS_AT_ONCE))
 
     def screens(self) -> set[str]:
-        """Return the ids of the screens that the rows show."""
         batches = self._found(self.digests, ["example_id", "screens"])
         return {screen for batch in batches for screen in batch["screens"].flatten().unique().to_pylist()}
 
