@@ -25,7 +25,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajmill.flows.cli.app import give_memory_back
-from trajmill.pipelines.reading.examples import supervised
+from trajmill.pipelines.reading.examples import ExampleSet
 from trajmill.schemas.tables.screen import IMAGE
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.export.exporter import LINEAGE, exporter_spec
@@ -36,7 +36,7 @@ from trajmill.warehouse.read import read_batches
 from trajmill.warehouse.screens import WarehouseScreens
 
 _ROWS = 64
-_KIND = supervised(1).where
+_KIND = ExampleSet({"kind": ["end_to_end"]}, 1).where
 
 
 class Given(NamedTuple):

@@ -26,7 +26,7 @@ from moto.server import ThreadedMotoServer
 from rich.console import Console
 from rich.table import Table
 
-from trajmill.pipelines.reading.examples import StoredExamples, supervised
+from trajmill.pipelines.reading.examples import ExampleSet, StoredExamples
 from trajmill.pipelines.release import ReleaseRows, share_rows
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
@@ -141,7 +141,7 @@ def _releases(warehouse: Warehouse, offered: list[pa.Table]) -> Iterable[Line]:
             yield Line(f"release of round {number}, all rows written", seconds)
     yield Line("all releases, all rows written", None, _megabytes(whole))
     for number, rows in enumerate(chosen, 1):
-        stored = StoredExamples(warehouse, _RUN, supervised(1).where, digests_of(rows))
+        stored = StoredExamples(warehouse, _RUN, ExampleSet({"kind": ["end_to_end"]}, 1).where, digests_of(rows))
         seconds = _cpu(partial(_share, warehouse, number, ReleaseRows(stored, exporters)))
         if number in (1, len(chosen)):
             yield Line(f"release of round {number}, rows shared", seconds)
