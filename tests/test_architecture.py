@@ -102,7 +102,7 @@ _BUDGETS = (
     Budget(("pipelines",), 3_250),
     Budget(("flows",), 10_143),
     Budget(("stages/environments",), 13_200),
-    Budget(("stages/queries",), 4_557),
+    Budget(("stages/queries",), 4_500),
     Budget(("stages/critics",), 3_996),
     Budget(("stages/models",), 4_284),
     Budget(("stages/export", "stages/curate", "stages/importing"), 4_390),

@@ -69,10 +69,9 @@ def test_an_imported_page_may_say_the_same_for_another_start_state() -> None:
 
 def test_repetitions_and_ambiguous_words_are_told_from_new_queries(order: TaskGraph, origin: Origin) -> None:
     train = drafted(chosen(order, dish="Pad Thai"), origin, 1)
-    index = LeakIndex([train])
 
     def novelty(query: Query, **changes: object) -> Novelty:
-        return index.novelty_of(query.model_copy(update=changes))
+        return LeakIndex([train]).admit(query.model_copy(update=changes))
 
     (slot,) = train.slots
     slots = (slot.model_copy(update={"value": "Diavola", "said": "Diavola"}),)

@@ -214,11 +214,8 @@ class QuerySet:
         self.queries += [query.model_copy(update={"validation": PASSED}) for query in met]
         return len(met)
 
-    def _fail(
-        self, input_id: str, message: str, failure_class: FailureClass = FailureClass.TASK, attempts: int = 1
-    ) -> None:
-        made_by = self._writers[0].version
-        self.failures.append(failure(input_id, message, self._origin, made_by, failure_class, attempts))
+    def _fail(self, input_id: str, message: str, of: FailureClass = FailureClass.TASK, attempts: int = 1) -> None:
+        self.failures.append(failure(input_id, message, self._origin, self._writers[0].version, of, attempts))
 
 
 def in_turn(streams: Sequence[Iterator[Candidate]]) -> Iterator[Candidate]:

@@ -52,20 +52,18 @@ class LeakIndex:
     def has_goal(self, query: Query) -> bool:
         return query.goal_key() in self._first
 
-    def novelty_of(self, query: Query) -> Novelty:
-        """Compare a query with those of the index, without adding it."""
+    def admit(self, query: Query) -> Novelty:
+        """Compare a query with those of the index, and add it if it is new."""
         goal = self._goal_of.get((query.platform, query.start_state, query.instruction.casefold()))
         if goal is not None:
             return Novelty.REPEATED if goal == query.goal_key() else Novelty.AMBIGUOUS
         kinds = {leak.kind for leak in self.leaks_of(query)}
         if kinds == {LeakKind.PHRASING} and query.split is not Split.TRAIN:
             return Novelty.NOT_HELD_OUT
-        return Novelty.REPEATED if kinds else Novelty.NEW
-
-    def admit(self, query: Query) -> Novelty:
-        if (novelty := self.novelty_of(query)) is Novelty.NEW:
-            self.add(query)
-        return novelty
+        if kinds:
+            return Novelty.REPEATED
+        self.add(query)
+        return Novelty.NEW
 
     def add(self, query: Query) -> None:
         self._goal_of[query.platform, query.start_state, query.instruction.casefold()] = query.goal_key()

@@ -51,9 +51,7 @@ class ModelWriter:
     async def write(self, candidate: Candidate) -> Written:
         """Word a goal in both steps; the seed decides the style. A goal without facts keeps the words of its source.
 
-        Raises:
-            DraftRefused: no draft of a step asked for exactly what the goal asks for.
-            ModelFailure: the model did not answer, or no answer was valid.
+        Raises DraftRefused if no draft asked for exactly what the goal asks for, ModelFailure without a valid answer.
         """
         goal, _, heldout, seed = candidate
         facts = goal.facts()

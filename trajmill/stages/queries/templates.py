@@ -71,12 +71,6 @@ def variants(texts: Sequence[str], heldout: bool) -> list[Variant]:
     return [Variant(text, number, heldout) for number, text in enumerate(texts)]
 
 
-class _Bracket(NamedTuple):
-    mark: str
-    at: int
-    options: list[list[str | tuple[Template, ...]]]
-
-
 @cache
 def parse_template(text: str, where: str) -> Template:
     """Parse a phrasing of the task `where`; raises BadInputError for an unmatched bracket, a bare `|` or a bad name."""
@@ -87,11 +81,12 @@ def parse_template(text: str, where: str) -> Template:
     def unclosed(mark: str, at: int) -> BadInputError:
         return error(f"'{mark}' is not closed", at, f"close it with '{_CLOSING[mark]}'")
 
-    opened = [_Bracket("", 0, [[]])]
+    # The open brackets: mark, place and options.
+    opened: list[tuple[str, int, list[list[str | tuple[Template, ...]]]]] = [("", 0, [[]])]
     for found in _TOKEN.finditer(text):
         token, at, (mark, since, options) = found[0], found.start(), opened[-1]
         if token in _CLOSING:
-            opened.append(_Bracket(token, at, [[]]))
+            opened.append((token, at, [[]]))
         elif token == "|" and mark:
             options.append([])
         elif token in ")]}|":
@@ -104,7 +99,7 @@ def parse_template(text: str, where: str) -> Template:
             closed = tuple(Template(tuple(parts)) for parts in options)
             if mark == "[":
                 closed = (Template(), closed[0] if len(closed) == 1 else Template((closed,)))
-            opened[-1].options[-1].append(closed)
+            opened[-1][2][-1].append(closed)
         elif token.startswith("{") and not token.endswith("}"):
             raise error("'{' is not closed", at, "close it with '}'")
         elif token.startswith("{") and not token[1:-1].isidentifier():
@@ -112,8 +107,8 @@ def parse_template(text: str, where: str) -> Template:
         else:
             options[-1].append(token)
     if len(opened) > 1:
-        raise unclosed(opened[-1].mark, opened[-1].at)
-    return Template(tuple(opened[0].options[0]))
+        raise unclosed(*opened[-1][:2])
+    return Template(tuple(opened[0][2][0]))
 
 
 def tidy(text: str) -> str:

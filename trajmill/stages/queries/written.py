@@ -46,10 +46,7 @@ class QueryPrompts(NamedTuple):
 
 
 def query_prompts(own: Mapping[str, Any] = {}) -> QueryPrompts:
-    """Read the prompts; raises BadInputError if a user's file cannot be read, or lacks a section or a field.
-
-    `own` has the paths of the user's files by their keys in `[prompts]`.
-    """
+    """Read the prompts, of the user by the keys of `[prompts]`; raises BadInputError if a file is unusable."""
 
     def prompt(name: str, path: Path | None = None) -> Prompt:
         return load_prompt(__package__, f"writer_{name}-1", path or own.get(f"writer_{name}"))
@@ -79,19 +76,18 @@ class WrittenGoal(NamedTuple):
 
 
 def offer_of(goals: Iterable[WrittenGoal], failures: Sequence[Failure], calls: Sequence[ModelCall] = ()) -> Offer:
-    """Offer written goals, all of them for training."""
     stream = (Candidate(goal, Split.TRAIN, False, 0) for goal in goals)
     return Offer((SplitCandidates(Split.TRAIN, None, [stream]),), tuple(failures), tuple(calls))
 
 
-class WrittenText(Record):
+class Wording(Record):
     instruction: str
 
 
-TextT = TypeVar("TextT", bound=WrittenText)
+TextT = TypeVar("TextT", bound=Wording)
 
 
-async def collect_new(
+async def collect(
     wanted: int,
     spare: int,
     known: KnownTexts,

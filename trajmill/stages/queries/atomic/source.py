@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cache, partial
 from importlib.resources import files
 from random import Random
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import yaml
 
@@ -112,17 +112,13 @@ def packaged_objects() -> Objects:
     return Objects.model_validate(yaml.safe_load(files(__package__).joinpath("objects.yaml").read_text()))
 
 
-def launch(*command: str) -> Mapping[str, Any]:
-    return {"type": "launch", "parameters": {"command": list(command)}}
-
-
-def execute(*command: str) -> Mapping[str, Any]:
-    return {"type": "execute", "parameters": {"command": list(command)}}
+def run(how: Literal["launch", "execute"], *command: str) -> Mapping[str, Any]:
+    return {"type": how, "parameters": {"command": list(command)}}
 
 
 def _file(path: str, content: str) -> Mapping[str, Any]:
     # The content is passed as an argument: the shell never runs it.
-    return execute("sh", "-c", 'printf %s "$2" > "$1"', "sh", path, content)
+    return run("execute", "sh", "-c", 'printf %s "$2" > "$1"', "sh", path, content)
 
 
 def _step(operation: str, target: str = "", text: str = "") -> PathStep:
@@ -138,14 +134,14 @@ def _on_file(objects: Objects, rng: Random, operation: str, *shown: Mapping[str,
     """Press one of three empty files; the status line names it, because a menu may cover the file itself."""
     names = rng.sample(objects.files, 3)
     status = {"role": "text", "text": f'"{names[0]}" (0 bytes) plain text document'}
-    made = [*(_file(f"{HOME}/{name}", "") for name in names), launch("pcmanfm", HOME)]
+    made = [*(_file(f"{HOME}/{name}", "") for name in names), run("launch", "pcmanfm", HOME)]
     steps = [_step(operation, f"pcmanfm/icon:{names[0]}")]
     return AtomicTask("pcmanfm", {"file": names[0]}, made, steps, {KEY: [*shown, status]})
 
 
 def _open_folder(objects: Objects, rng: Random) -> AtomicTask:
     folders = rng.sample(objects.folders, 3)
-    made = [*(execute("mkdir", "-p", f"{HOME}/{each}") for each in folders), launch("pcmanfm", HOME)]
+    made = [*(run("execute", "mkdir", "-p", f"{HOME}/{each}") for each in folders), run("launch", "pcmanfm", HOME)]
     steps = [_step("double_tap", f"pcmanfm/icon:{folders[0]}")]
     goal = {KEY: [{"role": "heading", "text": folders[0], "state": "title"}]}
     return AtomicTask("pcmanfm", {"folder": folders[0]}, made, steps, goal)
@@ -153,8 +149,8 @@ def _open_folder(objects: Objects, rng: Random) -> AtomicTask:
 
 def _drag_file(objects: Objects, rng: Random) -> AtomicTask:
     (name, other), folders = rng.sample(objects.files, 2), rng.sample(objects.folders, 2)
-    made = [execute("mkdir", "-p", f"{HOME}/{each}") for each in folders]
-    made += [*(_file(f"{HOME}/{each}", each) for each in (name, other)), launch("pcmanfm", HOME)]
+    made = [run("execute", "mkdir", "-p", f"{HOME}/{each}") for each in folders]
+    made += [*(_file(f"{HOME}/{each}", each) for each in (name, other)), run("launch", "pcmanfm", HOME)]
     steps = [_step("drag", f"pcmanfm/icon:{name}", f"pcmanfm/icon:{folders[0]}")]
     goal = _output_is(["ls", f"{HOME}/{folders[0]}"], name)
     return AtomicTask("pcmanfm", {"file": name, "folder": folders[0]}, made, steps, goal)
@@ -165,7 +161,7 @@ def _in_document(
 ) -> AtomicTask:
     office = ("soffice", "--writer", "--nologo", "--norestore")
     program = office if app == "libreoffice-writer" else (app,)
-    made = [_file(_DOCUMENT, "".join(f"{line}\n" for line in before)), launch(*program, _DOCUMENT)]
+    made = [_file(_DOCUMENT, "".join(f"{line}\n" for line in before)), run("launch", *program, _DOCUMENT)]
     goal = _output_is(["cat", _DOCUMENT], "\n".join(after))
     return AtomicTask(app, values, made, (*steps, _step("key", text="ctrl+s")), goal)
 
@@ -183,7 +179,7 @@ def _move_line(objects: Objects, rng: Random) -> AtomicTask:
 
 
 def _paragraph(place: int) -> str:
-    """Return the target of a paragraph; paragraphs are the first text fields in the window."""
+    # Paragraphs are the first text fields in the window.
     return "soffice/text_field" if place == 0 else f"soffice/text_field#{place + 1}"
 
 
@@ -226,7 +222,7 @@ def _into_cell(objects: Objects, rng: Random, rows: range) -> AtomicTask:
 
 def _in_sheet(values: Mapping[str, str], before: _Table, steps: Sequence[PathStep], after: _Table) -> AtomicTask:
     start = ("soffice", "--calc", "--nologo", "--norestore", "--infilter=CSV:44,34,76,1", _SHEET)
-    made = [_file(_SHEET, f"{_csv(before)}\n"), launch(*start)]
+    made = [_file(_SHEET, f"{_csv(before)}\n"), run("launch", *start)]
     goal = _output_is(["cat", _SHEET], _csv(after))
     return AtomicTask("libreoffice-calc", values, made, (*steps, _step("key", text="ctrl+s")), goal)
 

@@ -173,8 +173,6 @@ _FOUND = ("of that name", "what you found")
 
 
 class AtomicTask(NamedTuple):
-    """A task in one app; its input is an item of a list, or is put into a field."""
-
     route: Route
     slot: str
     answer: GraphAnswer | None = None
@@ -212,8 +210,6 @@ class PathwayNode(NamedTuple):
 
 
 class CausalPathway(NamedTuple):
-    """Atomic tasks; the answer of each is the input of the next."""
-
     nodes: tuple[PathwayNode, ...]
     several_devices: bool
 

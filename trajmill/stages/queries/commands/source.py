@@ -33,22 +33,13 @@ from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_lis
 from trajmill.stages.models.base import ChatModel, OpenableModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling
 from trajmill.stages.overlap import KnownTexts
-from trajmill.stages.queries.atomic.source import HOME, execute, launch, packaged_objects
+from trajmill.stages.queries.atomic.source import HOME, packaged_objects, run
 from trajmill.stages.queries.base import Offer, QueryPlan, SourceContext, failure
 from trajmill.stages.queries.pathways.programs import PathwayProgram, plain_name
 from trajmill.stages.queries.pathways.source import is_askable, pressed_steps
 from trajmill.stages.queries.spec import DocumentKind
 from trajmill.stages.queries.walk import FINISH, close_quietly, follow
-from trajmill.stages.queries.written import (
-    BATCH,
-    ROLE,
-    TEMPERATURE,
-    WrittenGoal,
-    WrittenText,
-    bullets,
-    collect_new,
-    offer_of,
-)
+from trajmill.stages.queries.written import BATCH, ROLE, TEMPERATURE, Wording, WrittenGoal, bullets, collect, offer_of
 
 _SPARE_REQUESTS = 1
 """Further requests for a place, to replace refused commands."""
@@ -97,8 +88,8 @@ def document_place(kind: DocumentKind, seed: int) -> CommandPlace:
     path, page = f"{HOME}/Documents/paper.{kind}", f"libreoffice-{app}.start"
     content = base64.b64encode(document(kind, seed)).decode()
     # The content is passed as an argument: the shell never runs it.
-    made = execute("sh", "-c", 'printf %s "$2" | base64 -d > "$1"', "sh", path, content)
-    config = [made, launch("soffice", f"--{app}", "--nologo", "--norestore", path)]
+    made = run("execute", "sh", "-c", 'printf %s "$2" | base64 -d > "$1"', "sh", path, content)
+    config = [made, run("launch", "soffice", f"--{app}", "--nologo", "--norestore", path)]
     return CommandPlace(
         app=f"libreoffice-{app}",
         title=title,
@@ -186,7 +177,7 @@ class WrittenStep(Record):
     text: str = Field("", max_length=300)
 
 
-class WrittenCommand(WrittenText):
+class WrittenCommand(Wording):
     """One command, as the model wrote it; untrusted."""
 
     steps: Annotated[tuple[WrittenStep, ...], Field(max_length=15)] = ()
@@ -208,7 +199,6 @@ class CommandSource(NamedTuple):
     prompt: Prompt
 
     async def candidates(self, context: SourceContext) -> Offer:
-        """Return commands for training that can be tried; the others are failures."""
         calls: list[ModelCall] = []
         opened, free = self.model.open(context.origin, calls.append), asyncio.Semaphore(context.instances)
         async with AsyncExitStack() as stack:
@@ -278,7 +268,7 @@ class CommandSource(NamedTuple):
                 return next(_reasons(command, place, screen, deny_list), "")
 
             known = KnownTexts(place.exemplars)
-            kept = await collect_new(self.wanted, _SPARE_REQUESTS, known, ask, refuse, why_not)
+            kept = await collect(self.wanted, _SPARE_REQUESTS, known, ask, refuse, why_not)
         page, goals = f"{place.app}.start", list[WrittenGoal]()
         for text, command in kept.items():
             pathway = place.pathways[command.pathway] if command.pathway is not None else None
@@ -305,7 +295,6 @@ class CommandSource(NamedTuple):
 
 
 def _reasons(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> Iterator[str]:
-    """Yield why a command cannot be used, each in one line."""
     if command.pathway is not None and not 0 <= command.pathway < len(place.pathways):
         yield f"there is no pathway {command.pathway}"
     if command.pathway is None and not command.steps:

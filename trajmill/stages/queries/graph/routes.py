@@ -31,8 +31,6 @@ _PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
 
 
 class Wish(NamedTuple):
-    """What is to be done, as the end of `I want you to ...`."""
-
     text: str
     said: dict[str, str] = {}
 
@@ -173,10 +171,9 @@ def values_of(slot: GraphSlot) -> tuple[str, ...]:
 
 
 def routes(graph: AppGraph) -> tuple[Route, ...]:
-    """Return all routes: to a page, to a change on it, and to values that are set on it.
+    """Return all routes whose end shows their values: to a page, to a change on it, and to values set on it.
 
-    No route leaves the app, destroys something, needs a log-in, presses what has no name, or enters what no
-    instruction asks for. The screen at its end must show its values; otherwise no check could tell right from wrong.
+    No route leaves the app, destroys something, needs a log-in, presses what has no name, or enters what none asks for.
     """
     allowed = walkable(graph)
     found = (route for page in graph.pages for way in routes_to(allowed, graph, page) for route in _from(allowed, way))
@@ -198,7 +195,6 @@ def routes_to(allowed: nx.MultiDiGraph[str], graph: AppGraph, page: str) -> Iter
 
 
 def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
-    """Yield the routes that a way to a page gives: the visit, changes on the page, values set on it."""
     page = way.graph.pages[way.end]
     if way.moves and page.recognise.shows:
         yield way

@@ -143,10 +143,7 @@ def steps_of(sample: Route) -> tuple[PathStep, ...]:
 
 
 def route_goal(sample: Route) -> dict[str, Any]:
-    """Return the goal of a sample: its page, its values and the effects of its transitions.
-
-    The environments' own goals of all transitions are merged: tables by key, lists one after the other.
-    """
+    """Return the goal of a sample: its page, its values and the effects of its transitions."""
     page, moves = sample.graph.pages[sample.end].recognise, sample.moves
     showing, lacking = [*map(_wanted, page.shows)], [*map(_wanted, page.lacks)]
     own: dict[str, Any] = {}

@@ -108,7 +108,6 @@ def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgr
 
 
 def start_query(program: PathwayProgram, origin: Origin) -> Query:
-    """Return a query without instruction and goal; its reset brings the program into its start state."""
     return bare_query(program.platform, program.name, program.start_state, Source.PATHWAY, origin, "deep-search")
 
 

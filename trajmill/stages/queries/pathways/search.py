@@ -65,8 +65,7 @@ async def deep_search(
 ) -> WalkResult:
     """Find the pathways of a program: press what opens something, and go back by Escape or by reset and replay.
 
-    A menu entry on the deny list is recorded and never pressed. A program that ends or hangs is reset, and the branch
-    becomes a failure; so does a walk that cannot begin. The factory is left open.
+    A menu entry on the deny list is recorded and never pressed. What fails, ends or hangs becomes a failure.
     """
     navigator = Navigator(factory, start_query(program, origin), program.opening, bounds)
     walk = _Walk(navigator, program, bounds, deny_list, origin)
@@ -93,7 +92,6 @@ class PressResult(NamedTuple):
 
 
 def press_result(pressed: ElementKey, before: ProgramState, after: ProgramState) -> PressResult | None:
-    """Return what a press on an element opened; None if it opened nothing."""
     name = plain_name(pressed.text)
     new = [key for key in after.elements if key not in before.elements]
     titled = (Evidence(role="heading", text=after.title, state="title"),)
@@ -243,10 +241,7 @@ class _Walk:
 async def needs_by_tree(
     factory: EnvironmentFactory, program: PathwayProgram, walked: WalkResult, bounds: WalkBounds, origin: Origin
 ) -> WalkResult:
-    """Find which pathways need a selection: go to their disabled ends again, with something selected.
-
-    An end that is disabled in both walks needs something else. `bounds` hold for this walk; the factory is left open.
-    """
+    """Find which pathways need a selection: go to their disabled ends again, with something selected."""
     if not program.selecting:
         return walked
     navigator = Navigator(factory, start_query(program, origin), (*program.opening, *program.selecting), bounds)

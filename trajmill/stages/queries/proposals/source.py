@@ -36,10 +36,10 @@ from trajmill.stages.queries.written import (
     ROLE,
     TEMPERATURE,
     QueryPrompts,
+    Wording,
     WrittenGoal,
-    WrittenText,
     bullets,
-    collect_new,
+    collect,
     offer_of,
 )
 from trajmill.stages.rollout.base import Limits
@@ -185,7 +185,7 @@ async def start_screens(
     return StartScreens(screens, tuple(each for each in failed if each))
 
 
-class ProposedTask(WrittenText):
+class ProposedTask(Wording):
     difficulty: Annotated[int, Field(ge=1, le=3)]
 
 
@@ -262,7 +262,7 @@ class ProposalSource(NamedTuple):
             refuse("", f"training must not see the app {heldout[0]}: it is held out")
             return [], failures
         async with free:
-            kept = await collect_new(wanted, SPARE_REQUESTS, KnownTexts(start.examples, shared=known), ask, refuse)
+            kept = await collect(wanted, SPARE_REQUESTS, KnownTexts(start.examples, shared=known), ask, refuse)
         if len(kept) < wanted and not (failures and failures[-1].input_id == start.id):
             refuse("", f"only {len(kept)} of {wanted} tasks: the others were refused")
         goals: list[WrittenGoal] = []

@@ -166,8 +166,8 @@ async def generate_queries(
 ) -> NewQueries:
     """Make the walked queries of all splits of a world; equal arguments, `in_flight` apart, give equal queries.
 
-    A query that was dropped or could not be made is a failure with its reason; each writer words the queries for which
-    those before it fail. Raises BadInputError if an app to hold out does not exist, or a phrasing cannot be parsed.
+    Each writer words the queries for which those before it fail. Raises BadInputError if an app to hold out does not
+    exist, or a phrasing cannot be parsed.
     """
     unseen = UnseenApps(settings.heldout_app_names, settings.validation_app_names)
     offer = await TaskSource(world, settings).candidates(SourceContext(SimulatedSpec(), unseen, seed, origin))
@@ -221,10 +221,7 @@ def paths(task: TaskGraph) -> tuple[Pages, ...]:
 
 
 def sample(task: TaskGraph, candidates: Sequence[Pages], rng: Random) -> TaskGoal:
-    """Draw a path and values: of required slots, and of up to three optional ones on the path, at least one in all.
-
-    Raises StageError if a slot has no value to ask for.
-    """
+    """Draw a path and values, of at most three optional slots; raises StageError if a slot has no value to ask for."""
     path = rng.choice(candidates)
     free = [slot for slot in task.slots if slot.is_free]
     required = [slot for slot in free if not slot.spec.optional]
@@ -245,10 +242,7 @@ def sample(task: TaskGraph, candidates: Sequence[Pages], rng: Random) -> TaskGoa
 
 
 def word_task(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) -> Written:
-    """Word a task, held-out parts first; raises StageError if no template or clause says the wanted values.
-
-    The id of the phrasing names the template and the clauses, e.g. `bites.order/h0 place/1 size/h0`.
-    """
+    """Word a task, held-out parts first; raises StageError if no template or clause says the wanted values."""
     rng, task = Random(seed), metadata.task
     spoken = [slot for slot in metadata.constraints if slot.words]
     said = {slot.name: rng.choice(slot.words) for slot in spoken}
@@ -294,10 +288,7 @@ _ORIGIN = Origin(round=0, run_id="check", code_version="")
 
 
 def check_app_files(files: Sequence[Path]) -> list[Mistake]:
-    """Return all mistakes in app and errand files, which are read together with the built-in ones.
-
-    If all files can be read, each path of each task, and each value of each slot, is walked on a simulated device.
-    """
+    """Return all mistakes in files; if all can be read, each path and each value of each slot is walked."""
     found = read_with_builtin(files)
     if found.mistakes:
         return list(found.mistakes)
@@ -329,7 +320,6 @@ def _texts(data: Any, path: NodePath) -> Iterator[tuple[NodePath, str]]:
 
 
 def _check(task: TaskGraph, world: World) -> Iterator[tuple[NodePath, str]]:
-    """Yield each mistake of a task, with its place in the task."""
     yield from _unused_slots(task.spec)
     environment, needs_nothing = SimulatedEnvironment(world, task.platform, _CALM), True
 
