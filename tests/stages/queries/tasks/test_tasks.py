@@ -2,18 +2,21 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from pathlib import Path
 from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.stages.environments.simulated.worlds import garden
 from tests.stages.queries.samples import chosen, metadata_of
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass, StageError
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
+from trajmill.stages.environments.simulated.app_files.check import builtin_files
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import TaskGraph, World
 from trajmill.stages.queries.base import (
@@ -31,6 +34,7 @@ from trajmill.stages.queries.leaks import HELDOUT_GOALS, leaks_in_queries, share
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import (
     TaskSource,
+    check_app_files,
     divide_tasks,
     draw_goals,
     generate_queries,
@@ -267,3 +271,53 @@ def test_a_raw_instruction_names_every_page_and_value(order: TaskGraph) -> None:
         'set Quantity to 2, tap "Go to checkout", set Deliver to to Office, type "no onions" into Note for the kitchen '
         'and tap "Place order".'
     )
+
+
+CHANGED = "    goal: {waterings"
+FED = 'feed: $feed, memo: ""}'
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    path = folder / "garden.yaml"
+    path.write_text(text, encoding="utf-8")
+    return [str(mistake).removeprefix(f"{path}:") for mistake in check_app_files([path])]
+
+
+@pytest.mark.slow
+def test_a_right_file_and_built_in_tasks_have_no_mistakes(tmp_path: Path) -> None:
+    assert mistakes(tmp_path, garden()) == []
+    assert [str(mistake) for mistake in check_app_files(builtin_files())] == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("right", "wrong", "says"),
+    [
+        (FED, 'fed: $feed, memo: ""}', "does not meet the goal check (`garden.waterings` is ["),
+        (FED, 'feed: $feed, memo: "soon"}', '"memo": "soon"'),
+        (CHANGED, "    goal: {holiday: true, waterings", "`garden.holiday` is false, not true"),
+        (f"amount: $amount, {FED}", f"amount: 2, {FED}", "amount = 3"),
+    ],
+)
+def test_a_goal_that_no_walk_reaches_is_named(tmp_path: Path, right: str, wrong: str, says: str) -> None:
+    text = garden().replace(right, wrong)
+    found = [each for each in mistakes(tmp_path, text) if "the goal check" in each]
+    assert len(found) == 1 and says in found[0], found
+    assert int(found[0].partition(":")[0]) == 1 + text[: text.index("    goal:")].count("\n")
+
+
+@pytest.mark.slow
+def test_a_goal_that_holds_at_the_start_and_slots_without_a_part_in_it_are_named(tmp_path: Path) -> None:
+    before, _, after = garden().partition("    goal:")
+    found = mistakes(tmp_path, f"{before}    goal: {{holiday: false}}\n{after.partition(chr(10))[2]}")
+    assert [each.partition(": ")[2].partition(";")[0] for each in found] == [
+        *(f"the goal never uses the slot `{name}`, so that any value would do" for name in ("plant", "amount", "feed")),
+        "the goal holds before anything is done",
+    ]
+
+
+def test_letters_that_no_font_has_are_named_at_their_line(tmp_path: Path) -> None:
+    text = garden().replace("text: Holiday mode", "text: Отпуск 雨")
+    (found,) = mistakes(tmp_path, text)
+    line = 1 + text[: text.index("Отпуск")].count("\n")
+    assert found == f"{line}: `雨` cannot be drawn on a screen; write it in other letters"
