@@ -14,6 +14,7 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPool
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
+from multiprocessing.util import Finalize
 
 from trajmill.pipelines.executors.processes import children_context, end_with
 from trajmill.schemas.observation import Observation
@@ -26,17 +27,18 @@ _LOOK_SECONDS = 0.5
 
 @contextmanager
 def stored_screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: bool) -> Iterator[ScreenWriter]:
-    """Yield a writer for a shard without another journal: its screens are stored at the end."""
     with stored_screen_journal(warehouse, at, shard) as journal:
         yield ScreenWriter(journal, WarehouseScreens(warehouse), draws)
 
 
 @lru_cache(maxsize=1)
 def drawing_processes() -> Executor:
-    """Return the processes that draw, one per core up to four; they start once and end with this process."""
     context = children_context(["trajmill.stages.environments.simulated.drawing.draw"])
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
-    return ProcessPoolExecutor(processes, context, initializer=end_with, initargs=(os.getpid(),))
+    pool = ProcessPoolExecutor(processes, context, initializer=end_with, initargs=(os.getpid(),))
+    # A child of `multiprocessing` (a Dask worker) would wait for them at its end.
+    Finalize(None, lambda: [each.kill() for each in (vars(pool)["_processes"] or {}).values()], exitpriority=1)
+    return pool
 
 
 class ScreenWriter:

@@ -100,7 +100,6 @@ class JudgeTrajectories(StageWork[Sequence[str]]):
 
 @asynccontextmanager
 async def judging(spec: JudgeSpec, critics: CriticModels, origin: Origin) -> AsyncIterator[JudgeAttempt]:
-    """Yield a judge of single attempts. Raises BadInputError if a model of it cannot be connected."""
     calls: dict[str | None, list[ModelCall]] = defaultdict(list)
     async with spec.open(critics, origin, lambda call: calls[call.trajectory_id].append(call)) as judge:
 

@@ -84,7 +84,6 @@ def _pool(workers: int) -> ProcessPoolExecutor:
 
 
 def _end(pool: ProcessPoolExecutor) -> list[int | None]:
-    """End the processes of a pool, whatever they do; return their exit codes."""
     _pool.cache_clear()
     processes = list((vars(pool)["_processes"] or {}).values())
     pool.shutdown(wait=False, cancel_futures=True)
