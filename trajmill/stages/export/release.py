@@ -246,7 +246,7 @@ def screen_files(release: Path) -> list[Path]:
 def _shards(release: Path) -> list[str]:
     if not (release / SELECTION_FILE).is_file():
         return []
-    column = pq.read_table(release / SELECTION_FILE, columns=["shard"]).column(0)
+    column = pq.read_table(release / SELECTION_FILE, columns=["shard"], page_checksum_verification=True).column(0)
     return sorted(column.unique().to_pylist())
 
 
@@ -287,7 +287,9 @@ def check_release(
         OSError: a file is missing or not readable.
         pyarrow.ArrowInvalid: a file is no Parquet file.
     """
-    table = pq.read_table(directory / SCREENS_FILE, columns=["screen_id", "width", "height"])
+    table = pq.read_table(
+        directory / SCREENS_FILE, columns=["screen_id", "width", "height"], page_checksum_verification=True
+    )
     columns = (column.to_pylist() for column in table.columns)
     sizes = {screen_id: Size(width, height) for screen_id, width, height in zip(*columns, strict=True)}
     seen: set[str] = set()

@@ -114,15 +114,15 @@ def rl_turns(release: Path) -> list[Turn]:
     if not (release / RL_FILE).exists():
         raise BadInputError(f"{release} has no RL rows: nothing to compare; set rollout.group_size to 2 or more")
     with _damage_as_error(release):
-        rows = pq.read_table(release / RL_FILE, columns=_RL_COLUMNS).to_pylist()
+        rows = pq.read_table(release / RL_FILE, columns=_RL_COLUMNS, page_checksum_verification=True).to_pylist()
     return [_turn(row, row["response"], row["advantage"] * row["step_weight"]) for row in rows]
 
 
 def seen_screens(release: Path) -> dict[str, SeenScreen]:
     """Return the screens of a release by id. Raises BadInputError for a foreign file."""
-    columns = ["screen_id", "width", "height", "elements"]
+    only: dict[str, Any] = {"columns": ["screen_id", "width", "height", "elements"], "page_checksum_verification": True}
     with _damage_as_error(release):
-        rows = [row for path in screen_files(release) for row in pq.read_table(path, columns=columns).to_pylist()]
+        rows = [row for path in screen_files(release) for row in pq.read_table(path, **only).to_pylist()]
     return {
         row["screen_id"]: SeenScreen(
             Size(row["width"], row["height"]),
