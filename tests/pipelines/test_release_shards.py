@@ -11,15 +11,22 @@ from datasets import load_dataset
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
 from tests.stages.export.test_card import CONTENTS
-from trajmill.pipelines.reading.examples import StoredExamples, compare_releases
+from trajmill.pipelines.reading.examples import StoredExamples
 from trajmill.pipelines.release import ReleaseRows, SharedRows, share_rows
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.curate.training_set import digests_of
 from trajmill.stages.export.card import LeftOutRows, dataset_card
 from trajmill.stages.export.exporter import SFT_FILE
-from trajmill.stages.export.release import released_rows
+from trajmill.stages.export.release import compare_releases, released_rows
 from trajmill.warehouse.layout import Warehouse, create_warehouse, sole_worker
-from trajmill.warehouse.releases import MANIFEST, drop_release, named_shards, verify_release, write_release
+from trajmill.warehouse.releases import (
+    MANIFEST,
+    drop_release,
+    named_shards,
+    release_folder,
+    verify_release,
+    write_release,
+)
 from trajmill.warehouse.upkeep import vacuum
 
 SUPERVISED = [each for each in EXPORTERS if each.table == "examples"]
@@ -174,4 +181,4 @@ def test_a_damaged_shard_is_named(warehouse: Warehouse) -> None:
     with pytest.raises(BadInputError, match=f"{cut}: a committed file is missing or damaged"):
         made(warehouse, 2, chosen([0, 2]))
     with pytest.raises(BadInputError, match=f"releases/r1: a committed file is missing or damaged .*{cut.name}"):
-        compare_releases(warehouse, "r1", "r1")
+        compare_releases(*[release_folder(warehouse, "r1")] * 2)

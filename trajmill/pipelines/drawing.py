@@ -45,8 +45,7 @@ class ScreenWriter:
     """Writes screens to a journal, unless they are in it or committed already; with `draws`, other processes draw."""
 
     def __init__(self, journal: ScreenJournal, committed: Container[str], draws: bool) -> None:
-        self._journal = journal
-        self._committed = committed
+        self._journal, self._committed = journal, committed
         self._executor = drawing_processes() if draws else None
         self._running: dict[str, asyncio.Task[None]] = {}
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
 
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.text import storable
-from trajmill.stages.importing.base import BadRecording, BadRecordingError, ReadRecording, Recording
+from trajmill.stages.importing.base import BadRecording, BadRecordingError, ImportCounts, ReadRecording, Recording
 from trajmill.stages.importing.rows import HeldOut, ImportedRows, rows_of
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import NewScreens, WarehouseScreens, stored_screen_journal
@@ -19,16 +18,6 @@ from trajmill.warehouse.shards import DataFile
 STAGE = "import"
 """Stage on the failures of recordings that cannot be read."""
 _IN_SHARD = 200
-
-
-@dataclass
-class ImportCounts:
-    trajectories: int = 0
-    steps: int = 0
-    known: int = 0
-    """Recordings that were imported before, or stand in the folder twice."""
-    bad: list[BadRecording] = field(default_factory=list)
-    """Recordings that cannot be used, each with its reason."""
 
 
 def write_recordings(

@@ -44,9 +44,7 @@ class OnlineRecorder:
 
     def __init__(self, warehouse: Warehouse, origin: Origin, environment: str) -> None:
         """Commit the episodes that an earlier server has not committed; `environment` is stored on screens."""
-        self._warehouse = warehouse
-        self._origin = origin
-        self._environment = environment
+        self._warehouse, self._origin, self._environment = warehouse, origin, environment
         self._busy = asyncio.Lock()
         self._committed = WarehouseScreens(warehouse)
         self._failing: _Batch | None = None

@@ -16,11 +16,11 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from trajmill.pipelines.reading.episodes import hints_of
-from trajmill.pipelines.reading.examples import ExampleSet, StoredExamples, leaks_of, read_candidates
+from trajmill.pipelines.reading.examples import ExampleSet, StoredExamples, read_candidates
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.curate.leaks import LeakCheck, without_leaks, without_rows
+from trajmill.stages.curate.leaks import LeakCheck, leaks_of, without_leaks, without_rows
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.curate.training_set import (
     Alike,

@@ -224,9 +224,11 @@ def diff(
     root: Root = None,
 ) -> None:
     """Count the supervised rows that two releases share, and those that only one of them has."""
-    from trajmill.pipelines.reading.examples import compare_releases
+    from trajmill.stages.export.release import compare_releases
+    from trajmill.warehouse.releases import release_folder
 
-    found = compare_releases(warehouse_of(config, root), first, second)
+    warehouse = warehouse_of(config, root)
+    found = compare_releases(release_folder(warehouse, first), release_folder(warehouse, second))
     print(f"{found.both:,} rows in both\n{found.only_first:,} only in {first}\n{found.only_second:,} only in {second}")
 
 

@@ -1,1 +1,0 @@
-"""Executors: what does the shards of a stage."""

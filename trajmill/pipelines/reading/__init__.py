@@ -1,1 +1,0 @@
-"""Reads committed rows as records for the pipelines: queries, episodes, verdicts, histories."""

@@ -10,17 +10,12 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
-from trajmill.stages.curate.leaks import LeakCheck, RowLeak
+from trajmill.stages.curate.leaks import LeakCheck
 from trajmill.stages.curate.training_set import DIGESTED, DIGESTS, digests_of, shortest_successes
-from trajmill.stages.export.exporter import SFT_FILE
-from trajmill.stages.export.release import has_rows_of, released_rows
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_batches, read_table
-from trajmill.warehouse.releases import release_folder
 from trajmill.warehouse.shards import file_schema
-from trajmill.warehouse.store.connection import damage_as_error
 
 CANDIDATES: Final = pa.schema([*DIGESTS, ("leak", pa.string()), ("refusal", pa.string())])
 """Digests, of which `written_by` names the policy where the table leaves it out, and the fields of a `RowLeak`, null
@@ -72,12 +67,6 @@ def read_candidates(warehouse: Warehouse, origin: Origin, wanted: ExampleSet, ch
     return Candidates(keys.num_rows, rows.set_column(place, CANDIDATES.field("written_by"), authors))
 
 
-def leaks_of(rows: pa.Table) -> dict[str, RowLeak]:
-    leaking = rows.filter(pc.is_valid(rows["leak"])).select(["example_id", "leak", "refusal"])
-    found = zip(*(column.to_pylist() for column in leaking.columns), strict=True)
-    return {example_id: RowLeak(reason, refusal) for example_id, reason, refusal in found}
-
-
 @dataclass(frozen=True)
 class StoredExamples:
     warehouse: Warehouse
@@ -116,26 +105,3 @@ class StoredExamples:
         read = read_batches(self.warehouse, "examples", columns, rounds=rounds, run_id=self.run_id, where=self.where)
         for batch in read:
             yield batch.filter(pc.is_in(batch["example_id"], ids))
-
-
-class ReleaseDiff(NamedTuple):
-    both: int
-    only_first: int
-    only_second: int
-
-
-def compare_releases(warehouse: Warehouse, first: str, second: str) -> ReleaseDiff:
-    """Count the rows that two releases share, and those that only one of them has.
-
-    Raises BadInputError if there is no such release, it has no supervised rows, or a file of it is missing or damaged.
-    """
-
-    def ids(name: str) -> set[str]:
-        folder = release_folder(warehouse, name)
-        if not has_rows_of(folder, SFT_FILE):
-            raise BadInputError(f"release {name}: it has no supervised rows to compare")
-        with damage_as_error(warehouse.store.uri(f"releases/{name}")):
-            return set(released_rows(folder, SFT_FILE, ["example_id"])["example_id"].to_pylist())
-
-    one, other = ids(first), ids(second)
-    return ReleaseDiff(len(one & other), len(one - other), len(other - one))

@@ -178,6 +178,13 @@ class RowLeak(NamedTuple):
     """What is wrong with the run: the row states a whole held-out instruction, or comes from another split."""
 
 
+def leaks_of(rows: pa.Table) -> dict[str, RowLeak]:
+    """Return the leaks of rows with the columns `example_id`, `leak` and `refusal`, by example id."""
+    leaking = rows.filter(pc.is_valid(rows["leak"])).select(["example_id", "leak", "refusal"])
+    found = zip(*(column.to_pylist() for column in leaking.columns), strict=True)
+    return {example_id: RowLeak(reason, refusal) for example_id, reason, refusal in found}
+
+
 class LeakCheck:
     """Finds held-out instructions and benchmark tasks in the rows of one release."""
 

@@ -18,9 +18,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.screen import ELEMENT
-from trajmill.stages.export.exporter import Exporter
+from trajmill.stages.export.exporter import SFT_FILE, Exporter
 from trajmill.stages.export.images import (
     GroupLimits,
     ImageCache,
@@ -228,6 +229,32 @@ def released_rows(release: Path, file: str, columns: Sequence[str]) -> pa.Table:
     selected = pa.concat_tables(tables).take(pa.array((starts[shard] + row for shard, row in chosen), pa.int64()))
     weight = selected.schema.get_field_index(_WEIGHT)
     return selected if weight < 0 else selected.set_column(weight, _WEIGHT, selection[_WEIGHT])
+
+
+class ReleaseDiff(NamedTuple):
+    both: int
+    only_first: int
+    only_second: int
+
+
+def compare_releases(first: Path, second: Path) -> ReleaseDiff:
+    """Count the supervised rows that two releases share, and those that only one of them has.
+
+    Raises BadInputError if one has none, or a file of it is missing or damaged.
+    """
+
+    def ids(release: Path) -> set[str]:
+        if not has_rows_of(release, SFT_FILE):
+            raise BadInputError(f"release {release.name}: it has no supervised rows to compare")
+        try:
+            return set(released_rows(release, SFT_FILE, ["example_id"])["example_id"].to_pylist())
+        except (pa.ArrowInvalid, OSError) as error:
+            reason = str(error).splitlines()[0]
+            line = f"{release}: a committed file is missing or damaged ({reason}); restore it from a copy"
+            raise BadInputError(line) from error
+
+    one, other = ids(first), ids(second)
+    return ReleaseDiff(len(one & other), len(one - other), len(other - one))
 
 
 def files_of(release: Path, file: str) -> list[Path]:

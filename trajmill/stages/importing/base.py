@@ -7,6 +7,7 @@ import json
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -74,6 +75,16 @@ class Recording(NamedTuple):
 class BadRecording(NamedTuple):
     name: str
     reason: str
+
+
+@dataclass
+class ImportCounts:
+    trajectories: int = 0
+    steps: int = 0
+    known: int = 0
+    """Recordings that were imported before, or stand in the folder twice."""
+    bad: list[BadRecording] = field(default_factory=list)
+    """Recordings that cannot be used, each with its reason."""
 
 
 class ReadRecording(NamedTuple):
