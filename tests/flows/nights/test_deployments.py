@@ -139,7 +139,8 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     shown = commands("status --server")
     named = dict(re.findall("^run       (.*) in (.*)$", shown, re.MULTILINE))
     assert {Path(place).name for place in named.values()} == {"second", "trajmill-data"} and second.run_id in named
-    assert len(re.findall("nightly at ", shown)) == 2
+    # Prefect's scheduler takes its time.
+    assert wait_for(lambda: commands("status --server").count("nightly at ") == 2)
 
     first, both = tmp_path / "one", tmp_path / "both"
     one, other = (samples.android_control_record(episode, goal=f"set alarm {episode}") for episode in (1, 2))
