@@ -48,7 +48,7 @@ def test_a_round_on_machines_of_which_one_dies_one_is_cut_off_and_one_joins_has_
 ) -> None:
     warehouse = create_warehouse(bucket_url)
     dies, leaves, _ = machines.machines
-    with Client(machines.scheduler, timeout=60, set_as_default=False) as client:
+    with Client(machines.scheduler, timeout=180, set_as_default=False) as client:
         client.get_task_stream()
         names: dict[str, str] = {}
 
@@ -71,11 +71,12 @@ def test_a_round_on_machines_of_which_one_dies_one_is_cut_off_and_one_joins_has_
             until(lambda: leaves.name not in present().values())
             leaves.come_back()
 
-        client.wait_for_workers(3, timeout=60)
+        client.wait_for_workers(3, timeout=180)
         with ThreadPoolExecutor(1) as thread:
             disturbed = thread.submit(disturb)
             run_stages(tiny_config(BucketUrl(bucket_url), machines.settings))
             disturbed.result()
+        until(lambda: f"{leaves.name}-again1" in present().values())
         done: list[dict[str, Any]] = client.get_task_stream()
     assert_same(open_warehouse(bucket_url), tiny_run)
     spans = [(names[task["worker"]], each["start"], each["stop"]) for task in done for each in task["startstops"]]

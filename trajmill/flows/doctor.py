@@ -40,7 +40,7 @@ _PROGRAMS = {
 }
 """By extra, the programs that its environments need."""
 _ADB = "install Android's platform tools and put adb in PATH"
-_EXTRAS = (*_PROGRAMS, "openenv", "curate", "knowledge", "ocr", "train")
+_EXTRAS = (*_PROGRAMS, "openenv", "cluster", "curate", "knowledge", "ocr", "train")
 _LITTLE_DISK = 0.05
 
 
