@@ -131,7 +131,8 @@ def test_a_column_added_later_is_null_in_older_rows(warehouse: Warehouse, monkey
     wider = arrow_schema(TABLE).append(pa.field("confidence", pa.float64(), nullable=False))
     monkeypatch.setattr("trajmill.warehouse.shards.arrow_schema", lambda table: wider)
     data = rows_to_arrow(TABLE, step_verdicts(3, new)).append_column("confidence", pa.array([0.5] * 3))
-    commit(warehouse, TABLE, [write_shard(warehouse, TABLE, new, data)], new)
+    version = commit(warehouse, TABLE, [write_shard(warehouse, TABLE, new, data)], new)
+    assert version == DeltaTable(str(warehouse.table(TABLE))).version()
     assert read_table(warehouse, TABLE, ["confidence"]).column(0).to_pylist() == [None] * 5 + [0.5] * 3
     assert DeltaTable(str(warehouse.table(TABLE))).schema().fields[-1].name == "confidence"
 

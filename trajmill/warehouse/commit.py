@@ -68,13 +68,13 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
             if not known_log(warehouse, table):
                 # Whoever reads a log with two entries of ours expects the sizes of the first.
                 make_log_durable(warehouse, table)
-            before = int(delta.version())
             if not _is_committed(delta, at):
                 known = {field.name for field in delta.schema().fields}
                 # Existing rows have no value in a new column: it is nullable, even if the record requires a value.
                 missing = [field.with_nullable(True) for field in stored_schema(table) if field.name not in known]
                 if missing:
                     delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields, commit_properties=_hashes(()))
+                before = int(delta.version())
                 try:
                     delta.create_write_transaction(
                         [_add_action(file) for file in files if file.rows],
@@ -85,6 +85,7 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
                     )
                 except (DeltaError, OSError):
                     # The reply to a commit that was made may have been lost.
+                    look_again(warehouse, table)
                     again = None if store.is_local else delta_table(warehouse, table)
                     if again is None or not _is_committed(again, at):
                         raise
