@@ -42,7 +42,8 @@ def test_operations_are_made_beside_a_runs_tasks_and_walked_and_held_out_program
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert run(["walk", "--source", "atomic", "--queries", "2"]) == 0
-    assert "2 of 2 done" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "2 of 2 done" in shown, shown
     warehouse = open_warehouse(folder / "warehouse")
     assert read_table(warehouse, "trajectories", ["reward"])["reward"].to_pylist() == [1.0] * 2
     assert read_rows(warehouse, Failure) == []
