@@ -111,9 +111,10 @@ _BUDGETS = (
     Budget(("stages/training",), 2_900),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_500),
     Budget(("stages/graphs", "stages/annotation"), 3_790),
-    Budget(("",), 65_650),
+    # What is built after the shrinking has an allowance of its own (section 11): 8,000 lines and 90 files in all.
+    Budget(("",), 70_000),
 )
-_MOST_FILES = 440
+_MOST_FILES = 480
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
 _COUNT_IMPORTED = """

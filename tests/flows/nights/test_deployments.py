@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import pytest
 from prefect.client.orchestration import get_client
 from prefect.client.schemas.actions import WorkPoolCreate
+from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from tests.flows.served_judge import opinion
@@ -116,6 +117,8 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", served.api)
     monkeypatch.chdir(served.folder)
+    # The thread that sends events keeps the address of its first server, whatever the settings say later.
+    EventsWorker.drain_all(timeout=60, at_exit=False)
 
     def commands(*lines: str) -> str:
         with temporary_settings({PREFECT_API_URL: served.api}):
@@ -148,7 +151,8 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     samples.write(both, "android_control-0", samples.tfrecords([one, other]))
     said = commands("generate", f"import android-control {first}", f"import android-control {both}")
     assert re.findall(r"(\d+) accepted since", said) == ["1", "2"]
-    assert wait_for(lambda: any(name == "Trained" for name, _ in served.runs_of("retrain")))
+    trained = wait_for(lambda: any(name == "Trained" for name, _ in served.runs_of("retrain")), seconds=300)
+    assert trained, (served.runs_of("retrain"), (served.folder / "words").read_text(encoding="utf-8")[-3000:])
     # The round has landed trajectories, too, so the event may have come again; then nothing was new.
     (name, line), *others = served.runs_of("retrain")
     assert name == "Trained" and re.match(r"round 1, 2 newly accepted trajectories: (not )?promoted, ", line)
