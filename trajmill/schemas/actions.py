@@ -202,5 +202,71 @@ def pressed_point(action: Action) -> tuple[int, int] | None:
             return None
 
 
+def scroll_direction(action: Action | None) -> str:
+    """Return where a swipe or scroll moves the view; empty for other actions. A swipe upwards moves the view down."""
+    match action:
+        case Swipe(x=x, y=y, x2=x2, y2=y2) if abs(x2 - x) > abs(y2 - y):
+            return "right" if x2 < x else "left"
+        case Swipe(y=y, y2=y2):
+            return "down" if y2 < y else "up"
+        case Scroll(clicks=clicks):
+            return "up" if clicks > 0 else "down"
+        case HorizontalScroll(clicks=clicks):
+            return "right" if clicks > 0 else "left"
+    return ""
+
+
+def order_for(action: Action, element: str, *, touch: bool = True) -> str:
+    """Return what to do, in the imperative and without an outcome.
+
+    `element` is what the action presses, as a phrase: `"Wallet"`, `the switch`. With the first, a click is
+    `Tap "Wallet".`, or `Click "Wallet".` without `touch`.
+    """
+    press = "Tap" if touch else "Click"
+    match action:
+        case Click(button="left", count=count):
+            return f"{(press, f'Double-{press.lower()}', 'Triple-click')[min(count, 3) - 1]} {element}."
+        case Click(button=button):
+            return f"{button.title()}-click {element}."
+        case LongPress():
+            return f"Hold {element}."
+        case Drag(x=x, y=y, x2=x2, y2=y2):
+            across, down = x2 - x, y2 - y
+            sideways = "to the right" if across > 0 else "to the left"
+            return f"Drag {element} {sideways if abs(across) > abs(down) else 'down' if down > 0 else 'up'}."
+        case DragTo():
+            return f"Drag to {element}."
+        case MoveMouse():
+            return f"Move the pointer to {element}."
+        case Swipe() | Scroll() | HorizontalScroll():
+            return f"Scroll {scroll_direction(action)}."
+        case TypeText(text=text, enter=enter):
+            return (
+                f"Type {in_quotes(text)}{f' into {element}' if element else ''}{' and press Enter' if enter else ''}."
+            )
+        case PressKeys(keys=keys):
+            return f"Press {'+'.join(keys)}."
+        case SystemButton(button=button):
+            return f"Press {button}."
+        case OpenApp(app=app):
+            return f"Open {in_quotes(app)}."
+        case Wait():
+            return "Wait."
+        case Interact(text=text):
+            return f"Ask the user: {in_quotes(text)}"
+        case SwitchDevice(device=device):
+            return f"Go on at the {device}."
+        case Answer(text=text):
+            return f"Answer {in_quotes(text)}."
+        case Terminate(status=status):
+            return f"Report that the task {'is complete' if status == 'success' else 'cannot be done'}."
+
+
+def in_quotes(text: str) -> str:
+    """Return a text on one line in double quotes; its own become single ones."""
+    line = " ".join(text.split()).replace('"', "'")
+    return f'"{line}"'
+
+
 def ends_episode(action: Action) -> bool:
     return isinstance(action, Terminate | Answer)

@@ -107,7 +107,7 @@ def test_the_published_names_of_the_desktop_of_1_5() -> None:
         "hscroll wait terminate answer interact"
     )
     assert list(properties) == ["action", "keys", "text", "coordinate", "pixels", "time", "status"]
-    reply = Reply("", Click(x=960, y=540), "Press the button.")
+    reply = Reply("", Click(x=960, y=540), "Press the button.", order="Press the button.")
     assert dialect.render(reply, frame) == (
         "Action: Press the button.\n<tool_call>\n"
         '{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [500, 500]}}\n</tool_call>'

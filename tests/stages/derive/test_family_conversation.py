@@ -5,14 +5,15 @@ import pytest
 from tests.stages.derive.samples import DONE, PHONE, TAP, episode, query, size_of, step
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.models.toy import ToyPhone
-from trajmill.schemas.actions import Action, Click, Swipe, TypeText, action_to_json
+from trajmill.schemas.actions import Action, Click, LongPress, Swipe, SystemButton, TypeText, action_to_json
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import NotExpressible, Reply
 from trajmill.schemas.dialects.families import ANY, FAMILIES, Family
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.geometry import Size
+from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.tables.trajectory import TargetElement
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.derive.conversation import family_conversation
@@ -86,3 +87,42 @@ def test_an_action_without_words_in_the_family_is_refused() -> None:
             family_conversation(FAMILIES["gui-owl-1.5"], doubled, at, size_of)
     told = family_conversation(FAMILIES["qwen3-vl"], doubled, 1, size_of)
     assert "Step 1: Did 0" in told.messages[1].content, "a step that is told alone need not be written"
+
+
+WALLET = TargetElement(role="list_row", text='The "big" wallet', bounds=Box(left=0, top=0, right=720, bottom=128))
+
+
+@pytest.mark.parametrize(
+    ("action", "target", "order"),
+    [
+        (Click(x=36, y=64), WALLET, "Tap \"The 'big' wallet\"."),
+        (Click(x=36, y=64), WALLET.model_copy(update={"text": ""}), "Tap the list row."),
+        (LongPress(x=700, y=20), None, "Hold the element at the top right."),
+        (Click(x=360, y=640), None, "Tap the element in the middle."),
+        (Swipe(x=360, y=960, x2=360, y2=320), WALLET, "Scroll down."),
+        (TypeText(text="Pad\nThai"), None, 'Type "Pad Thai".'),
+        (SystemButton(button="Back"), None, "Press Back."),
+        (DONE, None, "Report that the task is complete."),
+    ],
+)
+def test_a_family_with_orders_says_what_to_do_and_remembers_it(
+    action: Action, target: TargetElement | None, order: str
+) -> None:
+    """In its prompt `Action:` is one imperative sentence; the stored conclusion says what came of the step."""
+    told = {"target": target, "conclusion": 'Opened it. Noted "AMBER12".', "raw_response": ""}
+    first = step(0, action).model_copy(update=told)
+    acted = episode([first, step(1, DONE)])
+    plain = family_conversation(FAMILIES["gui-owl-1.5"], acted, 0, size_of).messages[-1].content
+    assert plain.startswith(f"Action: {order}\n<tool_call>") and "Noted" not in plain
+    in_quotes = family_conversation(FAMILIES["qwen3-vl"], acted, 0, size_of).messages[-1].content
+    inner = order.replace('"', "'")
+    assert f'\nAction: "{inner}"\n<tool_call>' in in_quotes and "Noted" not in in_quotes
+    later = family_conversation(FAMILIES["qwen3-vl"], acted, 1, size_of).messages[1].content
+    assert later.partition("Step 1: ")[2].startswith(f"{inner}; ")
+
+
+@families
+def test_only_families_with_a_place_for_it_write_the_conclusion(family: Family) -> None:
+    acted = episode([step(0, TAP).model_copy(update={"conclusion": "It is open.", "raw_response": ""}), step(1, DONE)])
+    written = family_conversation(family, acted, 0, size_of).messages[-1].content
+    assert ("It is open." in written) == (family.name in ("gui-owl", "any"))

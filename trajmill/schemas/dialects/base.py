@@ -18,6 +18,8 @@ GUI_OWL_1_5: Final = "gui-owl-1.5"
 QWEN2_5_VL: Final = "qwen2.5-vl"
 """A reply without a typical form; a call alone may be of any dialect."""
 QWEN3_VL: Final = "qwen3-vl"
+ORDERING: Final = frozenset({GUI_OWL_1_5, QWEN3_VL})
+"""Dialects whose replies say in the imperative what to do; the history keeps this order."""
 READ_ALOUD: Final = "read-aloud"
 UI_TARS: Final = "ui-tars"
 
@@ -58,6 +60,8 @@ class Reply(NamedTuple):
     slip: str = ""
     """How the text departs from the dialect's form, though the action can be read; empty if it does not. A rollout acts
     on such a reply, a reward function does not."""
+    order: str = ""
+    """What to do, in the imperative, for dialects that write it; they name the place of the action if it is empty."""
 
 
 class NotExpressible(ValueError):

@@ -3,19 +3,22 @@
 Qwen2.5-VL writes only the call. Qwen3-VL writes, as in its cookbook,
 
     Thought: I need to open the menu.
-    Action: "Open the menu."
+    Action: "Tap 'Menu'."
     <tool_call>
     {"name": "mobile_use", "arguments": {"action": "click", "coordinate": [447, 81]}}
     </tool_call>
 
-GUI-Owl 1.5 writes the same without a thought and quotes.
+GUI-Owl 1.5 writes the same without a thought and quotes. The sentence is an order: what to do, in the imperative. It is
+all that the history keeps of a step, so these families have no place for a conclusion.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from trajmill.schemas.dialects.base import GUI_OWL_1_5, QWEN2_5_VL, QWEN3_VL
+from trajmill.schemas.actions import Action, order_for, pressed_point
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects.base import GUI_OWL_1_5, QWEN2_5_VL, QWEN3_VL, Reply
 from trajmill.schemas.dialects.published_tools import (
     COMPUTER_ACTIONS,
     COMPUTER_USE,
@@ -26,6 +29,7 @@ from trajmill.schemas.dialects.published_tools import (
     mobile_message,
 )
 from trajmill.schemas.dialects.tool_call import CallText, Words, one_line
+from trajmill.schemas.geometry import Size
 
 _MOBILE_2_5 = ("key", "click", "long_press", "swipe", "type", "system_button", "open", "wait", "terminate")
 _MOBILE_3 = ("click", "long_press", "swipe", "type", "answer", "system_button", "wait", "terminate")
@@ -63,6 +67,8 @@ _FORM_1_5 = _FORM.replace("{parts}", f"1) {_SAY}\n2").replace("{count}", "two")
 _PROGRESS = "Task progress (You have done the following operation on the current device): "
 _REQUEST = "Please generate the next move according to the UI screenshot, instruction and previous actions."
 _THOUGHT, _LABEL = "Thought:", "Action:"
+_INNER = str.maketrans('"', "'")
+"""Quotes within the quoted order."""
 
 
 class _Qwen(PublishedToolDialect):
@@ -84,21 +90,30 @@ class _Qwen25(_Qwen):
         return call
 
 
-class _Qwen3(_Qwen):
-    """A thought, a sentence in quotes, and the call."""
+class _Ordering(PublishedToolDialect):
+    """A reply that says what to do in the imperative."""
+
+    def _order(self, reply: Reply, frame: CoordinateFrame) -> str:
+        touch = self.tool == MOBILE_USE
+        return one_line(reply.order or order_for(reply.action, _place(reply.action, frame.screen), touch=touch))
+
+
+class _Qwen3(_Ordering, _Qwen):
+    """A thought, an order in quotes, and the call."""
 
     written_by = (QWEN3_VL,)
 
     def _words(self, call: CallText) -> Words:
         thought, _, sentence = f"\n{call.before.strip()}".rpartition(f"\n{_LABEL}")
-        return Words(thought.strip().removeprefix(_THOUGHT).strip(), _unquoted(sentence.strip()))
+        order = _unquoted(sentence.strip())
+        return Words(thought.strip().removeprefix(_THOUGHT).strip(), order, order)
 
     def _around(self, call: str, words: Words) -> str:
-        return f'{_THOUGHT} {words.thought.strip()}\n{_LABEL} "{one_line(words.conclusion)}"\n{call}'
+        return f'{_THOUGHT} {words.thought.strip()}\n{_LABEL} "{words.order.translate(_INNER)}"\n{call}'
 
 
-class _GuiOwl15(PublishedToolDialect):
-    """A sentence on what to do, and the call."""
+class _GuiOwl15(_Ordering):
+    """An order, and the call."""
 
     written_by = (GUI_OWL_1_5,)
 
@@ -109,10 +124,22 @@ class _GuiOwl15(PublishedToolDialect):
 
     def _words(self, call: CallText) -> Words:
         thought, label, sentence = call.before.rpartition(_LABEL)
-        return Words(thought.strip(), sentence.strip()) if label else Words("", call.before.strip())
+        order = (sentence if label else call.before).strip()
+        return Words(thought.strip() if label else "", order, order)
 
     def _around(self, call: str, words: Words) -> str:
-        return f"{_LABEL} {one_line(words.conclusion)}\n{call}"
+        return f"{_LABEL} {words.order}\n{call}"
+
+
+def _place(action: Action, screen: Size) -> str:
+    """Where an action presses, as a phrase; empty if it presses nothing."""
+    point = pressed_point(action)
+    if point is None:
+        return ""
+    across = ("left", "", "right")[min(3 * point[0] // screen.width, 2)]
+    down = ("top", "", "bottom")[min(3 * point[1] // screen.height, 2)]
+    where = f"at the {down} {across}".strip() if across or down else "in the middle"
+    return f"the element {' '.join(where.split())}"
 
 
 def _unquoted(sentence: str) -> str:

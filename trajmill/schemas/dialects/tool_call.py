@@ -117,6 +117,8 @@ class Words(NamedTuple):
 
     thought: str
     conclusion: str
+    order: str = ""
+    """What the reply says to do, in a dialect that writes it."""
 
 
 class Form(NamedTuple):
@@ -160,7 +162,7 @@ class ToolCallDialect:
                 raise ArgumentsError("the reply is not valid Unicode")
         except ArgumentsError as error:
             return ParseFailure(str(error))
-        return Reply(words.thought, action, words.conclusion, self._slip(text, call))
+        return Reply(words.thought, action, words.conclusion, self._slip(text, call), words.order)
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
         """Write a reply as the model would. Raises NotExpressible if the dialect cannot express the action."""
@@ -169,7 +171,8 @@ class ToolCallDialect:
         escaped = call.replace("<", "\\u003c")
         if not storable(escaped):
             raise refusal(self.tool, reply.action)
-        words = Words(without_tags(reply.thought), without_tags(reply.conclusion))
+        texts = (reply.thought, reply.conclusion, self._order(reply, frame))
+        words = Words(*(without_tags(text) for text in texts))
         return self._around(f"{_OPEN}\n{escaped}\n{_CLOSE}", words)
 
     def _read(self, given: Arguments) -> Action:
@@ -244,6 +247,10 @@ class ToolCallDialect:
 
     def _around(self, call: str, words: Words) -> str:
         raise NotImplementedError
+
+    def _order(self, reply: Reply, frame: CoordinateFrame) -> str:
+        """The order that the reply says; empty in a dialect without one."""
+        return ""
 
     def _slip(self, text: str, call: CallText) -> str:
         if text.count(_OPEN) != 1 or text.count(_CLOSE) != 1:

@@ -10,14 +10,20 @@ from __future__ import annotations
 from itertools import pairwise
 
 from trajmill.schemas import actions
-from trajmill.schemas.actions import Action, action_from_json
+from trajmill.schemas.actions import (
+    Action,
+    action_from_json,
+    in_quotes,
+    order_for,
+    pressed_point,
+    scroll_direction,
+)
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.ces.agent import executor_output
 from trajmill.stages.agents.replies import NONE, one_line
-from trajmill.stages.critics.trees.replay import scroll_direction
 from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk, unaccepted
 from trajmill.stages.derive.conversation import dialogue, unfit_text
 from trajmill.stages.derive.spec import CesDataSpec
@@ -53,24 +59,14 @@ def instruction_of(action: Action, named: str) -> str | None:
     None if the action needs an element's name, and its text is empty.
     """
     match action:
-        case actions.Click(count=count) if named:
-            return f'{"Double-tap" if count > 1 else "Tap"} "{one_line(named)}".'
-        case actions.LongPress() if named:
-            return f'Hold "{one_line(named)}".'
-        case actions.TypeText(text=text):
-            return f'Type "{one_line(text)}"{f" into {chr(34)}{one_line(named)}{chr(34)}" if named else ""}.'
-        case actions.Swipe() | actions.Scroll() | actions.HorizontalScroll():
-            return f"Scroll {scroll_direction(action)}."
-        case actions.SystemButton(button=button):
-            return f"Press {button}."
-        case actions.OpenApp(app=app):
-            return f'Open "{one_line(app)}".'
-        case actions.Wait():
-            return "Wait."
-        case actions.Answer(text=text):
-            return f'The task is complete. Answer "{one_line(text)}".'
-        case actions.Terminate(status="success"):
-            return "The task is complete."
+        case actions.Answer():
+            return f"The task is complete. {order_for(action, '')}"
+        case actions.Terminate(status=status):
+            return "The task is complete." if status == "success" else None
+        case actions.SwitchDevice() | actions.Interact():
+            return None
+        case _ if named or pressed_point(action) is None or scroll_direction(action):
+            return order_for(action, in_quotes(named) if named else "")
         case _:
             return None
 

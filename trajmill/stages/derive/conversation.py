@@ -10,14 +10,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from trajmill.schemas.actions import action_from_json
+from trajmill.schemas.actions import Action, action_from_json, in_quotes, order_for, pressed_point, scroll_direction
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
-from trajmill.schemas.dialects.base import Dialect, NotExpressible, Reply
+from trajmill.schemas.dialects.base import ORDERING, Dialect, NotExpressible, Reply, dialect_seen_in
 from trajmill.schemas.dialects.conversation import PastStep, conversation
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
+from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.models.base import ChatRequest
@@ -48,7 +49,7 @@ def family_conversation(family: Family, episode: Episode, at: int, size_of: Call
     past = []
     for position, step in enumerate(episode.steps[:at]):
         try:
-            reply, conclusion = _written(step, dialect, family.frame(size_of(step.screen_before)))
+            reply, conclusion = _written(step, dialect, family.frame(size_of(step.screen_before)), platform)
         except NotExpressible:
             if position >= shown_from:
                 raise
@@ -62,21 +63,37 @@ def family_conversation(family: Family, episode: Episode, at: int, size_of: Call
         Message(role=each.role, content=each.text + (IMAGE_PLACEHOLDER if each.screen is not None else ""))
         for each in asked.messages
     ]
-    answer = Message(role="assistant", content=_written(own, dialect, frame)[0])
+    answer = Message(role="assistant", content=_written(own, dialect, frame, platform)[0])
     screens = tuple(message.screen for message in asked.messages if message.screen is not None)
     return StepConversation((*messages, answer), screens)
 
 
-def _written(step: Step, dialect: Dialect, frame: CoordinateFrame) -> tuple[str, str]:
+def _written(step: Step, dialect: Dialect, frame: CoordinateFrame, platform: Platform) -> tuple[str, str]:
     if step.action is None:
         return step.raw_response, step.conclusion
     action = action_from_json(step.action)
     given = dialect.parse(step.raw_response, frame)
     if isinstance(given, Reply) and given.action == action:
         return step.raw_response, step.conclusion
-    text = dialect.render(Reply(step.thought, action, step.conclusion), frame)
+    reply = Reply(step.thought, action, step.conclusion, order=_order(step, action, platform is Platform.PHONE))
+    text = dialect.render(reply, frame)
     read = dialect.parse(text, frame)
     return text, read.conclusion if isinstance(read, Reply) else step.conclusion
+
+
+def _order(step: Step, action: Action, touch: bool) -> str:
+    """What the step did, in the imperative: the policy's own words if its dialect writes them, else by its element.
+
+    Empty if the action needs an element, and hit none.
+    """
+    if dialect_seen_in(step.raw_response) in ORDERING:
+        return step.conclusion
+    hit, named = step.target, ""
+    if hit is not None:
+        named = in_quotes(hit.text) if hit.text else f"the {hit.role.replace('_', ' ')}"
+    elif pressed_point(action) is not None and not scroll_direction(action):
+        return ""
+    return order_for(action, named, touch=touch)
 
 
 def dialogue(system: str, user: str, reply: str) -> tuple[Message, Message, Message]:

@@ -138,9 +138,9 @@ def test_a_text_that_only_a_forgotten_screen_holds_is_not_learned(tmp_path: Path
 def test_an_earlier_reply_that_quotes_the_hints_is_not_shown(tmp_path: Path) -> None:
     told = episode([step(0, TAP), step(1, TAP), step(2, DONE)]).model_copy(update={"guidance": "1. Did 1"})
     hints = told.model_copy(
-        update={"steps": tuple(s.model_copy(update={"conclusion": f"1. Did {s.index}"}) for s in told.steps)}
+        update={"steps": tuple(s.model_copy(update={"thought": f"1. Did {s.index}"}) for s in told.steps)}
     )
-    written = write("trl", "qwen3-vl", tmp_path / "out", [hints])
+    written = write("trl", "ui-tars", tmp_path / "out", [hints])
     assert written.exported.counts.left_out["quotes_guidance"] > 0
     assert all("1. Did 1" not in text for row in read(written.folder) for _, text in row.messages)
 

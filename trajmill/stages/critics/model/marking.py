@@ -15,7 +15,16 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from trajmill.schemas import actions
-from trajmill.schemas.actions import Action, Drag, Scroll, Swipe, TypeText, action_from_json, pressed_point
+from trajmill.schemas.actions import (
+    Action,
+    Drag,
+    Scroll,
+    Swipe,
+    TypeText,
+    action_from_json,
+    pressed_point,
+    scroll_direction,
+)
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Box, Point, Size
 from trajmill.schemas.observation import ScreenHandle, ScreenReader, UIElement
@@ -28,7 +37,6 @@ from trajmill.stages.critics.trees.replay import (
     element_at,
     quoted,
     read_element_action,
-    scroll_direction,
 )
 
 MARKS = "marks-1"

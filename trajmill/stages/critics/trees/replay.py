@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from trajmill.schemas import actions
-from trajmill.schemas.actions import Action, Swipe, TypeText, action_from_json, pressed_point
+from trajmill.schemas.actions import Action, TypeText, action_from_json, pressed_point, scroll_direction
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader, UIElement
@@ -150,20 +150,6 @@ def element_at(elements: tuple[UIElement, ...], x: int, y: int) -> UIElement | N
     """Return the smallest clickable element at (x, y), else the smallest one."""
     under = [element for element in elements if element.bounds.contains(x, y)]
     return min(under, key=lambda element: (not element.clickable, element.bounds.area), default=None)
-
-
-def scroll_direction(action: Action | None) -> str:
-    """Return where a swipe or scroll moves the view; empty for other actions. A swipe upwards moves the view down."""
-    match action:
-        case Swipe(x=x, y=y, x2=x2, y2=y2) if abs(x2 - x) > abs(y2 - y):
-            return "right" if x2 < x else "left"
-        case Swipe(y=y, y2=y2):
-            return "down" if y2 < y else "up"
-        case actions.Scroll(clicks=clicks):
-            return "up" if clicks > 0 else "down"
-        case actions.HorizontalScroll(clicks=clicks):
-            return "right" if clicks > 0 else "left"
-    return ""
 
 
 def quoted(text: str) -> str:
