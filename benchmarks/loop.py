@@ -64,6 +64,7 @@ _SMALL: Changes = {
     "rollout": {"episodes_per_round": 400},
     "evaluate": _EVALUATE,
 }
+_ALONE: Changes = _SMALL | {"guidance": {"enabled": False}}
 _NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10}
 VARIANTS = (
     Variant("loop", "the default job", {}),
@@ -75,7 +76,8 @@ VARIANTS = (
     Variant("no_filter", "no critic filter: learns from every attempt", _SMALL | {"judge": {"filter": False}}),
     Variant("one_noisy", "one noisy channel", _SMALL | {"judge": _NOISE | {"channels": ("text",)}}),
     Variant("two_noisy", "consensus of two noisy channels", _SMALL | {"judge": _NOISE}),
-    Variant("no_guidance", "no guidance", _SMALL | {"guidance": {"enabled": False}}),
+    Variant("no_guidance", "no guidance", _ALONE),
+    Variant("forks", "no guidance, and fork points", _ALONE | {"train": {"forks": True}}),
     Variant("no_step_critic", "no step critic", _SMALL | {"judge": {"filter_steps": False}}),
     Variant("no_reweighting", "no re-weighting of tasks", _SMALL | {"train": {"reweight": False}}),
 )

@@ -24,6 +24,7 @@ from trajmill.schemas.tables.failure import Refusal
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.derive.kind_spec import GuidanceLift
 from trajmill.stages.derive.planning.trials import MANUAL, MANUAL_HELPED, TriedManual
 from trajmill.stages.export.exporter import SFT_FILE, SftExporter
@@ -51,7 +52,7 @@ def derived_run(small_run: Warehouse, tmp_path_factory: pytest.TempPathFactory) 
     def build(folder: Path) -> None:
         shutil.copytree(small_run.root, folder / "root")
         config = small_config(folder / "root")
-        for kind in ("step", "grounding", "planning"):
+        for kind in ("step", "grounding", "planning", "forks"):
             derive_kind(config, kind)
         release_again(config)
 
@@ -116,6 +117,30 @@ def test_each_screen_is_grounded_once_and_every_image_opens(derived_run: Config)
     for screen_id in {row.screens[0] for row in rows if row.variant == "dense"}:
         with Image.open(io.BytesIO(screens.image(screen_id))) as image:
             assert image.size == screens.size(screen_id)
+
+
+def test_each_failed_attempt_is_compared_with_a_success_at_its_query(
+    derived_run: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    warehouse = open_warehouse(derived_run.run.root)
+    attempts = {row.trajectory_id: row for row in read_rows(warehouse, Trajectory, run_id=derived_run.run_id)}
+    correct = {row.trajectory_id: row.correct for row in read_rows(warehouse, Judgement, run_id=derived_run.run_id)}
+    rows = [row for row in derived(derived_run) if row.kind == "forks"]
+    for row in rows:
+        failed, success = (attempts[name] for name in row.source_trajectories or ())
+        assert (failed.query_id, failed.round) == (success.query_id, success.round)
+        assert (correct[failed.trajectory_id], correct[success.trajectory_id]) == (False, True)
+    refused = [row for row in read_rows(warehouse, Refusal, run_id=derived_run.run_id) if row.kind == "forks"]
+    compared = {row.trajectory_id for row in rows} | {row.trajectory_id for row in refused}
+    failures = {name for name, row in attempts.items() if row.purpose == Purpose.TRAIN and correct.get(name) is False}
+    assert rows and compared == failures and "no_success_in_group" in {row.reason for row in refused}
+    command = ["export", "--root", str(warehouse.root), "--format", "dpo", "--family", "gui-owl-1.5", "--out"]
+    assert run([*command, str(tmp_path / "out"), "--kind", "forks"]) == 0
+    written = [row for path in (tmp_path / "out" / "data").iterdir() for row in pq.read_table(path).to_pylist()]
+    assert {row["example_id"] for row in written} <= {row.example_id for row in rows} and written
+    assert all(row["better"] != row["worse"] for row in written)
+    assert run([*command, str(tmp_path / "steps")]) == 1
+    assert "has no rejected reply: dpo takes --kind forks" in capsys.readouterr().err
 
 
 def test_only_queries_that_were_attempted_in_both_ways_are_compared() -> None:

@@ -57,8 +57,7 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
             path = folder / f"{kind}-{family.name}"
             path.mkdir()
             form = format_spec(kind)
-            # A format for RL compares replies with a target, so it takes no reply that is plain text.
-            given = [example for example in examples if example.target is not None or not form.rl_columns]
+            given = [example for example in examples if form.unusable(example) is None]
             write_folder(path, form, family, _SOURCE, ReleaseSteps(given), screens)
             weighty = [example for example in given if example.loss_weight]
             rows = list(repeat_by_weight(weighty)) if form.weights_as_rows else weighty

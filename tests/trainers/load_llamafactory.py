@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import yaml
 from llamafactory.data import get_dataset, get_template_and_fix_tokenizer
@@ -14,6 +16,16 @@ from tests.trainers.loaded import Job, LoadedRow, grids_of, loaded_row, run
 
 
 def supervised(job: Job) -> list[LoadedRow]:
+    return list(_loaded(job, "sft", ""))
+
+
+def with_preferences(job: Job) -> dict[str, Any]:
+    """The rows with the chosen replies, and the texts of the rejected ones."""
+    rejected = [row.learned for row in _loaded(job, "rm", "rejected_")]
+    return {"rows": list(_loaded(job, "rm", "chosen_")), "rejected": rejected}
+
+
+def _loaded(job: Job, stage: str, prefix: str) -> Iterator[LoadedRow]:
     exported = yaml.safe_load((Path(job.folder) / "llamafactory.yaml").read_text())
     model, data, training, _, _ = get_train_args(
         exported
@@ -34,15 +46,11 @@ def supervised(job: Job) -> list[LoadedRow]:
     loaded = load_tokenizer(model)
     tokenizer, processor = loaded["tokenizer"], loaded["processor"]
     template = get_template_and_fix_tokenizer(tokenizer, data)
-    rows = get_dataset(template, model, data, training, stage="sft", **loaded)["train_dataset"]
-    told = []
-    for row in rows:
-        images = row["images"] or []
-        pictures = template.mm_plugin.get_mm_inputs(
-            images, [], [], [len(images)], [0], [0], [row["input_ids"]], processor
-        )
-        told.append(loaded_row(tokenizer, row["input_ids"], row["labels"], grids_of(pictures)))
-    return told
+    # A stage of training names the stage of its rows: preferences are those of reward modelling.
+    for row in get_dataset(template, model, data, training, stage=stage, **loaded)["train_dataset"]:
+        images, ids = row["images"] or [], row[f"{prefix}input_ids"]
+        pictures = template.mm_plugin.get_mm_inputs(images, [], [], [len(images)], [0], [0], [ids], processor)
+        yield loaded_row(tokenizer, ids, row[f"{prefix}labels"], grids_of(pictures))
 
 
-main = partial(run, {"llamafactory": supervised})
+main = partial(run, {"llamafactory": supervised, "dpo": with_preferences})

@@ -8,7 +8,7 @@ from typing import Any
 from datasets import Dataset, load_dataset
 from torch.utils.data import SequentialSampler
 from transformers import AutoConfig, AutoModelForImageTextToText, AutoProcessor
-from trl import GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
+from trl import DPOConfig, DPOTrainer, GRPOConfig, GRPOTrainer, SFTConfig, SFTTrainer
 from trl.data_utils import prepare_multimodal_messages
 
 from tests.trainers.loaded import IGNORED, QUIET, Job, LoadedRow, grids_of, loaded_row, run
@@ -32,6 +32,29 @@ def supervised(job: Job) -> list[LoadedRow]:
         assert not grids or batch["pixel_values"].shape[0] == sum(time * high * wide for time, high, wide in grids)
         rows.append(loaded_row(processor.tokenizer, ids, labels, grids))
     return rows
+
+
+def with_preferences(job: Job) -> dict[str, Any]:
+    """The rows with the chosen replies, the texts of the rejected ones, and a step of the trainer on the first row."""
+    processor = _processor(job.processor)
+    settings = DPOConfig(
+        output_dir=job.work, max_length=job.max_length, per_device_train_batch_size=1, max_steps=1, **QUIET
+    )
+    rows = _rows(job)
+    trainer = DPOTrainer(model=_model(job), args=settings, train_dataset=rows, processing_class=processor)
+    chosen, rejected = [], []
+    for row in rows:
+        batch = trainer.data_collator([dict(row)])
+        grids = grids_of(batch)
+        texts = []
+        for ids, kept, learned in zip(
+            batch["input_ids"], batch["attention_mask"], batch["completion_mask"], strict=True
+        ):
+            labels = [int(token) for token, counts in zip(ids, learned, strict=True) if counts]
+            texts.append(loaded_row(processor.tokenizer, ids[kept.bool()].tolist(), labels, grids[: len(grids) // 2]))
+        chosen.append(texts[0])
+        rejected.append(texts[1].learned)
+    return {"rows": chosen, "rejected": rejected, "loss": trainer.train().training_loss}
 
 
 def with_rewards(job: Job) -> dict[str, Any]:
@@ -67,4 +90,4 @@ def _model(job: Job) -> Any:
     return AutoModelForImageTextToText.from_config(AutoConfig.from_pretrained(job.processor))  # type: ignore[no-untyped-call]
 
 
-main = partial(run, {"trl": supervised, "grpo": with_rewards})
+main = partial(run, {"trl": supervised, "grpo": with_rewards, "dpo": with_preferences})

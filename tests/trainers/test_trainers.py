@@ -26,11 +26,19 @@ Processes = Callable[[str], TrainerProcess]
 
 @pytest.mark.parametrize(
     ("trainer", "formats"),
-    [("trl", ("trl", "grpo")), ("swift", ("swift",)), ("verl", ("verl-sft", "verl")), ("llamafactory", None)],
+    [
+        ("trl", ("trl", "grpo", "dpo")),
+        ("swift", ("swift",)),
+        ("verl", ("verl-sft", "verl")),
+        ("llamafactory", ("llamafactory", "dpo")),
+    ],
 )
-def test_a_trainer_learns_replies_or_rewards_them(trainer: str, formats: tuple[str, ...] | None, load: Load) -> None:
-    for loaded in load(trainer, *(formats or [trainer])):
-        if "rewards" not in loaded.told:
+def test_a_trainer_learns_replies_or_rewards_them(trainer: str, formats: tuple[str, ...], load: Load) -> None:
+    for loaded in load(trainer, *formats):
+        if "rejected" in loaded.told:
+            assert_preferences(loaded.exported, loaded.rows, loaded.told["rejected"])
+            assert trainer != "trl" or loaded.told["loss"] > 0
+        elif "rewards" not in loaded.told:
             assert_conversations(loaded.exported, loaded.rows)
         else:
             assert_prompts(loaded.exported, loaded.rows)
@@ -130,6 +138,12 @@ _IMAGE = "<|vision_start|><|image_pad|><|vision_end|>"
 
 
 def assert_conversations(exported: Exported, rows: Sequence[LoadedRow]) -> None:
+    # Rows of action semantics show two screens.
+    assert max(len(row.grids) for row in rows) == max(2, 1 + exported.family.past_screens)
+    assert_replies(exported, rows)
+
+
+def assert_replies(exported: Exported, rows: Sequence[LoadedRow]) -> None:
     assert len(rows) == len(exported.examples) > 0
     for example, row in zip(exported.examples, rows, strict=True):
         assert row.text.rstrip("\n") == _chat(example.messages).rstrip("\n")
@@ -137,17 +151,22 @@ def assert_conversations(exported: Exported, rows: Sequence[LoadedRow]) -> None:
     assert_images(exported, rows)
 
 
+def assert_preferences(exported: Exported, rows: Sequence[LoadedRow], rejected: Sequence[str]) -> None:
+    assert [text.rstrip("\n") for text in rejected] == [f"{one.rejected}<|im_end|>" for one in exported.examples]
+    assert all(example.rejected != example.messages[-1].content for example in exported.examples)
+    assert_replies(exported, rows)
+
+
 def assert_prompts(exported: Exported, rows: Sequence[LoadedRow]) -> None:
     assert len(rows) == len(exported.examples) > 0
     for example, row in zip(exported.examples, rows, strict=True):
         assert row.text == f"{_chat(example.messages[:-1])}<|im_start|>assistant\n"
         assert "<image>" not in row.text and row.learned == ""
+    assert max(len(row.grids) for row in rows) == max(2, 1 + exported.family.past_screens)
     assert_images(exported, rows)
 
 
 def assert_images(exported: Exported, rows: Sequence[LoadedRow]) -> None:
-    # Rows of action semantics show two screens.
-    assert max(len(row.grids) for row in rows) == max(2, 1 + exported.family.past_screens)
     for example, row in zip(exported.examples, rows, strict=True):
         tokens = sum(_tokens(exported.family, size) for size in example.lineage.image_sizes)
         assert len(row.grids) == len(example.lineage.screen_ids) == row.text.count(_IMAGE)

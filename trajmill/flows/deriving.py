@@ -98,6 +98,8 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
             done = {trajectory_id for batch in finished for trajectory_id in batch["trajectories"]}
             if isinstance(spec, PlanningSpec):
                 return tasks_of_round(context, done, spec)
+            if spec.once_per_failure:
+                return failures_of_round(context, done)
             return sources_of_round(context, done, spec.once_per_screen)
 
         def work(at: StageRun, batch: Sequence[tuple[Any, ...]]) -> WrittenFiles:
@@ -177,6 +179,21 @@ def tasks_of_round(context: RoundContext, done: Collection[str], spec: PlanningS
         first, *others = sorted(turns, key=turns.__getitem__)[: spec.successes]
         sources.append(DerivedFrom(first, None, tuple(others), lifts.get(task)))
     return sorted(sources)
+
+
+def failures_of_round(context: RoundContext, done: Collection[str]) -> list[DerivedFrom]:
+    """Return the failed unguided attempts that are not `done`, each with the shortest success at its query, if any."""
+    judged, successes = _correctness(context), dict[str, str]()
+    trained = [one for one in _attempts(context) if context.all_queries[one.query_id].split is Split.TRAIN]
+    for one in sorted(trained, key=lambda one: (one.purpose == Purpose.GUIDED, one.steps, one.trajectory_id)):
+        if one.purpose in LEARNED_FROM and judged.get(one.trajectory_id):
+            successes.setdefault(one.query_id, one.trajectory_id)
+    failed = [one for one in trained if one.purpose == Purpose.TRAIN and judged.get(one.trajectory_id) is False]
+    return sorted(
+        DerivedFrom(one.trajectory_id, None, (successes[one.query_id],) if one.query_id in successes else ())
+        for one in failed
+        if one.trajectory_id not in done
+    )
 
 
 def lifts_by_task(attempts: Sequence[Attempted], tasks: Mapping[str, str]) -> dict[str, GuidanceLift]:

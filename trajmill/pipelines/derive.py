@@ -42,7 +42,7 @@ class DerivedFrom(NamedTuple):
     steps: tuple[int, ...] | None = None
     """The steps whose screens are used; None for all."""
     others: tuple[str, ...] = ()
-    """Further successes of its task, for a kind that derives from tasks."""
+    """Further successes of its task, or that of its group, for a kind that derives from tasks or failures."""
     lift: GuidanceLift | None = None
     """The effect of guidance on its task, for such a kind; None where that was not measured."""
 
@@ -95,7 +95,7 @@ class DeriveKind(StageWork[Sequence[DerivedFrom]]):
             )
         }
         of_tasks = None
-        if self.spec.once_per_task:
+        if self.spec.once_per_task or self.spec.once_per_failure:
             of_tasks = TaskSources(
                 {source.trajectory_id: tuple(episodes[other] for other in source.others) for source in sources},
                 {source.trajectory_id: source.lift for source in sources if source.lift is not None},

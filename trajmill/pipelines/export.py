@@ -160,7 +160,6 @@ def _supervised_steps(exporting: Exporting) -> Iterator[StepExample | LeftOutSte
 def _kind_examples(exporting: Exporting, kind: str, form: TrainerFormat) -> Iterator[StepExample | LeftOutStep]:
     """Yield the examples of a kind in a family's words, in the order of their table.
 
-    A format for RL compares replies with a target action, so it takes no reply that is plain text.
     Raises BadInputError if the release has no such kind.
     """
     release = exporting.release
@@ -191,8 +190,8 @@ def _kind_examples(exporting: Exporting, kind: str, form: TrainerFormat) -> Iter
                 for row in new:
                     episode, weight = episodes[row.trajectory_id], weights[row.example_id]
                     made = kind_example(exporting.family, episode, row, weight, exporting.screens)
-                    if isinstance(made, StepExample) and made.target is None and form.rl_columns:
-                        made = LeftOutStep("reply_is_no_action")
+                    if isinstance(made, StepExample) and (reason := form.unusable(made)):
+                        made = LeftOutStep(reason)
                     yield made
 
     return examples()

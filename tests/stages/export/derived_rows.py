@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from tests.records import record
 from tests.stages.derive.samples import COMMON, ORIGIN
+from trajmill.schemas.actions import Terminate, action_to_json
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import Observation
@@ -61,11 +62,22 @@ def _of_kind(kind: str, walks: Sequence[Episode], screens: SeenScreens) -> Itera
     def keep(screen: Observation) -> None:
         screens.seen[screen.screen.screen_id] = screen
 
-    alone = TaskSources({}, {}, NearLeaks([walk.query for walk in walks], CurateSpec()))
-    for walk in map(_with_roles, walks):
+    leaks = NearLeaks([walk.query for walk in walks], CurateSpec())
+    for success in map(_with_roles, walks):
+        walk = _that_ends_early(success) if kind == "forks" else success
+        alone = TaskSources({walk.trajectory.trajectory_id: (success,)} if kind == "forks" else {}, {}, leaks)
         tools = Tools(Maker(kind, "test", ORIGIN), screens, keep, DerivePromptFiles().load(), of_tasks=alone)
         made = asyncio.run(DERIVE_KINDS.default_spec(kind, KindSpec).open(tools).derive(walk, None))
         yield from (DerivedRow(walk, example) for example in made.examples)
+
+
+def _that_ends_early(walk: Episode) -> Episode:
+    *before, last = walk.steps[:3]
+    says = {"action": action_to_json(Terminate(status="failure")), "screen_after": last.screen_before}
+    steps = (*before, last.model_copy(update=says | {"action_kind": "terminate", "raw_response": ""}))
+    assert walk.judgement is not None
+    failed = walk.judgement.model_copy(update={"correct": False})
+    return walk.model_copy(update={"steps": steps, "judgement": failed})
 
 
 def _with_roles(walk: Episode) -> Episode:

@@ -271,7 +271,7 @@ def push(
 @app.command(epilog="Example: trajmill export --format trl --family qwen2.5-vl --out for_trl")
 def export(
     form: str = Option(
-        ..., "--format", "-f", metavar="FORMAT", help="trl, grpo, verl, verl-sft, llamafactory or swift."
+        ..., "--format", "-f", metavar="FORMAT", help="trl, grpo, verl, verl-sft, llamafactory, swift or dpo."
     ),
     family: str = Option(
         ..., metavar="FAMILY", help="Model family: gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars."

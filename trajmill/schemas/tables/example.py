@@ -23,8 +23,8 @@ class Example(Row):
     example_id: str
     """Content id of the example."""
     kind: str
-    """`end_to_end`, which a round derives; `step`, `grounding`, `action_semantics`, `reasoning` and `planning`, which
-    `trajmill derive KIND` does."""
+    """`end_to_end`, which a round derives; `step`, `grounding`, `forks` and all others, which `trajmill derive KIND`
+    does."""
     messages: tuple[Message, ...]
     """The last message is the completion that is learned."""
     screens: tuple[str, ...]
@@ -56,6 +56,8 @@ class Example(Row):
     """Box of the element that the action presses, in pixels of the last screen of `screens`; null without one."""
     source_trajectories: tuple[str, ...] | None = None
     """All trajectories that it was made from, in order; null on rows that `trajectory_id` alone gave."""
+    rejected: str | None = None
+    """The worse reply to the same prompt, for preference training; null except on rows of `forks`."""
 
 
 class RLStep(Row):

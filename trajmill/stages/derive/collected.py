@@ -131,6 +131,8 @@ class Lesson(NamedTuple):
     """The stored screens behind those in the messages; empty if they are the same."""
     trajectories: Sequence[str] = ()
     """All trajectories it was made from; empty if only the episode's."""
+    rejected: str = ""
+    """The worse reply to the same prompt; empty without one."""
 
 
 def example_of(
@@ -187,6 +189,7 @@ class Collected:
             source_screens=tuple(lesson.sources or lesson.screens),
             box=lesson.box,
             source_trajectories=tuple(lesson.trajectories) or None,
+            rejected=lesson.rejected or None,
             **self._common,
         )
         self._examples.setdefault(example.example_id, example)

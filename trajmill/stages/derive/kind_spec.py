@@ -35,7 +35,7 @@ class TaskSources(NamedTuple):
     """Further data on the tasks of a shard's trajectories."""
 
     others: Mapping[str, tuple[Episode, ...]]
-    """By trajectory, further successes of its task."""
+    """By trajectory, further successes of its task or group."""
     lifts: Mapping[str, GuidanceLift]
     """By trajectory, the lift of guidance at its task; absent where no query was attempted in both ways."""
     leaks: NearLeaks
@@ -54,7 +54,7 @@ class Tools(NamedTuple):
     describer: ChatModel | None = None
     """The vision-language model of `derive.describer`; None if it is embedded."""
     of_tasks: TaskSources | None = None
-    """For a kind that derives from tasks."""
+    """For a kind that derives from tasks or failures."""
 
 
 class KindSpec(Spec):
@@ -69,6 +69,8 @@ class KindSpec(Spec):
     """Whether it derives from screens; one that several steps show is then used once in a round."""
     once_per_task: ClassVar[bool] = False
     """Whether it derives from the successes of a task in a round together."""
+    once_per_failure: ClassVar[bool] = False
+    """Whether it derives from failed attempts, each with a success at the same query in the round."""
     with_calls: ClassVar[bool] = False
     """Whether it derives from the model calls of agent roles."""
     roles: ClassVar[tuple[str, ...]] = ()

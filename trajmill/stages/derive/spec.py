@@ -174,6 +174,14 @@ class RftDataSpec(KindSpec):
     """Least process reward of a candidate: the mean score of its steps, where GOOD is 1, NEUTRAL 0.5, HARMFUL 0."""
 
 
+class ForksSpec(KindSpec):
+    """Where failed attempts left the way of a success of their group: `trajmill derive forks`."""
+
+    name: ClassVar[str] = "forks"
+    deriver: ClassVar[str] = "trajmill.stages.derive.forks:Forks"
+    once_per_failure: ClassVar[bool] = True
+
+
 class ActionSemanticsSpec(KindSpec):
     """Action semantics from the screens before and after each step: `trajmill derive action_semantics`."""
 
@@ -263,6 +271,7 @@ DERIVE_KINDS: Final = PartGroup(
         "ces": f"{__name__}:CesDataSpec",
         "coda": f"{__name__}:CodaDataSpec",
         "rft": f"{__name__}:RftDataSpec",
+        "forks": f"{__name__}:ForksSpec",
     },
 )
 """The built-in kinds of derived data, and those of installed packages."""
@@ -284,6 +293,7 @@ class DeriveSpec(Spec):
     ces: CesDataSpec = CesDataSpec()
     coda: CodaDataSpec = CodaDataSpec()
     rft: RftDataSpec = RftDataSpec()
+    forks: ForksSpec = ForksSpec()
     action_semantics: ActionSemanticsSpec = ActionSemanticsSpec()
     reasoning: ReasoningSpec = ReasoningSpec()
     planning: PlanningSpec = PlanningSpec()

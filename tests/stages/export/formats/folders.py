@@ -94,7 +94,7 @@ def _columns(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _read(folder: Path, columns: dict[str, Any]) -> ReadRow:
-    said = columns.get("messages") or [*columns["prompt"], *columns.get("completion", [])]
+    said = columns.get("messages") or [*columns["prompt"], *columns.get("completion", columns.get("chosen", []))]
     messages = tuple((message["role"], _text(message["content"])) for message in said)
     spoken = messages[-1][0] == "assistant"
     images = tuple(

@@ -7,7 +7,7 @@ from PIL import Image
 
 from tests.stages.export.derived_rows import DerivedRow, SeenScreens, derived_rows, walks
 from tests.stages.export.formats.folders import SOURCE, ReadRow, read
-from trajmill.schemas.actions import action_from_json
+from trajmill.schemas.actions import Terminate, action_from_json
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
 from trajmill.stages.derive.spec import DERIVE_KINDS
@@ -18,7 +18,7 @@ from trajmill.stages.export.formats.steps import StepExample, same_action
 from trajmill.stages.export.rewards import ReplyTarget
 
 pytestmark = pytest.mark.slow
-ACTION_KINDS = {"step", "grounding", "action_semantics", "reasoning", "rft"}
+ACTION_KINDS = {"step", "grounding", "action_semantics", "reasoning", "rft", "forks"}
 """Kinds with rows whose reply is an action, which a format for RL can compare."""
 
 
@@ -42,7 +42,9 @@ def written(form: str, family: Family, made: Made, folder: Path) -> list[tuple[D
     taken = [
         (row, example)
         for row, example in zip(made.rows, found, strict=True)
-        if isinstance(example, StepExample) and (example.target is not None or not opened.rl_columns)
+        if isinstance(example, StepExample)
+        and (example.target is not None or not opened.rl_columns)
+        and (example.rejected or form != "dpo")
     ]
     write_folder(folder, opened, family, SOURCE, ReleaseSteps([example for _, example in taken]), made.screens)
     return list(zip((row for row, _ in taken), read(folder), strict=True))
@@ -73,7 +75,8 @@ def test_a_format_takes_all_kinds_that_it_can_each_reply_is_read_back_and_each_i
     family = family_named(name)
     rows = written(form, family, made, tmp_path / "out")
     taken = {row.example.kind for row, _ in rows}
-    assert taken == (ACTION_KINDS if format_spec(form).rl_columns else set(DERIVE_KINDS.kinds()))
+    usable = ACTION_KINDS if format_spec(form).rl_columns else set(DERIVE_KINDS.kinds())
+    assert taken == ({"forks"} if form == "dpo" else usable)
     for (episode, example), row in rows:
         assert row.images == tuple(map(made.screens.image, row.columns["screen_ids"]))
         assert "".join(text for _, text in row.messages).count("<image>") == len(row.images)
@@ -91,6 +94,18 @@ def test_a_format_takes_all_kinds_that_it_can_each_reply_is_read_back_and_each_i
             continue
         said = family.dialect(episode.query.platform).parse(row.reply, frame)
         assert isinstance(said, Reply) and same_action(said.action, action, frame)
+        if form == "dpo":
+            worse = family.dialect(episode.query.platform).parse(row.columns["worse"]["content"], frame)
+            assert isinstance(worse, Reply) and worse.action == Terminate(status="failure")
         if example.kind in {"grounding", "action_semantics"}:
             # The call alone, not a call between empty words.
             assert "Thought:" not in row.reply and not row.reply.startswith("Action: \n")
+
+
+def test_a_thought_that_was_written_anew_is_exported_with_a_press(made: Made) -> None:
+    row = next(row for row in made.rows if row.example.kind == "reasoning" and '"click"' in (row.example.action or ""))
+    *asked, reply = row.example.messages
+    said = reply.content.replace("Thought: ", "Thought: I think anew. ", 1)
+    anew = row.example.model_copy(update={"messages": (*asked, reply.model_copy(update={"content": said}))})
+    example = kind_example(family_named("gui-owl"), row.episode, anew, 1.0, made.screens)
+    assert isinstance(example, StepExample) and "Thought: I think anew. " in example.messages[-1].content

@@ -28,6 +28,7 @@ FORMATS: Final = PartGroup(
         "verl-sft": "trajmill.stages.export.formats.trainers:VerlSftFormat",
         "llamafactory": "trajmill.stages.export.formats.trainers:LlamaFactoryFormat",
         "swift": "trajmill.stages.export.formats.trainers:SwiftFormat",
+        "dpo": "trajmill.stages.export.formats.trainers:DpoFormat",
     },
 )
 
@@ -66,6 +67,10 @@ class TrainerFormat(Spec):
     @abstractmethod
     def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
         """Return what the trainer reads of row `number`, from 0; raises BadInputError for a kind it cannot use."""
+
+    def unusable(self, example: StepExample) -> str | None:
+        """Return why the format leaves out an example of a derived kind, in one word; None if it does not."""
+        return "reply_is_no_action" if self.rl_columns and example.target is None else None
 
     def rl_row(self, example: RLStepExample) -> Mapping[str, Any]:
         raise NotImplementedError(f"{self.kind} has no RL rows")

@@ -10,11 +10,10 @@ from trajmill.schemas.dialects.base import NotExpressible, Reply, bare_call
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure
-from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Example, Message
-from trajmill.schemas.tables.trajectory import Step
-from trajmill.stages.derive.conversation import StepConversation
+from trajmill.schemas.tables.trajectory import Step, TargetElement
+from trajmill.stages.derive.conversation import StepConversation, family_conversation, holds_placeholder
 from trajmill.stages.export.card import words_of
 from trajmill.stages.export.formats.steps import (
     LedAction,
@@ -28,7 +27,7 @@ from trajmill.stages.export.formats.steps import (
 )
 from trajmill.stages.export.rewards import ReplyTarget
 
-STEP_KINDS: Final = frozenset({"step", "reasoning", "rft"})
+STEP_KINDS: Final = frozenset({"step", "reasoning", "rft", "forks"})
 """Kinds whose rows are steps in the conversation of an agent."""
 LEADING_KINDS: Final = frozenset({"ces", "coda"})
 """Kinds whose replies are words of one role that lead to the action of another: that of the row's step."""
@@ -41,7 +40,9 @@ def kind_example(
     try:
         if example.kind in STEP_KINDS and example.step_index is not None:
             row = ReleasedStep(example.example_id, example.trajectory_id, example.step_index, weight)
-            made = step_example(family, _with_reply(episode, example), row, screens)
+            made = step_example(family, _with_reply(episode, example, screens), row, screens)
+            if example.rejected is not None and isinstance(made, StepExample):
+                made = made._replace(rejected=_rejected(made, family, episode, screens))
         else:
             made = _text_example(family, episode, example, weight, screens)
     except NotExpressible:
@@ -54,14 +55,28 @@ def kind_example(
     return made._replace(words=words_of(example.kind, example.variant or "", author))
 
 
-def _with_reply(episode: Episode, example: Example) -> Episode:
-    # The frame only converts positions, and the stored action has these already.
-    parsed = ANY.dialect(episode.query.platform).parse(example.messages[-1].content, native_frame(Size(1, 1)))
+def _with_reply(episode: Episode, example: Example, screens: ScreenReader) -> Episode:
+    frame = native_frame(screens.size(example.screens[-1]))
+    parsed = ANY.dialect(episode.query.platform).parse(example.messages[-1].content, frame)
     if not isinstance(parsed, Reply):
         return episode
-    changes = {"thought": parsed.thought, "conclusion": parsed.conclusion, "raw_response": ""}
+    changes: dict[str, object] = {"thought": parsed.thought, "conclusion": parsed.conclusion, "raw_response": ""}
+    if example.rejected is not None:
+        # The reply is not that of the step itself.
+        target = TargetElement(role="", text="", bounds=example.box) if example.box is not None else None
+        changes |= {"action": example.action, "target": target}
     steps = (step.model_copy(update=changes) if step.index == example.step_index else step for step in episode.steps)
     return episode.model_copy(update={"steps": tuple(steps)})
+
+
+def _rejected(made: StepExample, family: Family, episode: Episode, screens: ScreenReader) -> str:
+    """Return the step's own reply, which the example rejects; empty if the family cannot say it differently."""
+    at = next(at for at, step in enumerate(episode.steps) if step.index == made.lineage.step_index)
+    try:
+        reply = family_conversation(family, episode, at, screens.size).messages[-1].content
+    except NotExpressible:
+        return ""
+    return "" if holds_placeholder([reply]) or reply == made.messages[-1].content else reply
 
 
 def _text_example(

@@ -99,6 +99,8 @@ class StepExample(NamedTuple):
     """For a role's words that another role acts on: the right action; None for all other rows."""
     words: str = ""
     """Author of the text, as `words_of` classifies it; empty for the policy that acted."""
+    rejected: str = ""
+    """The worse reply to the same prompt; empty without one."""
 
     def target_json(self) -> str:
         """Return the target as trainers for RL read it, or raise ValueError for a reply that is no action."""

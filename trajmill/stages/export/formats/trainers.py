@@ -172,6 +172,8 @@ _INFO = {
 
 
 class LlamaFactoryFormat(TrainerFormat):
+    stage: ClassVar[str] = "sft"
+    info: ClassVar[Mapping[str, Any]] = _INFO
     kind: Literal["llamafactory"] = "llamafactory"
     """Messages in the sharegpt form."""
 
@@ -179,9 +181,9 @@ class LlamaFactoryFormat(TrainerFormat):
         return {"messages": in_strings(in_one_prompt(example.messages))}
 
     def write_settings(self, folder: Path, settings: TrainerSettings) -> None:
-        (folder / "dataset_info.json").write_text(json.dumps(_INFO, indent=1) + "\n", encoding="utf-8")
+        (folder / "dataset_info.json").write_text(json.dumps(self.info, indent=1) + "\n", encoding="utf-8")
         needed = {
-            "stage": "sft",
+            "stage": self.stage,
             "dataset_dir": ".",
             "dataset": DATASET,
             "template": _template(settings.family),
@@ -211,6 +213,45 @@ def _never_shrunk(settings: TrainerSettings) -> int:
 
 def _template(family: Family) -> str:
     return "qwen3_vl_nothink" if family.budget.factor == QWEN3_VL.factor else "qwen2_vl"
+
+
+class DpoFormat(LlamaFactoryFormat):
+    """Preferences, with the same rows twice: as TRL names their columns, and as LLaMA-Factory needs them."""
+
+    columns: ClassVar = (
+        *(pa.field(name, BLOCK_MESSAGES) for name in ("prompt", "chosen", "rejected")),
+        pa.field("asked", STRING_MESSAGES),
+        *(pa.field(name, STRING_MESSAGES.value_type) for name in ("better", "worse")),
+    )
+    stage: ClassVar[str] = "dpo"
+    info: ClassVar[Mapping[str, Any]] = {
+        DATASET: {
+            **_INFO[DATASET],
+            "ranking": True,
+            "columns": {"messages": "asked", "images": "images", "chosen": "better", "rejected": "worse"},
+        }
+    }
+    kind: Literal["dpo"] = "dpo"  # type: ignore[assignment]
+    """Prompt, chosen and rejected reply for `DPOTrainer` and LLaMA-Factory."""
+
+    def unusable(self, example: StepExample) -> str | None:
+        return None if example.rejected else "no_rejected_reply"
+
+    def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
+        """Return prompt and both replies. Raises BadInputError for a row without a rejected reply."""
+        if not example.rejected:
+            raise BadInputError(f"example {example.example_id} has no rejected reply: dpo takes --kind forks")
+        *prompt, chosen = example.messages
+        rejected = chosen.model_copy(update={"content": example.rejected})
+        *asked, better = in_strings(in_one_prompt(example.messages))
+        replies = {"asked": asked, "better": better, "worse": in_strings([rejected])[0]}
+        return replies | {"prompt": in_blocks(prompt), "chosen": in_blocks([chosen]), "rejected": in_blocks([rejected])}
+
+    def advice(self, settings: TrainerSettings) -> str:
+        return (
+            f"TRL: `DPOConfig(max_length={settings.max_length})` or `max_length=None`; `DPOTrainer` reads `prompt`, "
+            f"`chosen`, `rejected` and `images`. LLaMA-Factory: {super().advice(settings)}"
+        )
 
 
 class SwiftFormat(TrainerFormat):

@@ -99,10 +99,10 @@ def chosen_candidate(candidates: Sequence[CandidateAction], action: Action, *, p
     return min(under, key=lambda index: candidates[index].bounds.area, default=None)
 
 
-def sft_turns(release: Path) -> list[Turn]:
+def sft_turns(release: Path, file: str = SFT_FILE) -> list[Turn]:
     """Return the supervised rows of a release. Raises BadInputError for a missing or foreign file."""
     with _damage_as_error(release):
-        rows = released_rows(release, SFT_FILE, _SFT_COLUMNS).to_pylist()
+        rows = released_rows(release, file, _SFT_COLUMNS).to_pylist()
     return [_turn(row, _text(row["completion"][-1]["content"]), row["loss_weight"]) for row in rows]
 
 

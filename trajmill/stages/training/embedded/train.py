@@ -15,8 +15,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from trajmill.schemas.errors import TrainingFailedError
-from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
-from trajmill.stages.export.release import files_of, screen_files
+from trajmill.stages.export.exporter import RL_FILE, SFT_FILE, SftExporter
+from trajmill.stages.export.release import files_of, has_rows_of, screen_files
 from trajmill.stages.models.embedded.model import load_network, save_network
 from trajmill.stages.models.embedded.policy_network import Bags, Hidden, PolicyNetwork, bags, collate
 from trajmill.stages.models.embedded.situation import Batch, InputReader, empty_situation
@@ -92,8 +92,12 @@ def train_policy(
     """Train the policy in `parent` on a release and save the result to `folder`, see `RecipeSpec.train`."""
     network = load_network(parent.folder)
     if isinstance(recipe, EmbeddedSftSpec):
-        found = lessons(sft_turns(release), seen_screens(release), recipe.detours, seed)
-        rows = files_of(release, SFT_FILE)
+        turns, screens, rows = sft_turns(release), seen_screens(release), files_of(release, SFT_FILE)
+        kind, file = release / recipe.learns_kind, SftExporter(derived_kind=recipe.learns_kind).file
+        if recipe.forks and has_rows_of(kind, file):
+            turns, screens = turns + sft_turns(kind, file), screens | seen_screens(kind)
+            rows = [*rows, *files_of(kind, file)]
+        found = lessons(turns, screens, recipe.detours, seed)
     else:
         found, rows = lessons(rl_turns(release), seen_screens(release)), [release / RL_FILE]
     report = train_network(network, found, recipe, seed, progress)
