@@ -108,7 +108,7 @@ These options are shared:
 _COMMAND_THEMES = {
     "Start": ("config", "doctor", "evolve"),
     "One stage at a time": ("generate", "rollout", "judge", "guide", "derive", "release", "train", "evaluate"),
-    "Policies and releases": ("policy", "releases", "export", "import", "calibrate"),
+    "Policies and releases": ("policy", "compare", "releases", "export", "import", "calibrate"),
     "Environments and apps": ("walk", "graph", "apps", "pathways", "env", "untrained"),
     "Look at results": ("status", "report", "view", "show", "sql"),
     "Unattended operation": ("serve", "deploy", "vacuum", "compact"),

@@ -165,6 +165,28 @@ def calibrate(
             console.print(calibration_table(calibrated))
 
 
+@app.command(epilog="Example: trajmill compare 641dc79f qwen-32b --config trajmill.toml")
+def compare(
+    a: str = Argument(..., help="A policy version, or a part of it, or the NAME of an [endpoints.NAME]."),
+    b: str = Argument(..., help="The other one."),
+    out: Path | None = Option(None, metavar="FOLDER", help="For the page and the rows; in the warehouse by default."),
+    config: ConfigFile = None,
+) -> None:
+    """Compare two policies or models on the same queries and seeds: paired test, intervals, what changed sides.
+
+    A version is compared by its stored evaluations. A model that the run has never measured attempts the same queries
+    first; its attempts have the purpose `compare`, and no figure of the run counts them.
+    """
+    settings = load(config)
+    from trajmill.flows.policies.compare import compare_policies
+    from trajmill.flows.report.comparison import comparison_table
+
+    with progress_shown(width_of_file=160) as console:
+        compared = compare_policies(settings, a, b, out)
+        console.print(comparison_table(compared.comparison))
+    print_lines(f"page      {compared.folder / 'comparison.html'}", f"rows      {compared.folder}/*.parquet")
+
+
 @app.command(epilog="Example: trajmill derive step")
 def derive(
     kind: str | None = Argument(

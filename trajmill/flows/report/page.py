@@ -65,12 +65,7 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
     """Render the report as HTML; all texts of models and screens are escaped."""
     with run_views(warehouse, run_id) as views:
         figures, filmstrips = read_figures(views), pick_filmstrips(views)
-    loader = PackageLoader("trajmill.flows.report")
-    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    pages.filters["number"] = lambda value, form: "–" if value is None else format(value, form)
-    pages.filters["money"] = money
-    # The distinctive part of names like `embedded-3e756bcd0d2167ea`.
-    pages.filters["tail"] = lambda name: name.rpartition("-")[2][:8]
+    pages = page_templates()
     return pages.get_template("report.html").render(
         figures=figures,
         tables=figures.tables,
@@ -82,13 +77,25 @@ def render_report(warehouse: Warehouse, run_id: str) -> str:
             (ended, "bad" if ended.failed else "flat" if ended.told is not None or needs_person([ended]) else "good")
             for ended in ended_flows(warehouse, run_id, 60)
         ],
-        style=Markup(pages.get_template("report.css").render()),  # the package's own file, not text of a model
         success_chart=share_chart(figures.success, "Success per split and round, with 95 % intervals"),
         attempts_chart=share_chart(figures.attempts, "Success of guided and unguided attempts per round"),
         seconds_chart=stacked_bars(figures.seconds, "Seconds per stage and round"),
         seconds_names=segment_names(figures.seconds),
         filmstrips=filmstrips,
     )
+
+
+def page_templates() -> Environment:
+    """The templates of pages, which escape all texts and share one style."""
+    loader = PackageLoader("trajmill.flows.report")
+    pages = Environment(loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    pages.filters["number"] = lambda value, form: "–" if value is None else format(value, form)
+    pages.filters["money"] = money
+    # The distinctive part of names like `embedded-3e756bcd0d2167ea`.
+    pages.filters["tail"] = lambda name: name.rpartition("-")[2][:8]
+    # The package's own file, not text of a model.
+    pages.globals["style"] = Markup(pages.get_template("report.css").render())
+    return pages
 
 
 def runs_to_report(warehouse: Warehouse, named: str | None, configured: str | None) -> list[str]:

@@ -13,6 +13,7 @@ from fastapi import APIRouter
 from fastapi.responses import RedirectResponse, Response
 from PIL import Image, UnidentifiedImageError
 
+from trajmill.flows.report.comparison import compare_measured, measured_policies
 from trajmill.flows.report.figures import JUDGE, SPLIT_NAMES, SUCCESS, run_views
 from trajmill.flows.viewer.attempts import ATTEMPT_COLUMNS, Catalogue, Row
 from trajmill.pipelines.reading.episodes import TrajectoryPlace, read_trajectory
@@ -55,36 +56,6 @@ WHERE run_id = $1 AND purpose = $2 AND round = coalesce($3, (
 _PURPOSE_ROUNDS = """
 SELECT DISTINCT round FROM attempts
 WHERE run_id = $run AND purpose = $purpose AND outcome IN ('passed', 'not passed') ORDER BY round DESC
-"""
-_POLICIES = """
-SELECT model_version AS policy, max(round) AS round FROM attempts
-WHERE run_id = $run AND purpose = 'evaluate' AND outcome IN ('passed', 'not passed')
-GROUP BY ALL ORDER BY max(place) DESC
-"""
-# The last attempt of each policy at each query that both were measured on.
-_SIDES = """
-WITH measured AS (
-    SELECT * FROM attempts
-    WHERE run_id = $run AND purpose = 'evaluate' AND outcome IN ('passed', 'not passed') AND model_version IN ($a, $b)
-    QUALIFY row_number() OVER (PARTITION BY model_version, query_id ORDER BY place DESC) = 1
-)
-SELECT a.query_id, a.split, a.task, a.apps, a.instruction, a.trajectory_id AS a, b.trajectory_id AS b,
-    a.outcome = 'passed' AS first, b.outcome = 'passed' AS second,
-    CASE WHEN first AND second THEN 'both' WHEN second THEN 'gained' WHEN first THEN 'lost' ELSE 'neither' END AS side
-FROM measured AS a JOIN measured AS b USING (query_id)
-WHERE a.model_version = $a AND b.model_version = $b
-ORDER BY a.split, a.task, a.query_id
-"""
-# Queries by split, app and task, and how many are on which side; a query of several apps counts for each of them.
-_GROUPS = f"""
-SELECT kind, name, count(*) AS queries, count_if(first) AS first, count_if(second) AS second,
-    count_if(side = 'gained') AS gained, count_if(side = 'lost') AS lost
-FROM (
-    SELECT first, second, side, unnest(list_concat([('split', split), ('task', task)], [('app', app) FOR app IN apps]))
-        AS of_one, of_one[1] AS kind, of_one[2] AS name
-    FROM ({_SIDES})
-)
-WHERE name IS NOT NULL GROUP BY kind, name ORDER BY list_position(['split', 'app', 'task'], kind), name
 """
 
 
@@ -142,11 +113,13 @@ def run_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
     @routes.get("/policies")
     def policies(run: str, a: str = "", b: str = "") -> Row:
         """Compare two policies, by default the last two, on the queries that both were measured on."""
-        known = catalogue.ask(_POLICIES, run=run)
-        names = [row["policy"] for row in known]
-        a, b = a or (names[1] if len(names) > 1 else ""), b or (names[0] if names else "")
-        sides, groups = (catalogue.ask(query, run=run, a=a, b=b) for query in (_SIDES, _GROUPS))
-        return {"policies": known, "a": a, "b": b, "queries": sides, "groups": groups}
+        with run_views(warehouse, run) as views:
+            known = measured_policies(views)
+            names = [policy for policy, _ in known]
+            a, b = a or (names[1] if len(names) > 1 else ""), b or (names[0] if names else "")
+            compared = compare_measured(views, a, b)
+        policies = [{"policy": policy, "round": number} for policy, number in known]
+        return {"policies": policies, **compared._asdict()}
 
     return routes
 

@@ -30,6 +30,8 @@ class Purpose(StrEnum):
     """A further attempt at a failed query, with guidance in the prompt."""
     EVALUATE = "evaluate"
     """Measures a policy; it is never trained on."""
+    COMPARE = "compare"
+    """Measures a model that is no version of the run, on the seeds of evaluations; no figure of a policy counts it."""
     REFERENCE = "reference"
     """Walks the annotated path; guidance is written from it."""
     ONLINE = "online"

@@ -82,7 +82,8 @@ def episode_seed(run_seed: int, round_number: int, query_id: str, purpose: Purpo
 
     Evaluation seeds do not depend on the round or the policy, so that policies are compared on equal episodes.
     """
-    evaluating = purpose is Purpose.EVALUATE
+    evaluating = purpose in (Purpose.EVALUATE, Purpose.COMPARE)
+    purpose = Purpose.EVALUATE if evaluating else purpose
     digest = int(content_id("seed", run_seed, 0 if evaluating else round_number, query_id, purpose, attempt)[:12], 16)
     held_out = DEVICE_PROFILES - TRAINING_PROFILES
     profile = TRAINING_PROFILES + digest % held_out if evaluating else digest % TRAINING_PROFILES

@@ -25,7 +25,7 @@ export async function policiesView(search) {
       h("div", { class: "choices" }, Object.entries(SIDES).map(([name, words]) =>
         h("a", { class: "chip", href: choose({ side: name }), "aria-current": name === side ? "true" : null }, words, h("span", {}, whole(counts[name].length))))),
       queryTable(counts[side] ?? [], run),
-      h("h2", {}, "Success on the same queries"), h("p", { class: "soft" }, "All splits and apps, and the tasks where a query changed sides."),
+      h("h2", {}, "Success on the same queries"), h("p", { class: "soft" }, "All held-out queries, all splits and apps, and the tasks where a query changed sides. Intervals of paired rates after Newcombe; p by the exact McNemar test, adjusted for the number of splits, apps or tasks (Holm)."),
       h("div", { class: "scroll" }, groupTable(groups.filter(({ kind, gained, lost }) => kind !== "task" || gained || lost)))]);
   return { node, title: "Policies" };
 }
@@ -39,12 +39,16 @@ function select(name, values, chosen, to) {
 
 function groupTable(groups) {
   return h("table", { class: "versus" },
-    h("thead", {}, h("tr", {}, ["", "name"].map((word) => h("th", { class: "left" }, word)), ["queries", "first", "second", "gained", "lost"].map((word) => h("th", {}, word)))),
+    h("thead", {}, h("tr", {}, ["", "name"].map((word) => h("th", { class: "left" }, word)), ["queries", "first", "second", "gained", "lost", "difference", "95 % interval", "p"].map((word) => h("th", {}, word)))),
     h("tbody", {}, groups.map((each) => h("tr", {},
-      h("td", { class: "left soft" }, each.kind), h("td", { class: "left" }, each.name), h("td", {}, whole(each.queries)),
+      h("td", { class: "left soft" }, each.kind === "held out" ? "" : each.kind), h("td", { class: "left" }, each.name), h("td", {}, whole(each.queries)),
       h("td", {}, percent(each.first / each.queries)), h("td", {}, percent(each.second / each.queries)), h("td", {}, whole(each.gained)),
-      h("td", {}, each.lost > each.gained ? badge(`${whole(each.lost)}`, "", "bad") : whole(each.lost))))));
+      h("td", {}, each.lost > each.gained ? badge(`${whole(each.lost)}`, "", "bad") : whole(each.lost)),
+      h("td", {}, points(each.difference)), h("td", {}, `${points(each.low)} to ${points(each.high)}`), h("td", {}, each.p_value.toPrecision(2))))));
 }
+
+// A difference of rates in percentage points, always with its sign.
+const points = (share) => `${share < 0 ? "−" : "+"}${Math.abs(100 * share).toFixed(1)}`;
 
 function queryTable(queries, run) {
   if (!queries.length) return h("p", { class: "soft" }, "None.");
