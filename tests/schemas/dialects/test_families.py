@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.schemas.dialects.actions import EXAMPLES, actions_on
-from trajmill.schemas.actions import Click
+from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace, native_frame
 from trajmill.schemas.dialects.base import NotExpressible, ParseFailure, Reply
 from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
@@ -20,6 +20,7 @@ families = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIE
 platforms = pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
 SCREEN = Size(720, 719)
 EXACT = CoordinateFrame(CoordinateSpace.RESIZED_PIXELS, SCREEN, SCREEN)
+PHONE = native_frame(Size(720, 1280))
 TAGS = "<tool_call></tool_call>"
 words = st.text(st.characters(codec="utf-8"), max_size=40).flatmap(lambda text: st.sampled_from([text, text + TAGS]))
 
@@ -34,6 +35,8 @@ SAID = {
     ("gui-owl-1.5", "desktop"): "click drag_to mouse_move scroll hscroll type key wait answer interact terminate",
     ("ui-tars", "phone"): "click long_press swipe type system_button open wait answer terminate",
     ("ui-tars", "desktop"): "click drag scroll hscroll type key wait answer terminate",
+    ("gui-r1", "phone"): "click type system_button terminate",
+    ("gui-r1", "desktop"): "click scroll hscroll type terminate",
     ("qwen2.5-vl", "phone"): "click long_press swipe type key system_button open wait terminate",
     ("qwen2.5-vl", "desktop"): "click drag_to mouse_move scroll type key wait terminate",
     ("read-aloud", "phone"): "click swipe scroll type system_button terminate",
@@ -91,7 +94,7 @@ def test_the_system_message_names_the_space_and_holds_what_is_rendered(family: F
         CoordinateSpace.PER_MILLE: "1000x1000",
         CoordinateSpace.PER_999: "999x999",
     }[frame.space]
-    assert (extent in system or family.name == "ui-tars") and "{screen}" not in system
+    assert (extent in system or family.name in ("ui-tars", "gui-r1")) and "{screen}" not in system
     if "<tools>" in system:
         tool = json.loads(system.split("<tools>\n")[1].split("</tools>")[0])["function"]
         assert tool["name"] == ("mobile_use" if platform is Platform.PHONE else "computer_use")
@@ -113,6 +116,43 @@ def test_the_published_names_of_the_desktop_of_1_5() -> None:
         '{"name": "computer_use", "arguments": {"action": "left_click", "coordinate": [500, 500]}}\n</tool_call>'
     )
     assert dialect.parse(dialect.render(reply, frame), frame) == reply
+
+
+@pytest.mark.parametrize(
+    ("answer", "action"),
+    [
+        ("{'action': 'click', 'point': [360, 640], 'input_text': 'no input text'}", Click(x=360, y=640)),
+        ('{"action": "type", "point": [-100, -100], "input_text": "Pad Thai"}', TypeText(text="Pad Thai")),
+        ("{'action': 'scroll', 'point': [-100, -100], 'input_text': 'DOWN'}", Swipe(x=360, y=960, x2=360, y2=320)),
+        ("{'action': 'press home', 'point': [-100, -100]}", SystemButton(button="Home")),
+        ("{'action': 'press_back', 'point': [-100, -100], 'input_text': 'no input text'}", SystemButton(button="Back")),
+        ("{'action': 'complete', 'point': [-100, -100], 'input_text': 'no input text'}", Terminate(status="success")),
+        ("{'action': 'select', 'point': [3, 4], 'input_text': 'Large'}", None),
+        ("{'action': 'click', 'point': [-100, -100], 'input_text': 'no input text'}", None),
+        ("{'action': __import__('os').getcwd(), 'point': [3, 4]}", None),
+    ],
+)
+def test_the_answers_of_gui_r1_as_ces_prints_them(answer: str, action: Action | None) -> None:
+    """CES C: `<think>...</think> <answer>['action': ..., 'point': [x, y], 'input_text': 'no input text']</answer>`."""
+    dialect = FAMILIES["gui-r1"].dialect(Platform.PHONE)
+    read = dialect.parse(f"<think>The icon is visible.</think><answer>[{answer}]</answer>", PHONE)
+    if action is None:
+        assert isinstance(read, ParseFailure) and "\n" not in read.message
+        return
+    assert isinstance(read, Reply) and (read.thought, read.action, read.slip) == ("The icon is visible.", action, "")
+    assert dialect.parse(dialect.render(read, PHONE), PHONE) == read
+    alone = dialect.parse(answer, PHONE), dialect.parse(f"<answer>[{answer}]</answer>", PHONE)
+    assert isinstance(alone[0], ParseFailure) and isinstance(alone[1], Reply) and alone[1].slip
+
+
+def test_gui_r1_is_given_its_history_in_the_command() -> None:
+    dialect = FAMILIES["gui-r1"].dialect(Platform.PHONE)
+    assert "executing the command 'Tap {history}.', with the action history being 'None'." in dialect.task_text(
+        "Tap {history}.", None, []
+    )
+    assert "being 'Step 1: click [3, 4]; Step 2: type Bob'." in dialect.task_text(
+        "Go.", None, ["click [3, 4]", "type Bob"]
+    )
 
 
 @families
@@ -147,14 +187,16 @@ def test_a_reply_in_another_dialect_is_refused_by_name(family: Family, platform:
         if writer.dialect(platform) == family.dialect(platform):
             assert isinstance(read, Reply)
         elif writer.name in BEARS_NO_SIGN:
-            refusals = (f"it belongs to {writer.name}", f"as {writer.name} writes it", "the reply has no <do>")
+            refusals = (
+                f"it belongs to {writer.name}",
+                f"as {writer.name} writes it",
+                "the reply has no <do>",
+                "the reply has no <answer>",
+            )
             assert isinstance(read, Reply) or any(refusal in read.message for refusal in refusals)
         else:
             assert isinstance(read, ParseFailure) and "\n" not in read.message
             assert f"written as {'gui-owl' if writer.name == 'any' else writer.name} writes" in read.message
-
-
-PHONE = native_frame(Size(720, 1280))
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from trajmill.schemas.coordinates import CoordinateFrame
 
 GUI_OWL_V3: Final = "gui-owl"
 GUI_OWL_1_5: Final = "gui-owl-1.5"
+GUI_R1: Final = "gui-r1"
 QWEN2_5_VL: Final = "qwen2.5-vl"
 """A reply without a typical form; a call alone may be of any dialect."""
 QWEN3_VL: Final = "qwen3-vl"
@@ -34,6 +35,7 @@ _WRITERS = {
 }
 """By name of an action that only some dialects have, these dialects."""
 _SPOKEN_PLACE = re.compile(r"<do> \w+ <x\d+> <y\d+>")
+_LITERAL_ANSWER = re.compile(r"<answer>\s*\[?\s*\{\s*'action'")
 _CONCLUSION = re.compile(r"</tool_call>\s*(?:Conclusion:|<conclusion>)")
 _UI_TARS_CALL = re.compile(
     r"^Action:[ \t]*(?:click|left_double|right_single|long_press|drag|hotkey|type|scroll|open_app|press_home|press_back"
@@ -103,7 +105,9 @@ def dialect_seen_in(text: str) -> str:
     if _UI_TARS_CALL.search(before) and not (call and before.rstrip(" \t").endswith("\n")):
         return UI_TARS
     if not call:
-        return READ_ALOUD if _SPOKEN_PLACE.search(before) else ""
+        if _SPOKEN_PLACE.search(before):
+            return READ_ALOUD
+        return GUI_R1 if _LITERAL_ANSWER.search(before) else ""
     if _CONCLUSION.search(after):
         return GUI_OWL_V3
     before = before.strip()

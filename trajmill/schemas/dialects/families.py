@@ -21,6 +21,7 @@ from trajmill.schemas.coordinates import (
 from trajmill.schemas.dialects import qwen_vl
 from trajmill.schemas.dialects.base import Dialect
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
+from trajmill.schemas.dialects.gui_r1 import GuiR1
 from trajmill.schemas.dialects.read_aloud import ReadAloud
 from trajmill.schemas.dialects.ui_tars import UiTarsDesktop, UiTarsMobile
 from trajmill.schemas.errors import BadInputError
@@ -74,6 +75,7 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
                 "gui-owl-1.5", qwen_vl.MOBILE_GUI_OWL, qwen_vl.DESKTOP_GUI_OWL, CoordinateSpace.PER_MILLE, QWEN3_VL, 4
             ),
             Family("ui-tars", UiTarsMobile(), UiTarsDesktop(), _PIXELS, UI_TARS, 4, keeps_replies=True),
+            Family("gui-r1", GuiR1(phone=True), GuiR1(phone=False), _PIXELS, QWEN2_5_VL),
             Family("qwen2.5-vl", qwen_vl.MOBILE_2_5, qwen_vl.DESKTOP_2_5, _PIXELS, QWEN2_5_VL),
             Family("qwen3-vl", qwen_vl.MOBILE_3, qwen_vl.DESKTOP_3, CoordinateSpace.PER_999, QWEN3_VL),
             Family("read-aloud", ReadAloud(), ReadAloud(), CoordinateSpace.PATCHES, SMALL_QWEN2_5_VL),

@@ -47,8 +47,8 @@ class ModelSpec(Spec):
     kind: str
     """The kind of model."""
     family: Annotated[str, known_by(family_named)] = "any"
-    """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5`, `ui-tars` or `any`. It decides how a policy is prompted
-    and parsed: system message, message layout, action names, image sizes, coordinates (see models.md). `any`
+    """`qwen2.5-vl`, `qwen3-vl`, `gui-owl`, `gui-owl-1.5`, `ui-tars`, `gui-r1` or `any`. It decides how a policy is
+    prompted and parsed: system message, message layout, action names, image sizes, coordinates (see models.md). `any`
     prompts like the embedded policy, with images at their stored size."""
     max_pixels: PositiveInt = 3_211_264
     """Largest number of pixels of an image in a request."""

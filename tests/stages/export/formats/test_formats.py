@@ -189,7 +189,7 @@ def test_the_card_says_what_the_data_is(tmp_path: Path) -> None:
     assert yaml.safe_load(card.split("---")[1])["configs"][0]["data_files"][0]["path"] == ["data/train-00000.parquet"]
     for part in ("100% of the steps were made in simulated apps", "| GOOD | 1 |", "`test` (10 steps)", "max_length="):
         assert part in card
-    assert "| 720x1280 | 7 | 1,196 | 880 | 1,196 | 1,196 | 880 |" in card
+    assert "| 720x1280 | 7 | 1,196 | 880 | 1,196 | 1,196 | 1,196 | 880 |" in card
     longest = max(row.columns["tokens_at_most"] for row in read(written.folder))
     figures = json.loads((written.folder / "export.json").read_text())
     assert longest <= figures["max_length"] < longest + 256 and figures["rows"] == 10
