@@ -24,7 +24,7 @@ from trajmill.flows.report.page import write_report
 from trajmill.flows.round import current_round, do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, Stage, StageReport, report_of, tuples
-from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED
+from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED, JUDGE_MIXED
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import adopt_configured
 from trajmill.flows.terminal.show import round_markdown, round_table
@@ -93,7 +93,7 @@ def stage_task(stage: Stage, context: RoundContext) -> StageReport:
 def _do_in_flow(stage: Stage, context: RoundContext) -> StageReport:
     is_new = report_of(stage.in_its_round(context), stage.name) is None
     report = stage_task(stage, context)
-    if is_new and stage.name in (JUDGE, JUDGE_GUIDED):
+    if is_new and stage.name in (JUDGE, JUDGE_MIXED, JUDGE_GUIDED):
         announce_landed(context.config)
     return report
 

@@ -65,7 +65,8 @@ def promote(context: RoundContext, at: StageRun) -> StageOutcome:
 STAGES: tuple[Stage, ...] = (
     *(generate.generate, train.baseline),
     *(generate.propose, generate.try_proposals, generate.fresh, rollout.rollout),
-    *(judge.judge, judge.reference, judge.guide, judge.rollout_guided, judge.judge_guided, judge.calibrate_judge),
+    *(judge.judge, rollout.rollout_mixed, judge.judge_mixed),
+    *(judge.reference, judge.guide, judge.rollout_guided, judge.judge_guided, judge.calibrate_judge),
     *(release.derive, release.derive_rl, release.derive_for_training, release.release),
     *(train.train, train.evaluate, promote),
 )
@@ -75,8 +76,8 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "generate": (),
     "rollout": (generate.GENERATE, policies.BASELINE),
     "judge": (rollout.ROLLOUT,),
-    "guide": (judge.JUDGE,),
-    "derive": (judge.JUDGE,),
+    "guide": (judge.JUDGE, judge.JUDGE_MIXED),
+    "derive": (judge.JUDGE, judge.JUDGE_MIXED),
     "release": (release.DERIVE, release.DERIVE_RL),
     "train": (release.RELEASE,),
     "evaluate": (train.TRAIN,),
@@ -173,8 +174,11 @@ def stage_counter(context: RoundContext, name: str) -> StageCounter:
 
 def _planned_attempts(context: RoundContext, name: str) -> int | None:
     """Attempts that a stage makes, at most, so that its progress has a total at once; None for other stages."""
-    if name in (rollout.ROLLOUT, judge.GUIDED):
-        return context.config.unguided_episodes if name == rollout.ROLLOUT else context.config.guided_episodes
+    config = context.config
+    rest = config.unguided_episodes - config.first_episodes
+    planned = {rollout.ROLLOUT: config.first_episodes, rollout.MIXED: rest, judge.GUIDED: config.guided_episodes}
+    if name in planned:
+        return planned[name]
     return len(train.measured_queries(context)) if name in (policies.BASELINE, train.EVALUATE) else None
 
 
@@ -188,7 +192,7 @@ def run_stage(name: str, config: Config) -> StageReport:
 
 def run_command(name: str, context: RoundContext) -> StageReport:
     """Do the stages of a command in a round; returns the last report. Raises BadInputError if it needs another."""
-    for needed in STAGES:
+    for needed in stages_of(context.config):
         if needed.name in COMMANDS[name] and report_of(needed.in_its_round(context), needed.name) is None:
             raise BadInputError(
                 f"round {context.round} of run {context.run_id}: stage {needed.name!r} is not finished; "

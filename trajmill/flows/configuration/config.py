@@ -53,6 +53,8 @@ OWN_JUDGE = "judge"
 
 REQUEST_CACHE = "request-cache"
 """Folder of the request cache within a warehouse; it may be deleted at any time."""
+PROBES = 0.75
+"""Share of the unguided attempts that dynamic sampling makes before it looks at their outcomes."""
 _MOST_ROUNDS = 9999
 """The names of a round's files have four digits."""
 
@@ -107,6 +109,9 @@ class RolloutSection(Spec):
     group_size: PositiveInt = 2
     """Unguided attempts at each chosen query: the group that RL compares. With 1 a release has no RL rows; larger
     groups mean fewer queries, not more attempts."""
+    largest_group: NonNegativeInt = 0
+    """Dynamic sampling: most unguided attempts at a query whose first `group_size` have both succeeded and failed. A
+    quarter of the round's unguided attempts goes there, or to other queries. 0 gives all queries `group_size`."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
     """Episodes that one worker runs at the same time."""
     temperature: PositiveFloat = 1.0
@@ -126,6 +131,10 @@ class RolloutSection(Spec):
     each is stored at once."""
     store_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
     """Seconds after which it stores them at the latest."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return all keys that decide rows; `largest_group` only if it is set."""
+        return {key: value for key, value in super().identity().items() if key != "largest_group" or value}
 
 
 class JudgeSection(JudgeSpec):
@@ -266,6 +275,11 @@ class Config(Spec):
     @property
     def unguided_episodes(self) -> int:
         return self.rollout.episodes_per_round - self.guided_episodes
+
+    @property
+    def first_episodes(self) -> int:
+        """Unguided attempts before a round knows at which queries outcomes are mixed."""
+        return int(self.unguided_episodes * (PROBES if self.rollout.largest_group else 1.0))
 
     @property
     def run_id(self) -> str:

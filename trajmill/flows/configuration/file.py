@@ -239,10 +239,15 @@ def _queries(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _training(config: Config) -> Iterator[tuple[str, str]]:
-    size, unguided = config.rollout.group_size, config.unguided_episodes
-    if size > max(1, unguided):
-        attempts = f"a round makes {unguided} attempts without hints, fewer than a group of {size}"
+    size, largest = config.rollout.group_size, config.rollout.largest_group
+    if size > max(1, config.first_episodes):
+        attempts = f"a round makes {config.first_episodes} attempts without hints, fewer than a group of {size}"
         yield "rollout.group_size", f": {attempts}"
+    if largest and (size == 1 or largest <= size):
+        needed = f"it extends groups of 2 or more, and rollout.group_size is {size}"
+        yield "rollout.largest_group", f": {needed}; set both, or set it to 0"
+    if largest and config.run.asynchronous:
+        yield "rollout.largest_group", ": a group needs one policy; set run.asynchronous = false, or set it to 0"
     if size == 1 and config.train.learns_from == "rl_steps":
         yield "rollout.group_size", ": the recipe of [train] compares attempts at one query; set 2 or more"
     kind = config.train.learns_kind

@@ -18,7 +18,7 @@ from trajmill.flows.configuration.judges import NamedJudge, own_judge, prompts_o
 from trajmill.flows.policies.policy import endpoint_of, untrained_policy
 from trajmill.flows.progress import progress
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tuples
-from trajmill.flows.tasks.rollout import attempt_all, exploring_agent, training_queries
+from trajmill.flows.tasks.rollout import MIXED, attempt_all, exploring_agent, training_queries
 from trajmill.pipelines.fan_out import WrittenFiles, divide
 from trajmill.pipelines.judge import GuideSpec, JudgeTrajectories, RejudgeIdentity, WriteGuidance
 from trajmill.pipelines.models import ActingAgent
@@ -47,6 +47,7 @@ from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
 
 JUDGE = "judge"
+JUDGE_MIXED = "judge_mixed"
 JUDGE_GUIDED = "judge_guided"
 CALIBRATE = "calibrate"
 _DECISION = "trajectory"
@@ -57,6 +58,12 @@ def judge(context: RoundContext, at: StageRun) -> StageOutcome:
     """Judge the unguided attempts, and imports that could not be judged before."""
     late = unjudged_of_earlier_rounds(context, Purpose.TRAIN, Purpose.IMPORTED)
     return judge_all(context, at, trajectories_of_round(context, Purpose.TRAIN), late)
+
+
+@stage(JUDGE_MIXED, "judge", is_wanted=lambda config: config.rollout.largest_group > 0)
+def judge_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Judge the attempts that dynamic sampling has added."""
+    return judge_all(context, at, finished(context, MIXED).result["trajectories"])
 
 
 @stage(JUDGE_GUIDED, "guide")

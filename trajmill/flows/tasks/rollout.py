@@ -2,43 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from trajmill.flows.configuration.config import policy_gives_tokens
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
-from trajmill.flows.stage import RoundContext, StageOutcome, stage
+from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tuples
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.episodes import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.stages.curate.history import History, plan_attempts
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.curate.history import Attempts, History, Outcomes, plan_attempts, plan_mixed
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.rollout.base import Attempt, Limits, plan_rollouts
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.staging import Durability
 
 ROLLOUT = "rollout"
+MIXED = "rollout_mixed"
 
 
 @stage(ROLLOUT, "rollout")
 def rollout(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt training queries; a query that rarely succeeds gets more attempts."""
+    queries, seed = training_queries(context), context.config.run.seed
+    planned = _new_groups(context, queries, context.config.first_episodes, "plan")
+    attempts = plan_rollouts(queries, _tries(planned), seed, context.round)
+    return attempt_all(context, at, attempts, exploring_agent(context, acting_round(context)))
+
+
+@stage(MIXED, "judge", is_wanted=lambda config: config.rollout.largest_group > 0)
+def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Spend the rest of the attempts on queries that both succeeded and failed, then on queries not tried yet."""
+    config, total = context.config, context.config.unguided_episodes - finished(context, ROLLOUT).count.rows_in
+    seed = int(content_id(MIXED, config.run.seed, context.round)[:12], 16)
+    correct = dict(tuples(context.read_judgements("trajectory_id", "correct", rounds=[context.round])))
+    tried, made = defaultdict[str, list[bool]](list), dict[str, int]()
+    columns = ["query_id", "trajectory_id", "attempt", "purpose"]
+    for query_id, name, number, purpose in tuples(context.read("trajectories", columns, [context.round])):
+        if purpose == Purpose.TRAIN:
+            made[query_id] = max(made.get(query_id, 0), number + 1)
+            tried[query_id] += [correct[name]] if name in correct else []
+    outcomes = {query_id: Outcomes(len(seen), sum(seen)) for query_id, seen in tried.items()}
+    mixed = plan_mixed(outcomes, total, config.rollout.largest_group, seed)
+    queries = training_queries(context)
+    others = [query for query in queries if query.query_id not in made]
+    planned = [*mixed, *_new_groups(context, others, total - sum(each.attempts for each in mixed), MIXED)]
+    attempts = plan_rollouts(queries, _tries(planned), config.run.seed, context.round, made)
+    outcome = attempt_all(context, at, attempts, exploring_agent(context, context))
+    names = sorted(name for (name,) in context.written("trajectories", outcome.files, ["trajectory_id"]))
+    return replace(outcome, result={"trajectories": names, "mixed": len(mixed)})
+
+
+def _new_groups(context: RoundContext, queries: Sequence[Query], total: int, salt: str) -> list[Attempts]:
     config = context.config
     history = read_history(context.warehouse, context.run_id, context.round)
-    queries = without_solved(training_queries(context), history, config.queries.retire_after)
-    averages = history.averages([query.query_id for query in queries])
+    unsolved = without_solved(queries, history, config.queries.retire_after)
+    averages = history.averages([query.query_id for query in unsolved])
     if not config.train.reweight:
         averages = dict.fromkeys(averages, 0.0)
-    seed = int(content_id("plan", config.run.seed, context.round)[:12], 16)
-    planned = plan_attempts(averages, config.unguided_episodes, seed, config.rollout.group_size)
-    tries = {plan.query_id: plan.attempts for plan in planned}
-    return attempt_all(
-        context,
-        at,
-        plan_rollouts(queries, tries, config.run.seed, context.round),
-        exploring_agent(context, acting_round(context)),
-    )
+    seed = int(content_id(salt, config.run.seed, context.round)[:12], 16)
+    return plan_attempts(averages, total, seed, config.rollout.group_size)
+
+
+def _tries(planned: Iterable[Attempts]) -> dict[str, int]:
+    return {each.query_id: each.attempts for each in planned}
 
 
 def exploring_agent(context: RoundContext, acts: RoundContext) -> ActingAgent:

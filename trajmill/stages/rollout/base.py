@@ -91,11 +91,15 @@ def episode_seed(run_seed: int, round_number: int, query_id: str, purpose: Purpo
 
 
 def plan_rollouts(
-    queries: Sequence[Query], tries: Mapping[str, int], run_seed: int, round_number: int
+    queries: Sequence[Query], tries: Mapping[str, int], run_seed: int, round_number: int, made: Mapping[str, int] = {}
 ) -> list[Attempt]:
-    """Plan unguided attempts at queries; `tries` has their number by query id, and missing queries get none."""
+    """Plan unguided attempts at queries; `tries` has their number by query id, and missing queries get none.
+
+    `made` has the attempts of the round so far, by query id; the numbers of the new ones follow theirs.
+    """
+    firsts = {query.query_id: made.get(query.query_id, 0) for query in queries}
     return [
-        _attempt(query, Purpose.TRAIN, number, run_seed, round_number)
+        _attempt(query, Purpose.TRAIN, firsts[query.query_id] + number, run_seed, round_number)
         for query in queries
         for number in range(tries.get(query.query_id, 0))
     ]
