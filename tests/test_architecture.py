@@ -101,15 +101,15 @@ _BUDGETS = (
     Budget(("warehouse",), 3_760),
     Budget(("pipelines",), 3_200),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_419),
+    Budget(("flows",), 10_490),
     Budget(("stages/environments",), 13_200),
     Budget(("stages/queries",), 4_500),
     Budget(("stages/critics",), 3_996),
     Budget(("stages/models",), 4_284),
-    Budget(("stages/export", "stages/curate", "stages/importing"), 4_464),
+    Budget(("stages/export", "stages/curate", "stages/importing"), 4_662),
     Budget(("stages/derive", "stages/guidance"), 3_957),
     Budget(("stages/training",), 2_913),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_500),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_528),
     Budget(("stages/graphs", "stages/annotation"), 3_790),
     # What is built after the shrinking has an allowance of its own (section 11): 8,000 lines and 90 files in all.
     Budget(("",), 70_000),

@@ -188,7 +188,7 @@ def test_keys_in_a_sentence_exist(page: Path) -> None:
     tables = {path[:at] for path in key_paths(Config) for at in range(1, len(path))}
     known = names_with_dots() | set(map(".".join, tables))
     for name in re.findall(r"`((?:\w+\.)+\w+)(?: = [^`]+)?`", prose(page)):
-        is_file = name.endswith((".py", ".md", ".jsonl", ".parquet"))
+        is_file = name.endswith((".py", ".md", ".json", ".jsonl", ".parquet"))
         if name.partition(".")[0] in first and not is_file and page.name != "metrics.md":
             assert name in known or f"endpoints.NAME.{name}" in known, name
     for name in re.findall(r"`\[([a-z][\w.]*)\]`", prose(page)):

@@ -18,6 +18,7 @@ from tests.warehouse.samples import (
     step_verdicts,
     trajectory,
 )
+from trajmill.schemas.actions import Action, Click, Terminate, action_to_json
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.example import Example, Message
@@ -26,8 +27,11 @@ from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayS
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
 from trajmill.schemas.tables.query import Platform, Split
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.screen import Screen
+from trajmill.schemas.tables.trajectory import Purpose, Step, TargetElement
 from trajmill.schemas.tables.verdict import TrajectoryVerdict
+from trajmill.stages.curate.diversity import diversity_of
+from trajmill.stages.export.card import IMPORTED, MODELS, TEMPLATES, words_of
 from trajmill.stages.metrics.intervals import wilson
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
@@ -314,6 +318,55 @@ def test_examples_are_followed_to_where_they_come_from_and_duplicates_are_found(
     ]
     duplicates = ask(warehouse, "SELECT examples, queries, example_id FROM duplicate_examples")
     assert duplicates == [{"examples": 2, "queries": 1, "example_id": "e1"}]
+
+
+def pressing(number: int, at: StageRun, thought: str, action: Action, app: str = "mail") -> Step:
+    return record(
+        Step,
+        trajectory_id=trajectory(1, at, "q").trajectory_id,
+        index=number,
+        screen_before="s",
+        thought=thought,
+        action=action_to_json(action),
+        action_kind=action.kind,
+        app_before=app,
+        target=TargetElement(role="button", text="Send", bounds=Box(0, 0, 9, 9)),
+        **at_origin(at),
+    )
+
+
+def test_the_diversity_of_a_round_is_that_of_the_stage(warehouse: Warehouse) -> None:
+    at = stage_run("derive")
+    attempt = trajectory(1, at, "q", model_version="embedded-1")
+    steps = [
+        pressing(0, at, 'I see "Inbox". I tap Send to write to Ann.', Click(x=31, y=0)),
+        pressing(1, at, 'I see "Letter 7". I tap Send to write to Ann.', Click(x=16, y=47)),
+        pressing(2, at, "Sent 2 mails at 10:45.", Terminate(status="success"), ""),
+    ]
+    learned = [
+        example(f"e{step.index}", at, attempt.trajectory_id).model_copy(update={"step_index": step.index})
+        for step in steps
+    ]
+    screen = record(Screen, screen_id="s", width=32, height=48, **at_origin(at))
+    commit_rows(warehouse, at, query("q", at), attempt, screen, *steps, *learned)
+    facets = run_sql(warehouse, "SELECT * FROM example_facets ORDER BY example_id")
+    assert facets["thought"].to_pylist() == ["I see …. I tap … to write to …."] * 2 + ["Sent … mails at …."]
+    assert facets["x"].to_pylist() == ["9", "5", None] and facets["y"].to_pylist() == ["0", "9", None]
+    assert facets["app"].to_pylist() == ["mail", "mail", "launcher"]
+    assert facets["steps"].to_pylist() == [None, None, "4"] and facets["ending"].to_pylist()[2] == "success"
+    shown = ask(warehouse, "SELECT * EXCLUDE (round, run_id) FROM diversity ORDER BY aspect")
+    measured = sorted(diversity_of(facets), key=lambda each: each.aspect)
+    assert shown == [pytest.approx(each.model_dump()) for each in measured]
+
+
+@pytest.mark.parametrize("author", ["embedded-1", "reference", "element_walk", "explorer", "import.aitz", "owl-7b"])
+def test_the_words_of_a_row_are_those_that_a_card_names(warehouse: Warehouse, author: str) -> None:
+    at = stage_run("derive")
+    attempt = trajectory(1, at, "q", model_version=author)
+    row = example("e", at, attempt.trajectory_id).model_copy(update={"step_index": 0})
+    commit_rows(warehouse, at, query("q", at), attempt, row, pressing(0, at, "", Click(x=1, y=1)))
+    (found,) = ask(warehouse, "SELECT words FROM example_facets")
+    assert {"template": TEMPLATES, "model": MODELS, "import": IMPORTED}[found["words"]] == words_of("sft", "", author)
 
 
 def test_success_is_told_by_app_and_difficulty(warehouse: Warehouse) -> None:

@@ -20,6 +20,14 @@ from trajmill.pipelines.reading.examples import ExampleSet, StoredExamples, read
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query
+from trajmill.stages.curate.diversity import (
+    DIVERSITY_FILE,
+    Quotas,
+    diversity_json,
+    hold_to_quotas,
+    narrowed,
+    read_diversity,
+)
 from trajmill.stages.curate.leaks import LeakCheck, leaks_of, without_leaks, without_rows
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.curate.training_set import (
@@ -32,7 +40,7 @@ from trajmill.stages.curate.training_set import (
 )
 from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.derive.rl_steps import compares_members
-from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, LeftOutRows, dataset_card
+from trajmill.stages.export.card import CardContents, DroppedRows, LeftOutRows, authored_rows, dataset_card
 from trajmill.stages.export.exporter import RL_FILE, Exporter, SftExporter
 from trajmill.stages.export.release import (
     SCREENS_FILE,
@@ -41,6 +49,7 @@ from trajmill.stages.export.release import (
     SelectedRow,
     check_release,
     export_release,
+    left_out_filters,
     write_selection,
 )
 from trajmill.warehouse.delta_log import table_versions
@@ -49,8 +58,10 @@ from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.releases import named_shards, read_release, release_names, write_release
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import CHECKED
+from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.staging import ShardProgress, plan_items
 from trajmill.warehouse.store.connection import damage_as_error
+from trajmill.warehouse.views import quoted
 
 _RL_TEXTS = ("rl_step_id", "group", "trajectory_id", "prompt", "response")
 _NO_GROUPS = (
@@ -79,6 +90,8 @@ class ReleaseRequest(NamedTuple):
     left_out: Mapping[str, int]
     """By reason, the number of trajectories and steps that gave no example."""
     curate: CurateSpec = CurateSpec()
+    quotas: Quotas = {}
+    """By aspect, the largest share of the supervised rows that one value may have."""
     kinds: Collection[str] = ()
     """The derived kinds that it takes, as `made_by` of their rows; other settings have made the others."""
 
@@ -89,6 +102,8 @@ class Released(NamedTuple):
     rl_steps: int
     left_out: Mapping[str, int]
     """By reason, how many trajectories, steps and rows are not in it."""
+    narrowed: Sequence[str]
+    """Sentences about the aspects in which it is narrower than the release before."""
 
 
 def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query], staging: Path) -> Released:
@@ -109,7 +124,10 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     chosen = training_set(candidates.rows, *limits, Alike(same_queries, by_screen if near.near_screens else None))
     clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples))
     longer = candidates.offered - candidates.rows.num_rows + chosen.longer_success
-    curated = chosen._replace(examples=clean.rows, longer_success=longer)
+    asked = f"SELECT * FROM example_facets WHERE run_id = {quoted(origin.run_id)}"
+    varied = hold_to_quotas(clean.rows, run_sql(warehouse, asked), request.quotas)
+    before = request.previous and warehouse.store.get(f"releases/{request.previous}/{DIVERSITY_FILE}")
+    curated = chosen._replace(examples=varied.examples, longer_success=longer)
     rl_steps = check.rl_steps(read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id))
     is_rl = compares_members(rl_steps.rows)
     exporters = [each for each in request.formats if is_rl or each.table != "rl_steps"]
@@ -150,6 +168,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         DroppedRows("duplicate", curated.duplicate),
         *([DroppedRows("equal_reply", curated.equal_reply)] if request.keep_per_reply else []),
         *([DroppedRows("near_screen", curated.near_screen)] if request.curate.near_screens else []),
+        *([DroppedRows("over_quota", varied.over_quota)] if request.quotas else []),
         *(DroppedRows(reason, rows) for reason, rows in sorted(leaking.items())),
     ]
     contents = CardContents(
@@ -169,12 +188,15 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
             for part, made in shared
             for each in part.exporters
         },
-        authors=_authors(own, kinds),
+        authors=authored_rows(own.chosen, {part.kind: part.chosen for part in kinds}),
         notes=() if is_rl else (_NO_GROUPS,),
+        diversity=varied.diversity if own.exporters else (),
+        narrowed=tuple(narrowed(read_diversity(before), varied.diversity)),
     )
     of_kinds = [exporter for part, _ in shared[1:] for exporter in part.exporters]
     card = dataset_card(contents, [*exporters, *of_kinds], files)
     (folder / "README.md").write_text(card, encoding="utf-8")
+    (folder / DIVERSITY_FILE).write_bytes(diversity_json(varied.diversity))
     write_release(
         warehouse,
         name,
@@ -188,7 +210,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     )
     rl_rows = next((file.rows for file in files if file.path == RL_FILE), 0)
     left_out = {each.reason: each.rows for each in dropped if each.rows}
-    return Released(candidates.offered, curated.examples.num_rows, rl_rows, left_out)
+    return Released(candidates.offered, curated.examples.num_rows, rl_rows, left_out, contents.narrowed)
 
 
 def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck) -> list[ReleaseRows]:
@@ -221,14 +243,6 @@ def _refuse_problems(warehouse: Warehouse, origin: Origin, folder: Path, exporte
             f"{folder}: {len(problems)} problems in what was exported, the first: row {first.row_id} of {first.file}: "
             f"{first.what}; nothing was released"
         )
-
-
-def _authors(own: ReleaseRows, kinds: Sequence[ReleaseRows]) -> list[AuthoredRows]:
-    counts = Counter(("sft", "", policy or "") for policy in own.chosen["written_by"].to_pylist())
-    for part in kinds:
-        values = zip(part.chosen["variant"].to_pylist(), part.chosen["written_by"].to_pylist(), strict=True)
-        counts.update((part.kind, variant, author) for variant, author in values)
-    return [AuthoredRows(*key, rows) for key, rows in sorted(counts.items())]
 
 
 _KEYS = pa.schema([("example_id", pa.string()), ("trajectory_id", pa.string())])
@@ -317,7 +331,7 @@ def share_rows(
     write_selection(folder, selected)
     used = [folders[number] for number in sorted(set(numbers.tolist()))]
     files = [shard / name for shard in used for name in (*(each.file for each in exporters), SCREENS_FILE)]
-    left_out = _left_out([shards[shard] for shard in used], ids)
+    left_out = left_out_filters([shards[shard] for shard in used], ids)
     return SharedRows(new, files, left_out, sum(shards[shard].num_rows for shard in used) - len(ids))
 
 
@@ -337,19 +351,3 @@ def _fetch(warehouse: Warehouse, path: Path) -> None:
 def _ids(shards: Mapping[Path, pa.Table]) -> pa.Array:
     columns = [chunk for keys in shards.values() for chunk in keys["example_id"].chunks]
     return pa.concat_arrays(columns) if columns else pa.array([], pa.string())
-
-
-def _left_out(used: Sequence[pa.Table], ids: pa.Array) -> dict[str, list[str]]:
-    """Return filters for the rows that the release leaves out: whole trajectories where possible, which are fewer."""
-    if not used:
-        return {}
-    keys = pa.concat_tables(used)
-    taken = pc.is_in(keys["example_id"], ids)
-    trajectories = keys.filter(taken)["trajectory_id"].unique()
-    others = keys.filter(pc.invert(taken))
-    of_taken = pc.is_in(others["trajectory_id"], trajectories)
-    found = {
-        "trajectory_id": sorted(others.filter(pc.invert(of_taken))["trajectory_id"].unique().to_pylist()),
-        "example_id": sorted(others.filter(of_taken)["example_id"].to_pylist()),
-    }
-    return {column: values for column, values in found.items() if values}

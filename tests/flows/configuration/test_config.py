@@ -85,6 +85,19 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "2: rollout.group_size: a round makes 300 attempts without hints, fewer than a group of 400",
         ),
         (
+            "[rollout]\nlargest_group = 2\n",
+            "2: rollout.largest_group: it extends groups of 2 or more, and rollout.group_size is 2; "
+            "set both, or set it to 0",
+        ),
+        (
+            "[run]\nasynchronous = true\n[rollout]\nlargest_group = 8\n",
+            "4: rollout.largest_group: a group needs one policy; set run.asynchronous = false, or set it to 0",
+        ),
+        (
+            "[release]\nquotas = { app = 0 }\n",
+            "2: release.quotas.app should be greater than 0, not 0",
+        ),
+        (
             "[environment]\nkind = 'miniwob'\n[queries]\nfresh = 3\n",
             "4: queries.fresh: environment.kind = 'miniwob' has no navigation graphs",
         ),

@@ -20,7 +20,7 @@ from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED, reference_paths_used, unjudged_of_earlier_rounds
 from trajmill.flows.tasks.release import DERIVE, DERIVE_RL, RELEASE
 from trajmill.schemas.errors import FailureClass, JudgeFailure, TrajmillError
-from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.example import Example, RLStep
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
@@ -244,6 +244,38 @@ def test_hard_queries_are_shown_to_the_policy(tmp_path: Path) -> None:
     said = {row.step_index: row.messages[-1].content for row in rows}
     assert "find Market <r0> Market" in said[0] and "<r0> Back <r1> " in said[2]
     assert all("Task progress" in row.messages[1].content for row in rows)
+
+
+def test_attempts_are_added_where_outcomes_are_mixed_within_the_budget_of_the_round(tmp_path: Path) -> None:
+    config = demonstrating(tmp_path)
+    sampled = {"episodes_per_round": 32, "group_size": 2, "largest_group": 5}
+    config = config.model_copy(
+        update={
+            "queries": config.queries.model_copy(update={"train": 14}),
+            "rollout": config.rollout.model_copy(update=sampled),
+            "guidance": GuidanceSection(enabled=False),
+        }
+    )
+    context = RoundContext.of(config)
+    up_to(DERIVE_RL, context)
+    tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)
+    own = [each for each in tried if each.purpose is Purpose.TRAIN]
+    judged = {each.trajectory_id: each.correct for each in read_rows(context.warehouse, Judgement)}
+    assert len(own) == 32 and set(judged) == {each.trajectory_id for each in own}
+    assert len(read_rows(context.warehouse, Judgement)) == 32, "each is judged once"
+    attempts = {query_id: [each for each in own if each.query_id == query_id] for query_id in context.queries}
+    probes = {
+        query_id: {judged[each.trajectory_id] for each in found if each.attempt < 2}
+        for query_id, found in attempts.items()
+    }
+    extended = {query_id for query_id, found in attempts.items() if len(found) > 2}
+    assert extended == {query_id for query_id, seen in probes.items() if len(seen) == 2} and extended
+    sizes = {query_id: len(attempts[query_id]) for query_id in extended}
+    assert max(sizes.values()) <= min(sizes.values()) + 1 <= 6
+    assert all(sorted(each.attempt for each in attempts[query_id]) == [*range(sizes[query_id])] for query_id in sizes)
+    rows = read_rows(context.warehouse, RLStep, run_id=config.run_id)
+    assert {row.group: row.group_size for row in rows if row.group in extended} == sizes
+    assert len({row.advantage for row in rows}) > 2
 
 
 def test_the_explorer_demonstrates_without_a_reference_path(tmp_path: Path) -> None:

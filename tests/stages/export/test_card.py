@@ -4,6 +4,7 @@ import pytest
 import yaml
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, rl_rows, write_release
+from trajmill.stages.curate.diversity import Diversity
 from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, dataset_card
 from trajmill.stages.export.messages import content_blocks
 from trajmill.stages.export.release import ExportedFile
@@ -51,6 +52,13 @@ def test_the_card_says_for_each_sort_whose_words_it_teaches() -> None:
     assert "| action_semantics | effect | template | filled into templates | 3 |" in card
     assert "| step | positive | owl-7b | a model's | 2 |" in card
     assert "| step | positive | import.aitz | a data set's | 1 |" in card
+
+
+def test_the_card_says_how_varied_the_rows_are_and_where_they_narrow() -> None:
+    of_apps = Diversity(aspect="app", rows=1200, distinct_values=3, effective=2.24, largest="a|b", largest_share=0.625)
+    card = dataset_card(CONTENTS._replace(diversity=(of_apps,), narrowed=("app: 3.0 -> 2.2",)), EXPORTERS, FILES)
+    assert "| app | 1,200 | 3 | 2.2 | a\\|b | 62% |\n\n- narrower than the release before in app: 3.0 -> 2.2\n" in card
+    assert "## Diversity" not in dataset_card(CONTENTS, EXPORTERS, FILES)
 
 
 def test_odd_names_break_neither_the_front_matter_nor_a_table() -> None:

@@ -28,6 +28,7 @@ from trajmill.schemas.secrets import Secrets
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.spec import AGENTS, OFF_ROLE, POLICY_MODEL, AgentSpec, EndToEndSpec
 from trajmill.stages.critics.spec import JudgeSpec
+from trajmill.stages.curate.diversity import Quotas
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.spec import DeriveSpec, RLSpec
 from trajmill.stages.environments.kinds import ENVIRONMENTS, SimulatedSpec
@@ -178,6 +179,14 @@ class ReleaseSection(Spec):
 
     formats: Annotated[tuple[str, ...], known_by(exporter_spec)] = ("trl", "verl")
     """Formats of its rows."""
+    quotas: Quotas = {}
+    """Largest share of the supervised rows that one value of an aspect may have, e.g. `{ app = 0.2, thought = 0.5 }`;
+    surplus rows are left out. Aspects: `thought` (its skeleton), `action`, `x` and `y` (tenths of the screen),
+    `platform`, `app`, `task`, `steps`, `ending`, `words`."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return all keys that decide rows; `quotas` only if there are any."""
+        return {key: value for key, value in super().identity().items() if key != "quotas" or value}
 
 
 class EvaluateSection(Spec):

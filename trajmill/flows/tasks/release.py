@@ -10,7 +10,7 @@ from trajmill.flows.configuration.config import Config, policy_family, policy_gi
 from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.deriving import derive_in_round, kind_named
 from trajmill.flows.policies.policy import policy_before, stale_versions
-from trajmill.flows.progress import watched_work
+from trajmill.flows.progress import progress, watched_work
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, report_of, stage, tuples
 from trajmill.flows.tasks.judge import trajectories_of_round, unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps, RLRound, plan_round, stored_place
@@ -39,6 +39,8 @@ def release(context: RoundContext, at: StageRun) -> StageOutcome:
         "rl_steps": released.rl_steps,
         "left_out": dict(released.left_out),
     }
+    for each in released.narrowed:
+        progress().show(f"round {context.round}: the release is narrower than the one before in {each}")
     return StageOutcome(released.offered, released.examples, result=result)
 
 
@@ -97,6 +99,7 @@ def _make(context: RoundContext, at: StageRun, name: str, previous: str | None) 
         left_out=dict(sum((Counter(report.result["dropped"]) for report in _derived_so_far(context)), Counter[str]())),
         kinds=frozenset(kinds),
         curate=config.curate,
+        quotas=config.release.quotas,
     )
     return make_release(context.warehouse, request, list(queries.values()), at.staging(context.warehouse))
 

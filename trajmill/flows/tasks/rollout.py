@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from trajmill.flows.configuration.config import policy_gives_tokens
@@ -15,9 +15,9 @@ from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.curate.history import Attempts, History, Outcomes, plan_attempts, plan_mixed
+from trajmill.stages.curate.history import History, plan_attempts
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
-from trajmill.stages.rollout.base import Attempt, Limits, plan_rollouts
+from trajmill.stages.rollout.base import Attempt, Limits, Outcomes, plan_mixed, plan_rollouts
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.staging import Durability
 
@@ -30,7 +30,7 @@ def rollout(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt training queries; a query that rarely succeeds gets more attempts."""
     queries, seed = training_queries(context), context.config.run.seed
     planned = _new_groups(context, queries, context.config.first_episodes, "plan")
-    attempts = plan_rollouts(queries, _tries(planned), seed, context.round)
+    attempts = plan_rollouts(queries, planned, seed, context.round)
     return attempt_all(context, at, attempts, exploring_agent(context, acting_round(context)))
 
 
@@ -50,14 +50,15 @@ def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
     mixed = plan_mixed(outcomes, total, config.rollout.largest_group, seed)
     queries = training_queries(context)
     others = [query for query in queries if query.query_id not in made]
-    planned = [*mixed, *_new_groups(context, others, total - sum(each.attempts for each in mixed), MIXED)]
-    attempts = plan_rollouts(queries, _tries(planned), config.run.seed, context.round, made)
+    others = others or [query for query in queries if query.query_id not in mixed]
+    planned = mixed | _new_groups(context, others, total - sum(mixed.values()), MIXED)
+    attempts = plan_rollouts(queries, planned, config.run.seed, context.round, made)
     outcome = attempt_all(context, at, attempts, exploring_agent(context, context))
     names = sorted(name for (name,) in context.written("trajectories", outcome.files, ["trajectory_id"]))
     return replace(outcome, result={"trajectories": names, "mixed": len(mixed)})
 
 
-def _new_groups(context: RoundContext, queries: Sequence[Query], total: int, salt: str) -> list[Attempts]:
+def _new_groups(context: RoundContext, queries: Sequence[Query], total: int, salt: str) -> dict[str, int]:
     config = context.config
     history = read_history(context.warehouse, context.run_id, context.round)
     unsolved = without_solved(queries, history, config.queries.retire_after)
@@ -65,10 +66,7 @@ def _new_groups(context: RoundContext, queries: Sequence[Query], total: int, sal
     if not config.train.reweight:
         averages = dict.fromkeys(averages, 0.0)
     seed = int(content_id(salt, config.run.seed, context.round)[:12], 16)
-    return plan_attempts(averages, total, seed, config.rollout.group_size)
-
-
-def _tries(planned: Iterable[Attempts]) -> dict[str, int]:
+    planned = plan_attempts(averages, total, seed, config.rollout.group_size)
     return {each.query_id: each.attempts for each in planned}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bisect
 import itertools
 import random
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from typing import NamedTuple
 
@@ -143,33 +142,6 @@ def plan_attempts(averages: Mapping[str, float], total: int, seed: int, group_si
         spot = bisect.bisect_right(ends, (index + offset) * stride)
         counts[order[min(spot, len(order) - 1)]] += group_size
     return [Attempts(query_id, counts[query_id]) for query_id in sorted(counts) if counts[query_id]]
-
-
-class Outcomes(NamedTuple):
-    """The judged attempts at one query in a round."""
-
-    tried: int
-    correct: int
-
-    @property
-    def are_mixed(self) -> bool:
-        return 0 < self.correct < self.tried
-
-
-def plan_mixed(outcomes: Mapping[str, Outcomes], total: int, largest: int, seed: int) -> list[Attempts]:
-    """Share up to `total` attempts among queries with mixed outcomes, evenly, until each has `largest`.
-
-    Groups that succeed or fail whole have no advantage (dynamic sampling, DAPO, section 3.2). Which queries get one
-    more than others is drawn.
-    """
-    order = sorted(query_id for query_id, seen in outcomes.items() if seen.are_mixed and seen.tried < largest)
-    random.Random(seed).shuffle(order)
-    counts = Counter[str]()
-    while order and counts.total() < total:
-        turn = order[: total - counts.total()]
-        counts.update(turn)
-        order = [each for each in turn if outcomes[each].tried + counts[each] < largest]
-    return [Attempts(query_id, counts[query_id]) for query_id in sorted(counts)]
 
 
 def with_task_weights(examples: pa.Table, averages: Mapping[str, float]) -> pa.Table:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import pyarrow as pa
 import yaml
 
+from trajmill.stages.curate.diversity import Diversity
 from trajmill.stages.derive.collected import TEMPLATE, writes_templates
 from trajmill.stages.export.exporter import Exporter
 from trajmill.stages.export.release import SCREENS_FILE, SCREENS_SCHEMA, SELECTION_FILE, ExportedFile
@@ -39,6 +41,15 @@ class AuthoredRows(NamedTuple):
     rows: int
 
 
+def authored_rows(supervised: pa.Table, of_kinds: Mapping[str, pa.Table]) -> list[AuthoredRows]:
+    """Count rows in the schema `DIGESTS` by author; of derived kinds also by variant."""
+    counts = Counter(("sft", "", policy or "") for policy in supervised["written_by"].to_pylist())
+    for kind, rows in of_kinds.items():
+        values = zip(rows["variant"].to_pylist(), rows["written_by"].to_pylist(), strict=True)
+        counts.update((kind, variant, author) for variant, author in values)
+    return [AuthoredRows(*key, rows) for key, rows in sorted(counts.items())]
+
+
 class CardContents(NamedTuple):
     """The facts of a card that cannot be read from the files."""
 
@@ -60,6 +71,10 @@ class CardContents(NamedTuple):
     authors: Sequence[AuthoredRows] = ()
     notes: Sequence[str] = ()
     """Sentences that name what else is missing, and why."""
+    diversity: Sequence[Diversity] = ()
+    """Of the supervised rows."""
+    narrowed: Sequence[str] = ()
+    """Sentences about the aspects in which it is narrower than the release before."""
 
 
 class _Config(NamedTuple):
@@ -126,6 +141,7 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
         _loading(configs),
         "## How it was made\n\n" + _HOW_MADE,
         *(["## Who wrote what is learned\n\n" + authored] if authors else []),
+        *([_diversity(contents)] if contents.diversity else []),
         "\n\n".join(["## What was left out", *contents.notes, markdown_table(("reason", "rows"), contents.dropped)]),
         "## Lineage\n\n" + markdown_table(("what", "version"), [*lineage, *tables]),
         "## Columns\n\n" + "\n\n".join(columns),
@@ -172,6 +188,22 @@ def _loading(configs: Sequence[_Config]) -> str:
     if any("../" in part.path for config in configs for part in config.parts):
         text += " " + _SHARED
     return text
+
+
+_ASPECTS = """\
+Of the supervised rows. `thought` is its skeleton, with quoted texts, numbers and values masked; `x` and `y` are the
+tenths of the screen's width and height in which actions press; `steps` and `ending` count trajectories. As many equally
+frequent values as `effective` would be as varied."""
+
+
+def _diversity(contents: CardContents) -> str:
+    head = ("aspect", "rows", "values", "effective", "most frequent", "its share")
+    rows = (
+        (of.aspect, of.rows, of.distinct_values, f"{of.effective:.1f}", of.largest, f"{of.largest_share:.0%}")
+        for of in contents.diversity
+    )
+    warnings = "\n".join(f"- narrower than the release before in {markdown_cell(each)}" for each in contents.narrowed)
+    return "\n\n".join(["## Diversity", _ASPECTS, markdown_table(head, rows), *([warnings] if warnings else [])])
 
 
 def words_of(kind: str, variant: str, author: str) -> str:

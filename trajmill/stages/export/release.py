@@ -15,6 +15,7 @@ from tempfile import TemporaryFile
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from PIL import Image
 
@@ -202,6 +203,22 @@ def write_selection(release: Path, rows: Iterable[SelectedRow]) -> None:
     columns = list(zip(*rows, strict=True)) or [()] * len(_SCHEMA)
     arrays = [pa.array(values, field.type) for values, field in zip(columns, _SCHEMA, strict=True)]
     pq.write_table(pa.table(arrays, schema=_SCHEMA), release / SELECTION_FILE, write_page_checksum=True)
+
+
+def left_out_filters(used: Sequence[pa.Table], ids: pa.Array) -> dict[str, list[str]]:
+    """Return filters for the rows that the release leaves out: whole trajectories where possible, which are fewer."""
+    if not used:
+        return {}
+    keys = pa.concat_tables(used)
+    taken = pc.is_in(keys["example_id"], ids)
+    trajectories = keys.filter(taken)["trajectory_id"].unique()
+    others = keys.filter(pc.invert(taken))
+    of_taken = pc.is_in(others["trajectory_id"], trajectories)
+    found = {
+        "trajectory_id": sorted(others.filter(pc.invert(of_taken))["trajectory_id"].unique().to_pylist()),
+        "example_id": sorted(others.filter(of_taken)["example_id"].to_pylist()),
+    }
+    return {column: values for column, values in found.items() if values}
 
 
 def has_rows_of(release: Path, file: str) -> bool:

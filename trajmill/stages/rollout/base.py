@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -103,6 +105,33 @@ def plan_rollouts(
         for query in queries
         for number in range(tries.get(query.query_id, 0))
     ]
+
+
+class Outcomes(NamedTuple):
+    """The judged attempts at one query in a round."""
+
+    tried: int
+    correct: int
+
+    @property
+    def are_mixed(self) -> bool:
+        return 0 < self.correct < self.tried
+
+
+def plan_mixed(outcomes: Mapping[str, Outcomes], total: int, largest: int, seed: int) -> dict[str, int]:
+    """Share up to `total` attempts among queries with mixed outcomes, evenly, until each has `largest`.
+
+    Groups that succeed or fail whole have no advantage (dynamic sampling, DAPO, section 3.2). Which queries get one
+    more than others is drawn.
+    """
+    order = sorted(query_id for query_id, seen in outcomes.items() if seen.are_mixed and seen.tried < largest)
+    random.Random(seed).shuffle(order)
+    counts = Counter[str]()
+    while order and counts.total() < total:
+        turn = order[: total - counts.total()]
+        counts.update(turn)
+        order = [each for each in turn if outcomes[each].tried + counts[each] < largest]
+    return dict(counts)
 
 
 def plan_guided(
