@@ -14,7 +14,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.derive.ces_rows import instruction_of
+from trajmill.stages.derive.ces_rows import instruction_of, state_after
 from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.kind_spec import KindSpec
 from trajmill.stages.derive.spec import CesDataSpec, CodaDataSpec, RftDataSpec, RolesSpec
@@ -181,12 +181,33 @@ def test_a_coordinators_row_has_the_intention_and_the_low_level_instruction() ->
 
 def test_a_state_trackers_row_has_the_context_of_its_step_and_a_walk_has_no_roles() -> None:
     tracker = derived_words(meeting()).examples[-1]
-    assert tracker.messages[-1].content == "<answer>I have accessed the 'Schedule' section in the Zoom app.</answer>"
+    said = "I have accessed the 'Schedule' section in the Zoom app."
+    told = f"<think>The Executor's step: {said} It takes the task on, so it joins the state.</think>"
+    assert tracker.messages[-1].content == f"{told}<answer>{said}</answer>"
     asked = tracker.messages[1].content
     assert '"kind":"click","button"' in asked and "I should select" in asked and "<image>" not in asked
     assert (tracker.screens, tracker.source_screens, tracker.step_index) == ((), ("s1",), 1)
     rows = derived_words(walked(meeting()))
     assert (rows.examples, [row.reason for row in rows.refusals]) == ((), ["template_conclusions"])
+
+
+def test_a_state_is_compressed() -> None:
+    """CES 4.2.3: dynamic context compression; the state says what is reached and what was found out."""
+    said = [
+        'Tapped "Mail" on "Home screen".',
+        'Scrolled down on "Inbox".',
+        'Tapped "Gift" on "Inbox". Noted "AMBER12", "Muted: no".',
+        'Returned on "Gift".',
+        'Tapped "Mail" on "Home screen".',
+        'Typed "AMBER12" into "Code" on "Wallet".',
+    ]
+    assert state_after(said[:5]) == 'Tapped "Mail", then "Gift". Noted "AMBER12", "Muted: no".'
+    assert state_after(said) == 'Tapped "Mail", then "Gift". Typed "AMBER12" for "Code". Noted "Muted: no".'
+    assert state_after([]) == ""
+    pages = [f'Opened "Page {number}" on "Book".' for number in range(60)]
+    state = state_after([*said[:3], *pages, "I see the end."])
+    assert len(state) <= 350 < len(" ".join(pages))
+    assert state.endswith('then "Page 59". I see the end. Noted "AMBER12", "Muted: no".')
 
 
 def test_bad_steps_and_elements_without_a_name_are_refused() -> None:

@@ -133,8 +133,8 @@ def open_role(
 ) -> Role | None:
     """Open the role that a field of an agent's spec names; None if it is off.
 
-    `embedded` has the rules for a role without an endpoint; `own` is the user's file in place of the packaged prompt,
-    which by default has the role's name. Raises BadInputError if it cannot be read, or misses a section or a field.
+    `embedded` has the rules for a role without an endpoint; `own` is the user's file in place of the packaged one that
+    `prompt` names. Raises BadInputError if it cannot be read, or misses a section or a field.
     """
     named = spec.roles()[name]
     if named == OFF_ROLE:
@@ -143,7 +143,7 @@ def open_role(
     family: Family | None = given.families.get(name, ANY)
     if named == POLICY_MODEL:
         model, family = given.model, given.family
-    text = load_prompt(type(spec).__module__.rpartition(".")[0], f"{prompt or name}-1", own)
+    text = load_prompt(type(spec).__module__.rpartition(".")[0], prompt or f"{name}-1", own)
     if model is None:
         model, family = embedded, None
     return Role(name, model, text, family, spec.role_tokens, spec.retry_malformed)

@@ -1,13 +1,16 @@
 """Makes warm-up rows for a Coordinator and a State Tracker from the trajectories of any agent (CES 4.3.1 and B.1).
 
 An accepted step replaces the paper's annotations of GUI-Odyssey: its thought is the intention, its action on a named
-element the low-level instruction, and the conclusions before the next step are that step's context. The rows are also
+element the low-level instruction, and the conclusions before the next step, compressed, are that step's context. The
+rows are also
 the task pool of the stages with execution feedback: a row names the step whose action its reply must lead to.
 """
 
 from __future__ import annotations
 
-from itertools import pairwise
+from collections.abc import Sequence
+from itertools import groupby, pairwise
+from operator import itemgetter
 
 from trajmill.schemas import actions
 from trajmill.schemas.actions import (
@@ -22,11 +25,12 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.agents.ces.agent import executor_output
+from trajmill.stages.agents.ces.agent import LONGEST_STATE, TRACKER_PROMPT, executor_output
 from trajmill.stages.agents.replies import NONE, one_line
 from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk, unaccepted
 from trajmill.stages.derive.conversation import dialogue, unfit_text
 from trajmill.stages.derive.spec import CesDataSpec
+from trajmill.stages.models.embedded.words import quoted, read_conclusion
 from trajmill.stages.models.prompts import FilledPrompt, load_prompt
 
 COORDINATOR, STATE_TRACKER = "coordinator", "state_tracker"
@@ -41,16 +45,44 @@ class CesRows(KindDeriver[CesDataSpec]):
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
         harmful = {verdict.index for verdict in episode.step_verdicts if verdict.label is StepLabel.HARMFUL}
-        contexts, said = dict[int, str](), list[str]()
-        for step in episode.steps:
-            contexts[step.index] = one_line(" ".join(said))
-            said += [step.conclusion] if step.conclusion else []
+        said = [step.conclusion for step in episode.steps]
+        contexts = {step.index: state_after(said[:at]) for at, step in enumerate(episode.steps)}
         for step in episode.steps:
             made = "harmful" if step.index in harmful else _coordinator_row(episode, step, contexts[step.index])
             collected.add_or_refuse(made, step, COORDINATOR)
         for step, after in pairwise(episode.steps):
             made = "harmful" if step.index in harmful else _tracker_row(episode, step, after, contexts)
             collected.add_or_refuse(made, after, STATE_TRACKER)
+
+
+def state_after(conclusions: Sequence[str]) -> str:
+    """Return the compressed state after some steps (CES 4.2.3): what was done once, and values until they are typed.
+
+    Titles of screens, repetitions, and steps that only moved the view are left out, and steps of one verb share it.
+    Of a longer state the latest steps within `LONGEST_STATE` characters are kept. Sentences of models stay.
+    """
+    done, notes = dict[tuple[str, str], None](), dict[str, None]()
+    for conclusion in conclusions:
+        read = read_conclusion(conclusion)
+        if not read.verb and conclusion.strip():
+            done["", one_line(conclusion)] = None
+        if read.target:
+            done[read.verb, quoted(read.target) + (f" for {quoted(read.field)}" if read.field else "")] = None
+        notes |= dict.fromkeys(read.notes)
+        if read.verb == "Typed":
+            notes.pop(read.target, None)
+    kept = list(done)
+    while len(state := _told(kept, list(notes))) > LONGEST_STATE and kept:
+        del kept[0]
+    return one_line(state, LONGEST_STATE)
+
+
+def _told(done: Sequence[tuple[str, str]], notes: Sequence[str]) -> str:
+    sentences = list[str]()
+    for verb, same in groupby(done, key=itemgetter(0)):
+        what = [said for _, said in same]
+        sentences += [f"{verb} {', then '.join(what)}."] if verb else what
+    return " ".join([*sentences, *([f"Noted {', '.join(map(quoted, notes))}."] if notes else [])])
 
 
 def instruction_of(action: Action, named: str) -> str | None:
@@ -86,12 +118,15 @@ def _coordinator_row(episode: Episode, step: Step, context: str) -> Lesson | str
 
 
 def _tracker_row(episode: Episode, step: Step, after: Step, contexts: dict[int, str]) -> Lesson | str:
-    asked = load_prompt(_PACKAGE, f"{STATE_TRACKER}-1").fill(
+    asked = load_prompt(_PACKAGE, TRACKER_PROMPT).fill(
         instruction=one_line(episode.query.instruction),
         output=executor_output(step.thought, action_from_json(step.action) if step.action else None, step.conclusion),
         state=contexts[step.index] or NONE,
     )
-    return _lesson(episode, after, asked, f"<answer>{contexts[after.index]}</answer>", STATE_TRACKER)
+    before, state = contexts[step.index], contexts[after.index]
+    change = "It takes the task on, so it joins the state." if state != before else "It leaves the state as it was."
+    reply = f"<think>The Executor's step: {one_line(step.conclusion)} {change}</think><answer>{state}</answer>"
+    return _lesson(episode, after, asked, reply, STATE_TRACKER)
 
 
 def _lesson(episode: Episode, target: Step, asked: FilledPrompt, reply: str, variant: str) -> Lesson | str:

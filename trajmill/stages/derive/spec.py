@@ -151,7 +151,7 @@ class CesDataSpec(KindSpec):
     """Rows that warm up a Coordinator and a State Tracker, from any agent's trajectories: `trajmill derive ces`."""
 
     name: ClassVar[str] = "ces"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     deriver: ClassVar[str] = "trajmill.stages.derive.ces_rows:CesRows"
 
 

@@ -26,8 +26,9 @@ from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole,
 
 INSTRUCTION, STATE = "instruction", "state"
 """The role outputs of a step: the atomic instruction l, and the state m that the Coordinator was given."""
+TRACKER_PROMPT = "state_tracker-2"
 LONGEST_STATE = 350
-"""Characters that the embedded State Tracker keeps of the state, the latest ones."""
+"""Characters of a state: the embedded State Tracker keeps the latest ones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +140,7 @@ class CesSpec(RolesSpec):
     def open(self, model: AgentModel | None) -> AgentMaker:
         given = given_model(model)
         coordinator = open_role(self, given, "coordinator", _COORDINATOR, self.prompts.coordinator)
-        tracker = open_role(self, given, "state_tracker", _STATE_TRACKER, self.prompts.state_tracker)
+        tracker = open_role(self, given, "state_tracker", _STATE_TRACKER, self.prompts.state_tracker, TRACKER_PROMPT)
         return lambda query: CesAgent(
             open_acting_role(self, given, "executor", query.platform, "executor"),
             coordinator,

@@ -297,8 +297,8 @@ class MobileAgentV3Spec(RolesSpec):
         from trajmill.stages.agents.mobile_agent_v3 import embedded
 
         given, files = given_model(model), self.prompts
-        plans = open_role(self, given, "manager", embedded.MANAGER, files.manager_plan, "manager_plan")
-        revises = open_role(self, given, "manager", embedded.MANAGER, files.manager_update, "manager_update")
+        plans = open_role(self, given, "manager", embedded.MANAGER, files.manager_plan, "manager_plan-1")
+        revises = open_role(self, given, "manager", embedded.MANAGER, files.manager_update, "manager_update-1")
         manager = ManagerRoles(plans, revises) if plans and revises else None
         reflector = open_role(self, given, "reflector", embedded.REFLECTOR, files.reflector)
         notetaker = open_role(self, given, "notetaker", embedded.NOTETAKER, files.notetaker)

@@ -30,7 +30,7 @@ from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
-from trajmill.stages.agents.ces.agent import INSTRUCTION, CesAgent
+from trajmill.stages.agents.ces.agent import INSTRUCTION, TRACKER_PROMPT, CesAgent
 from trajmill.stages.agents.coda.agent import CodaAgent
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.roles import EmbeddedRole, Role
@@ -295,7 +295,8 @@ async def executed_action(
             past_screens = tuple(screens[:1] * len(past))
         case CesStage2Spec():
             frozen = _role("coordinator", models["coordinator"], _CES, recipe.coordinator_tokens)
-            agent, past = CesAgent(executor, frozen, _role("state_tracker", given, _CES)), (_BEFORE,)
+            tracker = _role("state_tracker", given, _CES, prompt=TRACKER_PROMPT)
+            agent, past = CesAgent(executor, frozen, tracker), (_BEFORE,)
         case _:
             agent = CesAgent(executor, _role("coordinator", given, _CES), None)
     decision = await agent.act(EpisodeView(task.instruction, None, screens[-1], past, 0, past_screens))
@@ -303,8 +304,8 @@ async def executed_action(
     return None if malformed else decision.action
 
 
-def _role(role: str, model: ChatModel, package: str, max_tokens: int = 1024) -> Role:
-    return Role(role, model, load_prompt(package, f"{role}-1"), max_tokens=max_tokens)
+def _role(role: str, model: ChatModel, package: str, max_tokens: int = 1024, prompt: str = "") -> Role:
+    return Role(role, model, load_prompt(package, prompt or f"{role}-1"), max_tokens=max_tokens)
 
 
 Execute = Callable[[Sequence[tuple[FeedbackTask, str]]], list[Action | None]]
