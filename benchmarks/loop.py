@@ -64,7 +64,14 @@ _SMALL: Changes = {
     "rollout": {"episodes_per_round": 400},
     "evaluate": _EVALUATE,
 }
-_ALONE: Changes = _SMALL | {"guidance": {"enabled": False}}
+_ALONE: Changes = {
+    "run": {"rounds": 4},
+    "queries": {"train": 300, "heldout_slots": 150, "heldout_phrasings": 0, "heldout_apps": 0, "validation": 40},
+    "rollout": {"episodes_per_round": 300},
+    "evaluate": {"episodes": 150, "train_sample": 0},
+    "guidance": {"enabled": False},
+}
+_BRANCHES = {"episodes_per_round": 300, "branches": 4}
 _NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10}
 VARIANTS = (
     Variant("loop", "the default job", {}),
@@ -76,8 +83,11 @@ VARIANTS = (
     Variant("no_filter", "no critic filter: learns from every attempt", _SMALL | {"judge": {"filter": False}}),
     Variant("one_noisy", "one noisy channel", _SMALL | {"judge": _NOISE | {"channels": ("text",)}}),
     Variant("two_noisy", "consensus of two noisy channels", _SMALL | {"judge": _NOISE}),
-    Variant("no_guidance", "no guidance", _ALONE),
-    Variant("forks", "no guidance, and fork points", _ALONE | {"train": {"forks": True}}),
+    Variant("no_guidance", "no guidance", _SMALL | {"guidance": {"enabled": False}}),
+    Variant("rejection", "rejection sampling without guidance, 4 rounds of 300 episodes", _ALONE),
+    Variant("forks", "the same, and fork points", _ALONE | {"train": {"forks": True}}),
+    Variant("branches", "30 % of the episodes are branches, 4 from a screen", _ALONE | {"rollout": _BRANCHES}),
+    Variant("forks_and_branches", "both", _ALONE | {"rollout": _BRANCHES, "train": {"forks": True}}),
     Variant("no_step_critic", "no step critic", _SMALL | {"judge": {"filter_steps": False}}),
     Variant("no_reweighting", "no re-weighting of tasks", _SMALL | {"train": {"reweight": False}}),
 )

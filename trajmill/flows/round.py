@@ -66,7 +66,8 @@ STAGES: tuple[Stage, ...] = (
     *(generate.generate, train.baseline),
     *(generate.propose, generate.try_proposals, generate.fresh, rollout.rollout),
     *(judge.judge, rollout.rollout_mixed, judge.judge_mixed),
-    *(judge.reference, judge.guide, judge.rollout_guided, judge.judge_guided, judge.calibrate_judge),
+    *(judge.reference, judge.guide, judge.rollout_guided, judge.rollout_branches, judge.judge_guided),
+    judge.calibrate_judge,
     *(release.derive, release.derive_rl, release.derive_for_training, release.release),
     *(train.train, train.evaluate, promote),
 )
@@ -175,8 +176,12 @@ def stage_counter(context: RoundContext, name: str) -> StageCounter:
 def _planned_attempts(context: RoundContext, name: str) -> int | None:
     """Attempts that a stage makes, at most, so that its progress has a total at once; None for other stages."""
     config = context.config
-    rest = config.unguided_episodes - config.first_episodes
-    planned = {rollout.ROLLOUT: config.first_episodes, rollout.MIXED: rest, judge.GUIDED: config.guided_episodes}
+    planned = {
+        rollout.ROLLOUT: config.first_episodes,
+        rollout.MIXED: config.unguided_episodes - config.first_episodes,
+        judge.GUIDED: config.guided_episodes,
+        judge.BRANCHES: config.branch_episodes,
+    }
     if name in planned:
         return planned[name]
     return len(train.measured_queries(context)) if name in (policies.BASELINE, train.EVALUATE) else None

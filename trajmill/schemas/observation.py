@@ -6,11 +6,15 @@ are drawn only when they are needed.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.record import content_id
+
+_STATUS_BAR = 25 / 878
+"""Top of a phone's screen that does not count, with its clock (UI-Voyager, `cores/fork_utils.py`)."""
 
 
 class UIElement(NamedTuple):
@@ -72,3 +76,10 @@ class ScreenReader(Protocol):
     def size(self, screen_id: str) -> Size:
         """Width and height in pixels. Raises KeyError for an unknown id."""
         ...
+
+
+def look_of(screen_id: str, elements: Iterable[UIElement] | None, size: Size, is_phone: bool) -> str:
+    """Return a key that equal screens share: a hash of their elements, wherever these lie; the id without elements."""
+    top = size.height * _STATUS_BAR if is_phone else 0.0
+    shown = [each for each in elements or () if each.bounds.bottom > top]
+    return content_id(sorted((e.role, e.text, e.value, *e.states) for e in shown)) if shown else screen_id

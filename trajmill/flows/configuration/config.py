@@ -113,6 +113,10 @@ class RolloutSection(Spec):
     largest_group: NonNegativeInt = 0
     """Dynamic sampling: most unguided attempts at a query whose first `group_size` have both succeeded and failed. A
     quarter of the round's unguided attempts goes there, or to other queries. 0 gives all queries `group_size`."""
+    branches: NonNegativeInt = 0
+    """Attempts from the last good screen of a failed attempt, at each query without a success; 0 makes none."""
+    branch_share: Fraction = 0.3
+    """Largest share of a round's episodes that may be branches."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
     """Episodes that one worker runs at the same time."""
     temperature: PositiveFloat = 1.0
@@ -134,8 +138,10 @@ class RolloutSection(Spec):
     """Seconds after which it stores them at the latest."""
 
     def identity(self) -> dict[str, Any]:
-        """Return all keys that decide rows; `largest_group` only if it is set."""
-        return {key: value for key, value in super().identity().items() if key != "largest_group" or value}
+        """Return all keys that decide rows; `largest_group` and those of branches only if they are set."""
+        unused = [] if self.largest_group else ["largest_group"]
+        unused += [] if self.branches else ["branches", "branch_share"]
+        return {key: value for key, value in super().identity().items() if key not in unused}
 
 
 class JudgeSection(JudgeSpec):
@@ -282,8 +288,12 @@ class Config(Spec):
         return int(self.rollout.episodes_per_round * (self.guidance.share if self.guidance.enabled else 0.0))
 
     @property
+    def branch_episodes(self) -> int:
+        return int(self.rollout.episodes_per_round * self.rollout.branch_share) if self.rollout.branches else 0
+
+    @property
     def unguided_episodes(self) -> int:
-        return self.rollout.episodes_per_round - self.guided_episodes
+        return self.rollout.episodes_per_round - self.guided_episodes - self.branch_episodes
 
     @property
     def first_episodes(self) -> int:

@@ -41,7 +41,8 @@ from trajmill.stages.guidance.hard_queries import (
     queries_to_walk,
 )
 from trajmill.stages.guidance.write import REFERENCE_PATH
-from trajmill.stages.rollout.base import plan_demonstrations, plan_guided, plan_once
+from trajmill.stages.rollout.base import plan_branches, plan_demonstrations, plan_guided, plan_once
+from trajmill.stages.rollout.branch import choose_points
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
@@ -68,8 +69,8 @@ def judge_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
 
 @stage(JUDGE_GUIDED, "guide")
 def judge_guided(context: RoundContext, at: StageRun) -> StageOutcome:
-    late = unjudged_of_earlier_rounds(context, Purpose.GUIDED)
-    return judge_all(context, at, trajectories_of_round(context, Purpose.GUIDED), late)
+    late = unjudged_of_earlier_rounds(context, Purpose.GUIDED, Purpose.BRANCH)
+    return judge_all(context, at, trajectories_of_round(context, Purpose.GUIDED, Purpose.BRANCH), late)
 
 
 def trajectories_of_round(context: RoundContext, *purposes: Purpose) -> list[str]:
@@ -125,7 +126,7 @@ def unjudged_of_earlier_rounds(context: RoundContext, *purposes: Purpose) -> lis
 @stage(CALIBRATE, "derive")
 def calibrate_judge(context: RoundContext, at: StageRun) -> StageOutcome:
     """Count how often the judge and the programmatic check agree, per level."""
-    trajectories = trajectories_of_round(context, Purpose.TRAIN, Purpose.GUIDED)
+    trajectories = trajectories_of_round(context, Purpose.TRAIN, Purpose.GUIDED, Purpose.BRANCH)
     environment, rounds = context.environment, [context.round]
     distances = environment.goal_distances() if isinstance(environment, MeasuresDistance) else None
     # Read a range at a time: the episodes of a round do not fit into memory.
@@ -222,6 +223,30 @@ def rollout_guided(context: RoundContext, at: StageRun) -> StageOutcome:
     guided = [(queries[query_id], by_source[source]) for query_id, source in sources.items() if source in by_source]
     attempts = plan_guided(guided, config.guided_episodes, seed, context.round, ATTEMPTS_PER_QUERY)
     return attempt_all(context, at, attempts, exploring_agent(context, context))
+
+
+BRANCHES = "rollout_branches"
+
+
+@stage(BRANCHES, "guide", is_wanted=lambda config: config.rollout.branches > 0)
+def rollout_branches(context: RoundContext, at: StageRun) -> StageOutcome:
+    """Attempt queries without a success again, from the last good screen of the attempt that came farthest."""
+    config, rounds = context.config, [context.round]
+    columns = ["trajectory_id", "query_id", "purpose", "status"]
+    correct = dict(tuples(context.read_judgements("trajectory_id", "correct", rounds=rounds)))
+    attempts = [row for row in tuples(context.read("trajectories", columns, rounds)) if row[0] in correct]
+    solved = {query_id for name, query_id, _, _ in attempts if correct[name]}
+    failed = [name for name, _, purpose, status in attempts if purpose == Purpose.TRAIN and status == "finished"]
+    # Read a range at a time: the episodes of a round do not fit into memory.
+    episodes = (
+        episode
+        for part in divide(sorted(failed), workers=1)
+        for episode in read_episodes(context.warehouse, context.run_id, part, rounds, with_verdicts=True)
+    )
+    most = -(-config.branch_episodes // config.rollout.branches)
+    points = choose_points(episodes, solved, WarehouseScreens(context.warehouse), most)
+    chosen = (config.branch_episodes, config.run.seed, context.round, config.rollout.branches)
+    return attempt_all(context, at, plan_branches(points, *chosen), exploring_agent(context, context))
 
 
 def reference_paths_used(context: RoundContext) -> int:

@@ -113,7 +113,7 @@ DERIVE_RL = "derive_rl"
 DERIVE_KIND = "derive_kind"
 NOT_ACCEPTED = "trajectory_not_accepted"
 """The reason of trajectories that were judged incorrect or not judged."""
-_LEARNED_FROM = (Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED)
+_LEARNED_FROM = (Purpose.TRAIN, Purpose.GUIDED, Purpose.BRANCH, Purpose.IMPORTED)
 
 
 @stage(DERIVE, "derive")

@@ -38,7 +38,7 @@ _NOT_ATTEMPTED = frozenset({RECORDED, INFEASIBLE})
 _CRITIC: Final = "critic"
 _ORDER: Final = ("reflector", "notetaker", "state_tracker", "manager", "coordinator", "planner")
 """Order of these roles within a step; the role that acts is last."""
-_JUDGED = (Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED)
+_JUDGED = (Purpose.TRAIN, Purpose.GUIDED, Purpose.BRANCH, Purpose.IMPORTED)
 """No judge of a run judges other attempts."""
 _READS_AT_ONCE = 4
 

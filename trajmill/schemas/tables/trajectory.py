@@ -39,6 +39,9 @@ class Purpose(StrEnum):
     TRIAL = "trial"
     """Decides whether a proposed task is feasible, or whether a manual helps; no training and no figure of a policy
     counts it."""
+    BRANCH = "branch"
+    """Goes on from a screen of a failed attempt; trained on if it is judged correct, but no figure of a policy counts
+    it."""
     IMPORTED = "imported"
     """Recorded elsewhere; trained on if it is judged correct, but no figure of a policy counts it."""
 
@@ -89,6 +92,10 @@ class Trajectory(Row):
     atomic_done: int | None = None
     """Of a causal pathway: how many atomic tasks were done one after the other, until the pathway collapsed; null for
     other queries and without a result."""
+    parent_id: str | None = None
+    """The attempt that a branch goes on from, in an environment of that one's seed; null for all others."""
+    branched_at: int | None = None
+    """Number of its first steps, which are the parent's; null for all but branches."""
 
     @staticmethod
     def make_id(

@@ -19,7 +19,7 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose, Step
 from trajmill.stages.derive.kind_spec import KindSpec, Tools
 
-LEARNED_FROM: Final = frozenset({Purpose.TRAIN, Purpose.GUIDED, Purpose.IMPORTED})
+LEARNED_FROM: Final = frozenset({Purpose.TRAIN, Purpose.GUIDED, Purpose.BRANCH, Purpose.IMPORTED})
 """Purposes of the attempts that give training rows."""
 TEMPLATE = "template"
 """Author of texts that code has written."""

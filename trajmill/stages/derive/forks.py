@@ -11,6 +11,7 @@ at the start. For i = 0, 1, ...:
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from functools import cache
 from typing import Final, NamedTuple
 
 from trajmill.schemas.actions import (
@@ -28,7 +29,7 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.observation import ScreenReader, UIElement, look_of
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
@@ -43,8 +44,6 @@ FIRST: Final = "first"
 """Variant of a fork before which the failed attempt did all that the success did."""
 LATER: Final = "later"
 """Variant of a fork on a shared screen that the failed attempt reached in another way."""
-_STATUS_BAR = 25 / 878
-"""Top of a phone's screen that does not count, with its clock (UI-Voyager, `cores/fork_utils.py`)."""
 
 
 class Transition(NamedTuple):
@@ -187,11 +186,9 @@ def _identity(element: UIElement) -> Hashable:
 def _transitions(episode: Episode, screens: ScreenReader) -> list[Transition]:
     reader, is_phone = seen(screens), episode.query.platform is Platform.PHONE
 
-    def screen(screen_id: str) -> Hashable:
-        top = reader.size(screen_id).height * _STATUS_BAR if is_phone else 0
-        elements = [each for each in reader.elements(screen_id) if each.bounds.bottom > top]
-        # Without a tree, only equal pixels are equal screens.
-        return tuple(sorted((e.role, e.text, e.value, e.states) for e in elements)) or screen_id
+    @cache
+    def screen(screen_id: str) -> str:
+        return look_of(screen_id, reader.elements(screen_id), reader.size(screen_id), is_phone)
 
     def action(step: Step) -> Hashable:
         read = read_element_action(step.action, reader.elements(step.screen_before))

@@ -41,6 +41,19 @@ class Environment(Protocol):
 
 
 @runtime_checkable
+class Restorable(Protocol):
+    """An environment whose state can be copied exactly; in others, an attempt's actions are done again."""
+
+    async def snapshot(self) -> object | None:
+        """Copy the state of the episode for any environment of the same factory; None if it cannot be copied."""
+        ...
+
+    async def restore(self, snapshot: object) -> Observation:
+        """Continue from a copied state, which later steps do not change; raises EnvironmentFailure if it cannot."""
+        ...
+
+
+@runtime_checkable
 class HealthChecked(Protocol):
     """An environment with a health check before it is leased again; others always count as usable."""
 

@@ -20,6 +20,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.base import Agent
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
+from trajmill.stages.rollout.branch import BranchPoint, PlannedBranch
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,8 @@ class Attempt:
     seed: int
     """Decides variations of the start state, faults and sampling; equal seeds give equal episodes."""
     guidance: Guidance | None = None
+    branch: BranchPoint | None = None
+    """Where it goes on from another attempt; None if it starts anew."""
 
     def trajectory_id(self, agent: Agent) -> str:
         guidance_id = self.guidance.guidance_id if self.guidance else None
@@ -146,6 +149,19 @@ def plan_demonstrations(queries: Sequence[Query], episodes: int, run_seed: int, 
     """So many attempts without hints that stand in for guided ones; the queries take turns."""
     turns = [divmod(number, len(queries)) for number in range(episodes if queries else 0)]
     return [_attempt(queries[which], Purpose.GUIDED, turn, run_seed, round_number) for turn, which in turns]
+
+
+def plan_branches(
+    planned: Sequence[PlannedBranch], episodes: int, run_seed: int, round_number: int, per_point: int
+) -> list[Attempt]:
+    """Plan `per_point` attempts from each branch point, in order, and at most `episodes` in total."""
+    attempts = []
+    for query, point in planned:
+        place = f"{point.parent_id}@{len(point.steps)}"
+        for number in range(per_point):
+            seed = episode_seed(run_seed, round_number, place, Purpose.BRANCH, number)
+            attempts.append(Attempt(query, Purpose.BRANCH, number, seed, branch=point))
+    return attempts[:episodes]
 
 
 def plan_once(queries: Sequence[Query], purpose: Purpose, run_seed: int, round_number: int) -> list[Attempt]:

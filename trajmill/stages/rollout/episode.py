@@ -37,6 +37,7 @@ from trajmill.stages.environments.base import Environment
 from trajmill.stages.environments.screen_goal import CheckedEnvironment, with_checks
 from trajmill.stages.models.wrapped import model_call_row
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, RolloutSlot, SlotState
+from trajmill.stages.rollout.branch import BranchPoints
 
 
 def storable_decision(decision: Decision) -> Decision:
@@ -139,6 +140,8 @@ class _Transcript:
             environment_ms=self.environment_seconds * 1000,
             # Of a causal pathway: the tasks whose answers were seen, and the last one if it was done.
             atomic_done=None if checked is None or reward is None else checked + int(reward == 1.0),
+            parent_id=attempt.branch.parent_id if attempt.branch else None,
+            branched_at=len(attempt.branch.steps) if attempt.branch else None,
             **common,
         )
         calls = tuple(
@@ -168,8 +171,9 @@ async def run_episode(
     limits: Limits,
     origin: Origin,
     slot: RolloutSlot | None = None,
+    branches: BranchPoints | None = None,
 ) -> FinishedAttempt:
-    """Run one attempt; `slot` shows what it waits for.
+    """Run one attempt; `slot` shows what it waits for, `branches` holds snapshots of branch points.
 
     A `StageError` of the environment or the model, or the time limit, is not raised: it ends the episode, the
     trajectory gets its class, and a void episode also has a `Failure`.
@@ -181,8 +185,13 @@ async def run_episode(
     try:
         async with asyncio.timeout(limits.seconds):
             environment = with_checks(environment, attempt.query)
-            observation = await done.timed(environment.reset(attempt.query, attempt.seed))
-            done.observations.append(observation)
+            if (point := attempt.branch) is None:
+                done.observations.append(await done.timed(environment.reset(attempt.query, attempt.seed)))
+            else:
+                reached = (branches or BranchPoints()).reach(environment, attempt.query, point)
+                done.observations += await done.timed(reached)
+                done.decisions += point.decisions()
+            observation = done.observations[-1]
             while len(done.decisions) < attempt.query.max_steps:
                 done.slot.screen = observation.screen
                 view = EpisodeView(

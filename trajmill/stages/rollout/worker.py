@@ -22,6 +22,7 @@ from trajmill.stages.rollout.base import (
     SlotBoard,
     SlotState,
 )
+from trajmill.stages.rollout.branch import BranchPoints
 from trajmill.stages.rollout.episode import run_episode, void_attempt
 
 _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)
@@ -45,7 +46,7 @@ async def run_attempts(
     of `record` ends all attempts and is raised.
     """
     pool = EnvironmentPool(factory, concurrency, limits.environment)
-    board = board or SlotBoard()
+    board, branches = board or SlotBoard(), BranchPoints()
     if isinstance(attempts, Sequence):
         concurrency, planned = min(concurrency, len(attempts)), iter(attempts)
 
@@ -53,7 +54,7 @@ async def run_attempts(
         while attempt := next(planned, None) if isinstance(attempts, Sequence) else await attempts.take():
             failed: Failure | None = None
             for tried in range(1, limits.environment_tries + 1):
-                finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin, slot)
+                finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin, slot, branches)
                 if finished.failure is None or finished.failure.failure_class not in _RETRIED:
                     if failed:
                         note = f"{failed.message} (a fresh environment finished the attempt)"
@@ -83,6 +84,7 @@ async def try_once(
     limits: Limits,
     origin: Origin,
     slot: RolloutSlot | None = None,
+    branches: BranchPoints | None = None,
 ) -> FinishedAttempt:
     """Roll out an attempt in an environment of the pool; it is void where none can be started."""
     slot = slot or RolloutSlot()
@@ -90,6 +92,6 @@ async def try_once(
     try:
         with slot.waiting(SlotState.INSTANCE):
             async with pool.lease() as environment:
-                return await run_episode(attempt, agent, environment, limits, origin, slot)
+                return await run_episode(attempt, agent, environment, limits, origin, slot, branches)
     except EnvironmentFailure as error:
         return void_attempt(attempt, agent, origin, error)

@@ -136,3 +136,25 @@ def test_faults_happen_at_their_rate_and_come_from_the_seed() -> None:
     env = phone(lost_tap=1.0)
     seen = env.reset_now(query_of(), 0)
     assert press(env, seen, "Garden").screen.screen_id == seen.screen.screen_id
+
+
+async def test_a_snapshot_holds_the_episode_exactly_whatever_happens_after_it() -> None:
+    rates = {"popup": 0.5, "slow": 0.3, "lost_tap": 0.3}
+    env, other = phone(**rates), phone(**rates)
+    seen = await env.reset(HOLIDAY, 5)
+    seen = press(env, seen, "Garden")
+    copied = await env.snapshot()
+
+    async def goes_on(env: SimulatedEnvironment) -> list[str]:
+        shown = [await env.restore(copied)]
+        for action in (Wait(), Click(x=360, y=420), SystemButton(button="Home"), Click(x=120, y=300), Wait()):
+            shown.append(await env.step(action))
+        return [each.screen.screen_id for each in shown]
+
+    press(env, env.step_now(Wait()), "Holiday mode")
+    before = await goes_on(env)
+    assert before[0] == seen.screen.screen_id
+    assert await goes_on(env) == before == await goes_on(other)
+    assert await other.score() == 0.0
+    with failing(FailureClass.SETUP):
+        await other.restore("nonsense")

@@ -20,6 +20,7 @@ from trajmill.stages.environments.base import (
     EnvironmentFactory,
     HealthChecked,
     Owner,
+    Restorable,
 )
 from trajmill.stages.environments.pool.reaper import Reaper, end_processes
 
@@ -69,6 +70,19 @@ class LeasedEnvironment:
 
     async def score(self) -> float | None:
         return await self._call(self._environment.score, self._limits.score_seconds, "score")
+
+    async def snapshot(self) -> object | None:
+        environment = self._environment
+        if not isinstance(environment, Restorable):
+            return None
+        return await self._call(environment.snapshot, self._limits.step_seconds, "snapshot")
+
+    async def restore(self, snapshot: object) -> Observation:
+        environment = self._environment
+        if not isinstance(environment, Restorable):
+            raise EnvironmentFailure(f"{self.name}: it restores no snapshots", FailureClass.SETUP)
+        limit = self._limits.reset_seconds
+        return await self._call(lambda: environment.restore(snapshot), limit, "restore", FailureClass.SETUP)
 
     async def close(self) -> None:
         self.fit = False

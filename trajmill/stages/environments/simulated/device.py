@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from itertools import repeat
 from typing import NamedTuple
 
@@ -44,12 +45,23 @@ def episode_chance(seed: int, query_id: str) -> random.Random:
     return random.Random(int(content_id("faults", seed, query_id), 16))
 
 
-def surprises(decided_by: float, rate: float) -> Iterator[Surprise]:
-    """Iterate endlessly over the surprises of openings of apps, which happen at `rate`."""
-    drawn = random.Random(decided_by)
-    while True:
-        happens, which = drawn.random() < rate, drawn.random()
-        yield Surprise(rating=happens and which < 0.5, sponsored=happens and which >= 0.5)
+@dataclass(slots=True)
+class Surprises:
+    """Iterates endlessly over the surprises of openings of apps, which happen at `rate`."""
+
+    drawn: random.Random
+    rate: float
+
+    def __iter__(self) -> Iterator[Surprise]:
+        return self
+
+    def __next__(self) -> Surprise:
+        happens, which = self.drawn.random() < self.rate, self.drawn.random()
+        return Surprise(rating=happens and which < 0.5, sponsored=happens and which >= 0.5)
+
+
+def surprises(decided_by: float, rate: float) -> Surprises:
+    return Surprises(random.Random(decided_by), rate)
 
 
 class StackedPage(NamedTuple):
@@ -120,6 +132,14 @@ class Device:
                 raise KeyError(app)
             self.running[app] = RunningApp(prepared, make_store(prepared.app), [StackedPage(prepared.app.first, 0)])
         return self.running[app]
+
+    def copy(self) -> Device:
+        """Copy all that pressing changes; apps and profile are shared."""
+        running = {
+            name: replace(app, store=Store(dict(app.store.values), dict(app.store.lists)), stack=list(app.stack))
+            for name, app in self.running.items()
+        }
+        return replace(self, running=running, surprises=deepcopy(self.surprises))
 
     def icons(self) -> tuple[AppSpec, ...]:
         return self.profile.arrange("launcher", self.world.apps_on(self.platform))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from typing import NamedTuple
 
@@ -30,6 +31,9 @@ class _Episode(NamedTuple):
     goal: EpisodeGoal
     chance: random.Random
 
+    def copy(self) -> _Episode:
+        return _Episode(self.device.copy(), self.goal, copy.copy(self.chance))
+
 
 class SimulatedEnvironment:
     """A simulated phone or desktop; the async methods of the protocol only call the synchronous ones."""
@@ -54,6 +58,15 @@ class SimulatedEnvironment:
 
     async def score(self) -> float | None:
         return self.score_now()
+
+    async def snapshot(self) -> _Episode:
+        return self._running().copy()
+
+    async def restore(self, snapshot: object) -> Observation:
+        if not isinstance(snapshot, _Episode):
+            raise EnvironmentFailure("this is no snapshot of a simulated device", FailureClass.SETUP)
+        self._episode = snapshot.copy()
+        return self._episode.device.view().observation
 
     async def close(self) -> None:
         self._episode = None

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.flows.small_run import do, small_config, up_to
+from trajmill.flows.stage import RoundContext
+from trajmill.flows.tasks.judge import BRANCHES, JUDGE_GUIDED
+from trajmill.flows.tasks.release import DERIVE
+from trajmill.schemas.tables.example import Example
+from trajmill.schemas.tables.screen import Screen
+from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
+from trajmill.schemas.tables.verdict import Judgement
+
+pytestmark = pytest.mark.slow
+
+
+def test_branches_go_on_from_failed_attempts_within_the_episodes_of_the_round(tmp_path: Path) -> None:
+    config = small_config(tmp_path, rounds=1)
+    rollout = config.rollout.model_copy(update={"branches": 3, "branch_share": 0.4})
+    guidance = config.guidance.model_copy(update={"enabled": False})
+    context = RoundContext.of(config.model_copy(update={"rollout": rollout, "guidance": guidance}))
+    made = up_to(BRANCHES, context)
+    do(JUDGE_GUIDED, context)
+    do(DERIVE, context)
+    attempts = {row.trajectory_id: row for row in context.rows(Trajectory, [1])}
+    judged = {row.trajectory_id: row.correct for row in context.rows(Judgement, [1])}
+    steps: dict[str, list[Step]] = {}
+    for step in sorted(context.rows(Step, [1]), key=lambda step: step.index):
+        steps.setdefault(step.trajectory_id, []).append(step)
+    branches = [row for row in attempts.values() if row.purpose is Purpose.BRANCH]
+    first = [row for row in attempts.values() if row.purpose is Purpose.TRAIN]
+    assert len(first) == 36 and made.count.rows_in == len(branches) and 0 < len(branches) <= 24
+    assert set(Counter(row.parent_id for row in branches).values()) == {3}
+    solved = {row.query_id for row in first if judged.get(row.trajectory_id)}
+    for row in branches:
+        parent, at = attempts[row.parent_id or ""], row.branched_at or 0
+        assert parent.query_id == row.query_id not in solved and at > 0
+        same = [(step.screen_before, step.action, step.raw_response) for step in steps[parent.trajectory_id][:at]]
+        assert [(step.screen_before, step.action, step.raw_response) for step in steps[row.trajectory_id][:at]] == same
+        assert row.reward is not None and row.trajectory_id in judged
+    # Examples come from branches that were judged correct, and each screen is stored once.
+    accepted = {row.trajectory_id for row in branches if judged[row.trajectory_id]}
+    taught = {row.trajectory_id for row in context.rows(Example, [1])}
+    assert taught & {row.trajectory_id for row in branches} == accepted
+    screens = [row.screen_id for row in context.rows(Screen, [1])]
+    assert len(screens) == len(set(screens))
