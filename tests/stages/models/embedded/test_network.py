@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from tests.stages.models.toy import SIZE, element, observe
 from trajmill.schemas.dialects.user_text import read
@@ -82,3 +83,41 @@ def test_an_empty_memory_of_pairs_finds_no_pair() -> None:
     silent = seen.logits(network, Hidden(nothing, torch.tensor([True, False])))
     assert torch.allclose(silent[0], before[0])
     assert not torch.allclose(silent[1], before[1])
+
+
+SHORT = observe(element("heading", "Small", "title"), element("button", "Place order", "clickable"))
+HINT = 'Guidance:\n1. Tap "Large" in Size.\n2. Place it'
+DONE = 'Task progress (done on this device so far): Step 1: Tapped "Place order" on "Small".'
+
+
+def test_padding_changes_nothing_and_a_row_is_computed_as_defined() -> None:
+    draw, network, reader = torch.Generator().manual_seed(0), untrained_network(0).double(), InputReader()
+    asked = ((f"order a large Margherita\n{HINT}", SCREEN), (f"have two\n{DONE}", SHORT), ("something else", SCREEN))
+    rows = [
+        reader.read(read(f"The user query: {text}"), seen.screen.screen_id, SIZE, seen.elements or (), phone=True)
+        for text, seen in asked
+    ]
+    words = bags(reader.lexicon, range(len(reader.lexicon.buckets)))
+    batch, alone = (collate([row.situation for row in some]) for some in (rows, rows[1:2]))
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=draw).double() * 0.1)
+        vectors, weights = network.word_vectors(words), words.weights.double()
+        logits, (found,) = network(batch, vectors, weights), network(alone, vectors, weights)
+        assert torch.allclose(logits[1, : len(found)], found, atol=1e-9)
+        assert logits[1, len(found) :].eq(-torch.inf).all()
+        spoken, _ = network.read_instruction(batch, vectors, None)
+        said = rows[1].situation.instruction
+        near = vectors[said] + network.word_flags(torch.from_numpy(rows[1].situation.instruction_flags).double())
+        near = functional.gelu(network.near(near.T))
+        assert torch.allclose(spoken[1, : len(said)], (near + functional.gelu(network.far(near))).T, atol=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("text", "shares"), [("order a large Margherita", (1, 1, 0)), (f"have two\n{DONE}", (0, 0, 1))]
+)
+def test_shares_of_words_are_those_of_their_sets(text: str, shares: tuple[int, int, int]) -> None:
+    seen = Seen(text, screen=SCREEN if shares[0] else SHORT)
+    name = "Large" if shares[0] else "Place order"
+    found = [seen.match(match)[name] for match in ("text_said", "text_fresh", "text_in_last")]
+    assert found == pytest.approx(shares)

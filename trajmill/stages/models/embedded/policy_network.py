@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import NamedTuple
 
 import numpy as np
@@ -53,7 +54,7 @@ def bags(lexicon: Lexicon, words: Sequence[int]) -> Bags:
 
 
 class CandidateGrid(NamedTuple):
-    """The positions of the `c` candidates of a batch in its (b, n) grid, most of which is padding."""
+    """The positions of the `c` candidates (or words) of a batch in its (b, n) grid, most of which is padding."""
 
     exists: Tensor
     """(b, n)"""
@@ -104,17 +105,16 @@ def match_words(
 
     `open_` (c,) is 1 for a candidate that is neither chosen nor done, else 0; `weights` (words,) are 0 for no word.
     """
-    owner = grid.owner
-    fresh = batch.instruction * (batch.instruction_flags[..., 1] == 0)
-    shared = _equal(texts, batch.instruction[owner])
+    owner, instruction = grid.owner, batch.instruction
+    fresh = instruction * (batch.instruction_flags[..., 1] == 0)
+    heard = _word_sets(len(weights), instruction, fresh, batch.last, batch.hint, batch.hints)
+    first = owner[:, None] * len(weights)
     text_weights, field_weights = weights[texts.long()], weights[fields.long()]
-    said = _share(shared.any(-1), text_weights)
-    said_fresh = _share(_equal(texts, fresh[owner]).any(-1), text_weights)
-    with_hint = _equal(texts, batch.hint[owner])
-    hint = _share(with_hint.any(-1), text_weights)
+    said, said_fresh, in_last, hint, in_hints = _share(heard[:, first + texts], text_weights)
+    fields_said, fields_fresh = _share(heard[:2, first + fields], field_weights)
     hint_weights = weights[batch.hint.long()][owner]
-    covered = (with_hint.any(-2) * hint_weights).sum(-1) / hint_weights.sum(-1).clamp(min=1e-6)
-    words = shared.any(-2).to(weights.dtype)
+    covered = (_has(texts, batch.hint[owner]) * hint_weights).sum(-1) / hint_weights.sum(-1).clamp(min=1e-6)
+    words = _has(texts, instruction[owner]).to(weights.dtype)
     rival, leads = _rivals(said_fresh * open_, grid)
     scalars = [
         said,
@@ -123,13 +123,13 @@ def match_words(
         said_fresh.square(),
         (said > 0.99).to(weights.dtype),
         (words * weights[batch.instruction.long()][owner]).sum(-1) / 3,
-        _share(_equal(fields, batch.instruction[owner]).any(-1), field_weights),
-        _share(_equal(fields, fresh[owner]).any(-1), field_weights),
-        _share(_equal(texts, batch.last[owner]).any(-1), text_weights),
+        fields_said,
+        fields_fresh,
+        in_last,
         hint,
         hint.square(),
         covered,
-        _share(_equal(texts, batch.hints[owner]).any(-1), text_weights),
+        in_hints,
         (batch.hint > 0).any(-1).to(weights.dtype)[owner],
         rival,
         leads,
@@ -145,13 +145,22 @@ def _rivals(scores: Tensor, grid: CandidateGrid) -> tuple[Tensor, Tensor]:
     return torch.where(leads, second, best), leads.to(scores.dtype)
 
 
-def _equal(words: Tensor, others: Tensor) -> Tensor:
-    """(c, j, m) whether word j of a candidate equals word m of its row of `others` (c, m)."""
-    return (words[..., None] == others[:, None]) & (words > 0)[..., None]
+def _word_sets(words: int, *texts: Tensor) -> Tensor:
+    """(texts, b * words) which words each row's texts contain: lookups are cheaper than comparing all pairs."""
+    sets = torch.zeros(len(texts), len(texts[0]), words, dtype=torch.bool)
+    for has, text in zip(sets, texts, strict=True):
+        has.scatter_(1, text.long(), value=True)
+    sets[..., PADDING] = False
+    return sets.flatten(1)
+
+
+def _has(texts: Tensor, words: Tensor) -> Tensor:
+    """(c, m) whether the text of a candidate (c, j) has word m of its row of `words` (c, m)."""
+    return reduce(torch.bitwise_or, (text[:, None] == words for text in texts.unbind(1))) & (words > 0)
 
 
 def _share(hits: Tensor, weights: Tensor) -> Tensor:
-    """(c,) share of the candidate's word weights that matched; 0 for a candidate without words."""
+    """(..., c) share of the candidate's word weights that matched; 0 for a candidate without words."""
     return (hits * weights).sum(-1) / weights.sum(-1).clamp(min=1e-6)
 
 
@@ -282,10 +291,11 @@ class PolicyNetwork(nn.Module):
         flags = grid.take(batch.flags).to(vectors.dtype)
         texts, fields, kinds = (grid.take(each) for each in (batch.texts, batch.fields, batch.kinds.long()))
         matches = match_words(batch, texts, fields, grid, is_open(flags), weights)
-        spoken, said = self._instruction(batch, vectors, hidden)
+        spoken, said = self.read_instruction(batch, vectors, hidden)
         context = (batch.title, batch.shown, batch.last, batch.before, batch.hint)
-        scene = self.scene(torch.cat([_mean(vectors, ids) for ids in context], -1))
-        tokens = self.candidate(torch.cat([_mean(vectors, texts), _mean(vectors, fields), flags, matches.scalars], -1))
+        text_means, field_means, *scenes = _means(vectors, texts, fields, *context)
+        scene = self.scene(torch.cat(scenes, -1))
+        tokens = self.candidate(torch.cat([text_means, field_means, flags, matches.scalars], -1))
         tokens = tokens + self.kinds(kinds) + self.scene_to_candidate(scene)[grid.owner]
         tokens = tokens + self.attend(tokens, spoken, said, matches.words, grid)
         share = self.pool(spoken).squeeze(-1).masked_fill(~said, -1e4).softmax(-1)
@@ -299,15 +309,22 @@ class PolicyNetwork(nn.Module):
         logits: Tensor = grid.pad(learned + prior + known).masked_fill(~batch.exists, -torch.inf)
         return logits
 
-    def _instruction(self, batch: Batch, vectors: Tensor, hidden: Hidden | None) -> tuple[Tensor, Tensor]:
+    def read_instruction(self, batch: Batch, vectors: Tensor, hidden: Hidden | None) -> tuple[Tensor, Tensor]:
         said = batch.instruction > 0
         words = functional.embedding(batch.instruction.long(), vectors)
         if hidden is not None:
             words = torch.where(hidden.words[..., None], self.unknown, words)
         words = (words + self.word_flags(batch.instruction_flags.to(vectors.dtype))) * said[..., None]
-        near = functional.gelu(self.near(words.transpose(1, 2))) * said[:, None]
-        spoken = near + functional.gelu(self.far(near))
-        return spoken.transpose(1, 2), said
+        places = grid_of(said)
+        near = functional.gelu(_convolved(self.near, words, places))
+        far = functional.gelu(_convolved(self.far, places.pad(near), places))
+        return places.pad(near + far), said
+
+
+def _convolved(convolution: nn.Conv1d, words: Tensor, places: CandidateGrid) -> Tensor:
+    """(c, out) a convolution over three words of (b, m, width), computed for words only and not for padding."""
+    around = places.take(functional.pad(words, (0, 0, 1, 1)).unfold(1, 3, 1))
+    return functional.linear(around.flatten(1), convolution.weight.flatten(1), convolution.bias)
 
 
 class InstructionAttention(nn.Module):
@@ -358,20 +375,20 @@ class CandidateLayer(nn.Module):
         inputs = self.inputs(self.before_attention(torch.cat([gist, tokens])))
         padded = torch.cat([inputs[:rows, None], grid.pad(inputs[rows:])], 1)
         query, key, value = (_split(part, self.heads) for part in padded.chunk(3, -1))
-        scores = query @ key.transpose(-1, -2) * (query.shape[-1] ** -0.5)
         exists = functional.pad(grid.exists, (1, 0), value=True)
-        mixed = _join(scores.masked_fill(~exists[:, None, None], -torch.inf).softmax(-1) @ value)
+        mixed = _join(functional.scaled_dot_product_attention(query, key, value, exists[:, None, None]))
         heard = torch.cat([mixed[:, 0], grid.take(mixed[:, 1:])])
         all_tokens = torch.cat([gist, tokens]) + self.out(heard)
         all_tokens = all_tokens + self.narrow(functional.gelu(self.widen(self.before_mixing(all_tokens))))
         return all_tokens[:rows], all_tokens[rows:]
 
 
-def _mean(vectors: Tensor, ids: Tensor) -> Tensor:
-    """(..., word_width) mean vector of the words in the last axis of `ids`; zero without words."""
-    flat = ids.reshape(-1, ids.shape[-1]).long()
-    means = functional.embedding_bag(flat, vectors, mode="mean", padding_idx=PADDING)
-    return means.view(*ids.shape[:-1], -1)
+def _means(vectors: Tensor, *texts: Tensor) -> Sequence[Tensor]:
+    """Return the mean word vectors (n, word_width) of each of `texts` (n, words); zero without words. One call."""
+    words, counts = torch.cat([ids.flatten() for ids in texts]), torch.cat([(ids > 0).sum(1) for ids in texts])
+    said = words[words > 0].long()
+    means = functional.embedding_bag(said, vectors, counts.cumsum(0) - counts, mode="mean")
+    return torch.split(means, [len(ids) for ids in texts])
 
 
 def _split(tokens: Tensor, heads: int) -> Tensor:
