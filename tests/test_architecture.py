@@ -105,7 +105,7 @@ _BUDGETS = (
     Budget(("stages/environments",), 13_260),
     Budget(("stages/queries",), 4_500),
     Budget(("stages/critics",), 3_996),
-    Budget(("stages/models",), 4_301),
+    Budget(("stages/models",), 4_390),
     Budget(("stages/export", "stages/curate", "stages/importing"), 4_662),
     Budget(("stages/derive", "stages/guidance"), 3_992),
     Budget(("stages/training",), 2_914),

@@ -16,27 +16,37 @@ WITH sized AS (
     SELECT screen_id, any_value(width) AS width, any_value(height) AS height FROM screens GROUP BY screen_id
 ),
 learned AS (
-    SELECT e.run_id, e.round, e.example_id, q.task, q.platform, t.model_version, t.steps, s.*
+    SELECT e.run_id, e.round, e.example_id, q.task, q.platform, q.slots, t.model_version, t.steps, s.*
         EXCLUDE (run_id, round),
-        list_filter([s.target.text, s.app_before] || [v.value FOR v IN q.slots], LAMBDA text: len(text) > 1) AS known
+        action_kind IN ('click', 'long_press', 'drag') AS presses,
+        action_kind IN ('terminate', 'answer') AS ends,
+        regexp_replace(thought, '"[^"]*"|“[^”]*”', '…', 'g') AS unquoted
     FROM examples AS e
     JOIN queries AS q ON q.run_id = e.run_id AND q.query_id = e.query_id
     JOIN trajectories AS t ON t.run_id = e.run_id AND t.trajectory_id = e.trajectory_id
     JOIN steps AS s ON s.run_id = e.run_id AND s.trajectory_id = e.trajectory_id AND s."index" = e.step_index
     WHERE e.kind = 'end_to_end'
 ),
-pressed AS (
-    SELECT *, action_kind IN ('click', 'long_press', 'drag') AS presses, action_kind IN ('terminate', 'answer') AS ends
+-- Few thoughts have a value outside of quotes: patterns are made for these alone.
+named AS (
+    SELECT *,
+        list_filter(
+            [target.text, app_before] || [slot.value FOR slot IN slots],
+            LAMBDA text: len(text) > 1 AND contains(unquoted, text)
+        ) AS known
     FROM learned
 )
 SELECT
     round,
     example_id,
     regexp_replace(
-        list_reduce(
-            list_prepend(regexp_replace(thought, '"[^"]*"|“[^”]*”', '…', 'g'), known),
-            LAMBDA text, value: replace(text, value, '…')
-        ),
+        CASE
+            WHEN len(known) = 0 THEN unquoted
+            ELSE regexp_replace(
+                unquoted,
+                '\b(' || array_to_string([regexp_escape(text) FOR text IN known], '|') || ')\b', '…', 'g'
+            )
+        END,
         '[0-9]+([.,:][0-9]+)*', '…', 'g'
     ) AS thought,
     action_kind AS action,
@@ -54,5 +64,5 @@ SELECT
         ELSE 'model'
     END AS words,
     run_id
-FROM pressed
+FROM named
 LEFT JOIN sized ON screen_id = screen_before

@@ -33,7 +33,8 @@ from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.models.embedded.candidates import CONCLUSION_VERBS
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork, bags, collate
 from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
-from trajmill.stages.models.embedded.words import Conclusion, noted_values, plain, quoted, tokens, write_conclusion
+from trajmill.stages.models.embedded.thoughts import compose_thought
+from trajmill.stages.models.embedded.words import Conclusion, noted_values, plain, write_conclusion
 
 _DECIMALS = 6
 _MOST_REMEMBERED = 4096
@@ -134,17 +135,6 @@ def _completion(asked: _Asked, logits: Sequence[float]) -> Completion:
 
 
 _MOST_NOTES = 3
-_PLANS = {
-    "press": "tap",
-    "open": "open",
-    "type": "type",
-    "down": "scroll down",
-    "up": "scroll up",
-    "back": "go back",
-    "home": "go to the home screen",
-    "enter": "confirm the input",
-    "finish": "report success",
-}
 
 
 def reply_for(policy_input: PolicyInput, chosen: int, user: UserText, *, phone: bool) -> Reply:
@@ -158,11 +148,7 @@ def reply_for(policy_input: PolicyInput, chosen: int, user: UserText, *, phone: 
     fresh = [line for value in policy_input.values if (line := plain(value)) not in known and line not in instruction]
     parts = Conclusion(CONCLUSION_VERBS[verb], text, candidate.field, policy_input.title, tuple(fresh[:_MOST_NOTES]))
     conclusion = write_conclusion(parts, how=verb if verb in ("down", "up") else "", into=verb == "type")
-    plan = _PLANS[verb] + (f" {quoted(text)}" if text else "")
-    asked = {token.normal for token in tokens(instruction)}
-    shared = [text[token.start : token.end] for token in tokens(text) if token.normal in asked]
-    reason = f": the user speaks of {quoted(' '.join(shared))}" if shared else ""
-    thought = f"I see {quoted(policy_input.title)}. Next I {plan}{reason}."
+    thought = compose_thought(policy_input, chosen, instruction)
     return Reply(thought, candidate.action(phone=phone), conclusion)
 
 

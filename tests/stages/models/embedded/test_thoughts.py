@@ -1,0 +1,91 @@
+"""The thoughts of the embedded policy: varied, consistent with the action, and about nothing but the request."""
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.records import record
+from tests.stages.models.toy import DISHES, SIZE, ToyPhone, element, observe
+from trajmill.schemas.actions import Action, Click, action_to_json, pressed_point
+from trajmill.schemas.dialects.user_text import UserText
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.tables.trajectory import Step, TargetElement
+from trajmill.stages.curate.episodes import contradiction
+from trajmill.stages.models.embedded.model import reply_for
+from trajmill.stages.models.embedded.situation import InputReader
+
+PASTS = (
+    (),
+    ('Tapped "Toy" on "Home screen".',),
+    ('Scrolled down on "Toy".',),
+    ('Typed "Ann" into "Note" on "Checkout".', 'Confirmed on "Checkout". Noted "Total: 12".'),
+    ("Something that nobody can parse.",),
+)
+NOTE = observe(
+    element("heading", "Checkout", "title"),
+    element("text_field", "Note", "clickable", "editable", "focused"),
+    element("switch", "Gift", "clickable", "checked"),
+    element("text", "3"),
+    element("list", "", "scrollable_down", "scrollable_up"),
+)
+HOME = observe(element("heading", "Home screen", "title"), element("icon", "Toy", "clickable"), app="")
+BARE = observe(element("button", "", "clickable"))
+
+
+def ordered() -> Observation:
+    phone = ToyPhone(0)
+    phone.dish = "Pad Thai"
+    return phone.look()
+
+
+def thoughts() -> Iterator[tuple[str, Action, Observation, UserText]]:
+    reader = InputReader()
+    for screen in (ToyPhone(0).look(), ordered(), NOTE, HOME, BARE):
+        for dish in DISHES:
+            for past in PASTS:
+                user = UserText(f'please order {dish} in size Large with the note "ring twice"', (), past)
+                elements = screen.elements or ()
+                read = reader.read(user, screen.screen.screen_id, SIZE, elements, phone=True)
+                for chosen in range(len(read.candidates)):
+                    reply = reply_for(read, chosen, user, phone=True)
+                    assert reply.action is not None and reply == reply_for(read, chosen, user, phone=True)
+                    yield reply.thought, reply.action, screen, user
+
+
+def skeleton(thought: str) -> str:
+    return re.sub(r"\d+", "…", re.sub(r'"[^"]*"', "…", thought))
+
+
+def target(screen: Observation, action: Action) -> UIElement | None:
+    point = pressed_point(action) if isinstance(action, Click) else None
+    return next((each for each in screen.elements or () if point and each.bounds.contains(*point)), None)
+
+
+def test_thoughts_are_of_many_forms_and_agree_with_their_actions() -> None:
+    made = list(thoughts())
+    assert len({skeleton(thought) for thought, *_ in made}) > 300
+    for thought, action, screen, _ in made:
+        pressed = target(screen, action)
+        element_ = None if pressed is None else TargetElement(role="", text=pressed.text, bounds=pressed.bounds)
+        step = record(Step, thought=thought, action=action_to_json(action), target=element_)
+        assert contradiction(step) is None, thought
+        assert thought == " ".join(thought.split()) and thought.endswith("."), thought
+
+
+def test_a_thought_names_only_what_the_request_shows() -> None:
+    for thought, _, screen, user in thoughts():
+        shown = " ".join(f"{each.text} {each.value}" for each in screen.elements or ())
+        known = " ".join([shown, user.instruction, *user.conclusions, "a screen without a title"])
+        words = set(known.replace('"', " ").split())
+        assert all(set(name.split()) <= words for name in re.findall('"([^"]+)"', thought)), thought
+
+
+@pytest.mark.parametrize("hints", [(), ("1. Tap the secret door.",)])
+def test_hints_do_not_show_in_a_thought(hints: tuple[str, ...]) -> None:
+    screen, reader = ToyPhone(0).look(), InputReader()
+    user = UserText("order Pad Thai", hints, ())
+    read = reader.read(user, screen.screen.screen_id, SIZE, screen.elements or (), phone=True)
+    plain = reader.read(user._replace(guidance=()), screen.screen.screen_id, SIZE, screen.elements or (), phone=True)
+    said = [reply_for(read, at, user, phone=True).thought for at in range(len(read.candidates))]
+    assert said == [reply_for(plain, at, user, phone=True).thought for at in range(len(plain.candidates))]
