@@ -99,8 +99,10 @@ def test_the_policy_can_be_the_coordinator_of_a_frozen_executor() -> None:
 
 
 def coda_executor(request: ChatRequest) -> str:
-    """Does what the Planner's thought ends with."""
-    (screen,) = shown(request)
+    """Does what the Planner's thought says; it is given the Planner's screens and its earlier thoughts, too."""
+    *before, screen = shown(request)
+    earlier = read_items(read_sections(user_text(request)).get("thoughts so far", ""))
+    assert len(before) == min(len(earlier), 1), "as many as the Planner was shown"
     thought = read_sections(user_text(request)).get("thought of the planner", "").splitlines()
     return rendered(obedient(thought[0] if thought else "", screen, "DELTA33"), screen)
 

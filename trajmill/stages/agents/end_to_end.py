@@ -39,18 +39,18 @@ class EndToEndAgent:
     def model_version(self) -> str:
         return self.model.version
 
-    async def act(self, episode: EpisodeView, context: str = "") -> Decision:
+    async def act(self, episode: EpisodeView, context: str = "", shown: Sequence[Observation] = ()) -> Decision:
         """Decide on the next action; a reply that cannot be parsed gives a decision without action that keeps the text.
 
-        `context` is a text of other roles before the task. Like guidance, it is in the request alone and not in the
-        decision's prompt. Raises ModelFailure if the model did not answer.
+        `context` is a text of other roles before the task, `shown` are screens before that text. Like guidance, they
+        are in the request alone and not in the decision's prompt. Raises ModelFailure if the model did not answer.
         """
         frame = self.model.frame(episode.observation.screen.size)
         asked = step_prompt(self.family, self.platform, frame, episode)
         seed = int(content_id("act", episode.seed, len(episode.history)), 16) % 2**31
         request = ChatRequest(
             self.role,
-            chat_messages(asked, context),
+            chat_messages(asked, context, shown),
             self.temperature,
             seed,
             max_tokens=self.max_tokens,
@@ -82,15 +82,18 @@ def step_prompt(
     return conversation(family, platform, frame, episode.instruction, episode.guidance, past, episode.observation)
 
 
-def chat_messages(asked: Conversation[Observation], context: str = "") -> tuple[ChatMessage, ...]:
-    """The messages of a prompt, each screen after the text; `context` stands at the start of the last message."""
+def chat_messages(
+    asked: Conversation[Observation], context: str = "", shown: Sequence[Observation] = ()
+) -> tuple[ChatMessage, ...]:
+    """The messages of a prompt, each screen after the text; `shown` and `context` begin the last message."""
     *earlier, last = asked.messages
     if context:
         last = last._replace(text=f"{context}\n\n{last.text}")
-    return tuple(
+    messages = [
         ChatMessage(message.role, tuple(part for part in (message.text or None, message.screen) if part is not None))
         for message in (*earlier, last)
-    )
+    ]
+    return (*messages[:-1], messages[-1]._replace(parts=(*shown, *messages[-1].parts)))
 
 
 def read_reply(

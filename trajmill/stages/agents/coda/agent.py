@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.agents.base import AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.replies import numbered, one_line, read_thought
+from trajmill.stages.agents.replies import numbered, one_line, read_items, read_sections, read_thought
 from trajmill.stages.agents.roles import (
     EmbeddedQuestion,
     EmbeddedRole,
@@ -29,7 +29,7 @@ class CodaAgent:
     """The roles; without a Planner, which is None then, the Executor acts alone."""
 
     executor: EndToEndAgent
-    """Sees the task, the history and the screens as its family shows them, and the Planner's thought."""
+    """Sees what the Planner sees, as its family shows it, and the Planner's thoughts (CODA 3.2)."""
     planner: Role | None
     policy_version: str = ""
     """Version of the policy, where it plays another role than the Executor."""
@@ -57,8 +57,19 @@ class CodaAgent:
         planned = await self.planner.ask(episode, read_thought, screens, instruction=guided, history=numbered(past))
         if planned.said is None:
             return without_action("Planner", planned.calls, {})
-        decision = await self.executor.act(episode, f"### Thought of the Planner ###\n{planned.said}")
+        # The Executor has the history of actions from its family's prompt; the thoughts and the last screen are added.
+        plans = [decision.role_outputs.get(PLAN, "") for decision in episode.history]
+        earlier = f"### Thoughts So Far ###\n{numbered(plans)}\n\n" if any(plans) else ""
+        context = f"{earlier}### Thought of the Planner ###\n{planned.said}"
+        before = () if self.executor.family.past_screens else screens[:-1]
+        decision = await self.executor.act(episode, context, before)
         return replace(decision, role_outputs={PLAN: planned.said}, calls=(*planned.calls, *decision.calls))
+
+
+def past_thoughts(asked: str) -> list[str]:
+    """Return the Planner's thoughts of the steps before, from the user's text of its prompt."""
+    steps = read_items(read_sections(asked).get("steps so far", ""))
+    return [step.partition(" Action: ")[0].removeprefix("Plan: ") for step in steps]
 
 
 def _page_and_task(asked: EmbeddedQuestion) -> str:

@@ -84,7 +84,7 @@ class EmbeddedModel:
         system, user_text = (
             "".join(part for part in parts if isinstance(part, str)) for parts in (request.messages[0].parts, asked)
         )
-        seen = next((part for part in asked if isinstance(part, Observation)), None)
+        seen = next((part for part in reversed(asked) if isinstance(part, Observation)), None)
         if seen is None or seen.elements is None:
             raise ModelFailure("the embedded policy reads accessibility trees; the request shows none")
         phone, user, size = is_phone_prompt(system), read(user_text), seen.screen.size

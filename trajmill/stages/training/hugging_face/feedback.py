@@ -31,7 +31,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
 from trajmill.stages.agents.ces.agent import INSTRUCTION, TRACKER_PROMPT, CesAgent
-from trajmill.stages.agents.coda.agent import CodaAgent
+from trajmill.stages.agents.coda.agent import PLAN, CodaAgent, past_thoughts
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.roles import EmbeddedRole, Role
 from trajmill.stages.derive.rewards import moments
@@ -291,7 +291,14 @@ async def executed_action(
         case CodaSpecialistSpec():
             agent = CodaAgent(executor, _role("planner", given, _CODA))
             # The Executor is shown the Planner's screens: the one before, and the present one (CODA 3.2).
-            past = tuple(Decision("", None, conclusion, raw_response=said) for said, conclusion in task.past)
+            # The thoughts before are in the Planner's prompt; a long one has the latest of them.
+            asked = "".join(part for part in task.messages[-1].parts if isinstance(part, str))
+            thoughts = past_thoughts(asked)[-len(task.past) :] if task.past else []
+            thoughts = [""] * (len(task.past) - len(thoughts)) + thoughts
+            past = tuple(
+                Decision("", None, conclusion, raw_response=said, role_outputs={PLAN: thought})
+                for (said, conclusion), thought in zip(task.past, thoughts, strict=True)
+            )
             past_screens = tuple(screens[:1] * len(past))
         case CesStage2Spec():
             frozen = _role("coordinator", models["coordinator"], _CES, recipe.coordinator_tokens)
