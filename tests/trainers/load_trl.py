@@ -41,7 +41,8 @@ def with_preferences(job: Job) -> dict[str, Any]:
         output_dir=job.work, max_length=job.max_length, per_device_train_batch_size=1, max_steps=1, **QUIET
     )
     rows = _rows(job)
-    trainer = DPOTrainer(model=_model(job), args=settings, train_dataset=rows, processing_class=processor)
+    models = {"model": _model(job), "ref_model": _model(job)}
+    trainer = DPOTrainer(**models, args=settings, train_dataset=rows, processing_class=processor)
     chosen, rejected = [], []
     for row in rows:
         batch = trainer.data_collator([dict(row)])

@@ -8,8 +8,8 @@ import pytest
 from tests.flows.small_run import do, small_config, up_to
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.judge import BRANCHES, JUDGE_GUIDED
-from trajmill.flows.tasks.release import DERIVE
-from trajmill.schemas.tables.example import Example
+from trajmill.flows.tasks.release import DERIVE, DERIVE_RL
+from trajmill.schemas.tables.example import Example, RLStep
 from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
@@ -25,6 +25,7 @@ def test_branches_go_on_from_failed_attempts_within_the_episodes_of_the_round(tm
     made = up_to(BRANCHES, context)
     do(JUDGE_GUIDED, context)
     do(DERIVE, context)
+    do(DERIVE_RL, context)
     attempts = {row.trajectory_id: row for row in context.rows(Trajectory, [1])}
     judged = {row.trajectory_id: row.correct for row in context.rows(Judgement, [1])}
     steps: dict[str, list[Step]] = {}
@@ -45,5 +46,7 @@ def test_branches_go_on_from_failed_attempts_within_the_episodes_of_the_round(tm
     accepted = {row.trajectory_id for row in branches if judged[row.trajectory_id]}
     taught = {row.trajectory_id for row in context.rows(Example, [1])}
     assert taught & {row.trajectory_id for row in branches} == accepted
+    compared = [row for row in context.rows(RLStep, [1]) if attempts[row.trajectory_id] in branches]
+    assert compared and all(row.branch and row.step_index >= int(row.branch.partition("@")[2]) for row in compared)
     screens = [row.screen_id for row in context.rows(Screen, [1])]
     assert len(screens) == len(set(screens))

@@ -49,4 +49,6 @@ def attempt_of(episode: Episode) -> RLAttempt:
         steps=len(episode.steps),
         malformed=sum(step.action is None for step in episode.steps),
         correct=None if episode.judgement is None else episode.judgement.correct,
+        parent_id=trajectory.parent_id,
+        branched_at=trajectory.branched_at,
     )

@@ -153,7 +153,7 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
     attempts = list(tuples(context.read("trajectories", columns, {one.round for one in late})))
     groups = {(number, query_id) for number, query_id, _, name in attempts if name in waited}
     late_groups = [name for *group, purpose, name in attempts if tuple(group) in groups and purpose == Purpose.TRAIN]
-    trajectories = sorted({*own, *late_groups})
+    trajectories = sorted({*own, *late_groups, *trajectories_of_round(context, Purpose.BRANCH)})
     tried_again = [one.trajectory_id for one in late if one.tried + 1 < TRIED_AT_MOST]
     history = read_history(context.warehouse, context.run_id, context.round)
     rounds = tuple(sorted({context.round, *(one.round for one in late)}))

@@ -250,7 +250,7 @@ def read_trajectory(warehouse: Warehouse, place: TrajectoryPlace) -> TrajectoryR
 
 
 _COLLECTED = (Purpose.TRAIN, Purpose.GUIDED)
-_ATTEMPT = ("trajectory_id", "query_id", "round", "model_version", "purpose", "status")
+_ATTEMPT = ("trajectory_id", "query_id", "round", "model_version", "purpose", "status", "parent_id", "branched_at")
 
 
 def read_verdicts(
@@ -311,8 +311,10 @@ def read_rl_attempts(
             steps=steps[trajectory_id],
             malformed=malformed[trajectory_id],
             correct=correct.get(trajectory_id),
+            parent_id=parent_id,
+            branched_at=branched_at,
         )
-        for trajectory_id, query_id, number, version, purpose, status in zip(
+        for trajectory_id, query_id, number, version, purpose, status, parent_id, branched_at in zip(
             *(rows[name].to_pylist() for name in _ATTEMPT), strict=True
         )
     ]

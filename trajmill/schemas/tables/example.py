@@ -84,7 +84,7 @@ class RLStep(Row):
     reward: float
     """Accuracy plus format reward of the trajectory."""
     advantage: float
-    """Normalised reward, equal on all steps of a trajectory."""
+    """Normalised reward, equal on all steps of a trajectory without branches."""
     step_weight: float
     """One over the trajectory's length, so that all trajectories weigh the same; or 1."""
     replayed: bool
@@ -103,3 +103,5 @@ class RLStep(Row):
     """Natural logarithms of the tokens' probabilities under the policy that gave them, as its server reports them."""
     temperature: float | None = None
     """Sampling temperature of the policy; null on rows of earlier versions."""
+    branch: str | None = None
+    """`TRAJECTORY@STEP`, from where branches were compared for the advantage; null where whole trajectories were."""

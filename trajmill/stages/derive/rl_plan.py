@@ -1,6 +1,7 @@
 """Plans the RL rows of a round: the groups of attempts that are compared, and the advantage of each member.
 
-A group is the attempts at one query, in one round, by one policy version.
+A group is the attempts at one query, in one round, by one policy version. The branches from a screen are compared with
+each other: their mean reward is the value of the screen, and gives the steps around it advantages of their own.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from trajmill.stages.derive.spec import RLSpec
 
 ON_POLICY = frozenset({Purpose.TRAIN})
 """Purposes of attempts that RL uses. A guided attempt answered another prompt than the one that is trained on."""
+_BRANCHED = frozenset({Purpose.BRANCH})
 
 
 class RLAttempt(NamedTuple):
@@ -33,6 +35,10 @@ class RLAttempt(NamedTuple):
     malformed: int
     """Number of replies that could not be parsed."""
     correct: bool | None
+    parent_id: str | None = None
+    """The attempt that a branch goes on from; None for all others."""
+    branched_at: int | None = None
+    """Number of the parent's steps that it begins with."""
 
     @property
     def reward(self) -> TrajectoryReward:
@@ -120,6 +126,11 @@ class ComparedTrajectory(NamedTuple):
     """The two parts of its reward."""
     advantage: float
     replayed: bool
+    from_step: int = 0
+    until_step: int | None = None
+    """The steps that become rows, up to the last one if None."""
+    branch: str = ""
+    """The branch point that the advantage comes from; empty for that of the whole trajectory."""
 
 
 class RLPlan(NamedTuple):
@@ -130,7 +141,8 @@ class RLPlan(NamedTuple):
 
 def plan_rl(batch: RLBatch, spec: RLSpec, seed: int) -> RLPlan:
     """Decide which trajectories of a batch give RL rows, and their advantages; `seed` draws the replaced failures."""
-    groups, dropped = grouped(batch.attempts, batch.may_be_judged)
+    whole = [attempt for attempt in batch.attempts if attempt.parent_id is None]
+    groups, dropped = grouped(whole, batch.may_be_judged)
     rewards = [member.reward.total for group in groups for member in group.members]
     running = running_moments([*batch.earlier, *([moments(rewards)] if rewards else [])])
     planned: list[ComparedTrajectory] = []
@@ -160,7 +172,57 @@ def plan_rl(batch: RLBatch, spec: RLSpec, seed: int) -> RLPlan:
             )
             for member in group.members
         )
+    branched = plan_branched(batch, groups)
+    parents = {one.trajectory_id for one in branched.trajectories}
+    own = [one for one in planned if one.trajectory_id not in parents]
+    others = [one for one in dropped if one.trajectory_id not in parents]
+    return RLPlan((*own, *branched.trajectories), (*others, *branched.dropped))
+
+
+def plan_branched(batch: RLBatch, groups: Iterable[Group]) -> RLPlan:
+    """Decide the advantages of branches, and of the steps of their parents.
+
+    Values are Monte Carlo estimates as in VinePPO (2410.01679, section 4). An attempt with reward R reached a screen
+    before its step k; branches went on from there with rewards R_1 ... R_N, of mean V and deviation S. V_0 is the mean
+    reward of the attempt's group. With the epsilon of paper 3.1.2:
+
+        steps k ... of branch i      (R_i - V) / (S + epsilon)
+        steps k ... of the attempt   (R - V) / (S + epsilon)
+        steps ... k - 1              (V - V_0) / (S + epsilon)
+    """
+    planned, dropped = list[ComparedTrajectory](), list[LeftOut]()
+    parents = {member.trajectory_id: (member, group.moments.mean) for group in groups for member in group.members}
+    by_point: dict[tuple[str, int], list[RLAttempt]] = {}
+    for attempt in sorted(batch.attempts, key=lambda each: each.trajectory_id):
+        if attempt.parent_id is not None:
+            by_point.setdefault((attempt.parent_id, attempt.branched_at or 0), []).append(attempt)
+    for (parent_id, at), branches in sorted(by_point.items()):
+        reasons = {one.trajectory_id: one.unfit(_BRANCHED) for one in branches}
+        if parent_id not in parents:
+            reasons = dict.fromkeys(reasons, "no_parent")
+        elif branches[0].model_version in batch.stale:
+            reasons = dict.fromkeys(reasons, "stale_policy")
+        fit = [one for one in branches if reasons[one.trajectory_id] is None]
+        value = moments([one.reward.total for one in fit]) if fit else None
+        if value is not None and not value.have_spread:
+            reasons |= {one.trajectory_id: "no_spread" for one in fit}
+        dropped += (LeftOut(name, None, reason) for name, reason in reasons.items() if reason is not None)
+        if value is None or not value.have_spread:
+            continue
+        (parent, start), point = parents[parent_id], f"{parent_id}@{at}"
+        # (V - V_0) / (S + epsilon), as the advantage of a reward of 2 V - V_0 over V.
+        planned.append(_at_branch(parent, point, len(fit), value.advantage(2 * value.mean - start), (0, at)))
+        planned += (
+            _at_branch(one, point, len(fit), value.advantage(one.reward.total), (at, None)) for one in (parent, *fit)
+        )
     return RLPlan(tuple(planned), tuple(dropped))
+
+
+def _at_branch(
+    one: RLAttempt, point: str, size: int, advantage: float, steps: tuple[int, int | None]
+) -> ComparedTrajectory:
+    about = (one.trajectory_id, one.round, one.query_id, size, one.reward.accuracy, one.reward.format)
+    return ComparedTrajectory(*about, advantage, False, *steps, point)
 
 
 def replayable(attempts: Iterable[RLAttempt], may_be_judged: Collection[str] = ()) -> tuple[str, ...]:

@@ -1,4 +1,7 @@
-"""Makes trajectory-level RL rows (TRPO, paper 3.1.2): the steps of a trajectory share its one reward and advantage."""
+"""Makes trajectory-level RL rows (TRPO, paper 3.1.2): the steps of a trajectory share its one reward and advantage.
+
+Where branches went on from a screen of it, the steps before and after that screen have advantages of their own.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +49,9 @@ def rl_steps(
     trajectory = episode.trajectory
     weight = 1.0 / len(episode.steps) if step_weight == "inverse_length" else 1.0
     rows, dropped = [], []
-    for position, step in enumerate(episode.steps):
+    for position, step in enumerate(episode.steps[: compared.until_step]):
+        if position < compared.from_step:
+            continue
         asked = _prompt(episode, position, words)
         if isinstance(asked, str):
             dropped.append(LeftOut(trajectory.trajectory_id, step.index, asked))
@@ -71,6 +76,7 @@ def rl_steps(
             response_token_ids=step.reply_token_ids,
             old_logprobs=step.reply_logprobs,
             temperature=words.temperature,
+            branch=compared.branch or None,
             **origin.common(MADE_BY),
         )
         rows.append(row)
