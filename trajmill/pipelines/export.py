@@ -1,4 +1,4 @@
-"""Writes a release as the folder that a trainer reads."""
+"""Writes a release as the folder that a trainer reads, or that exchanges its attempts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,21 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.pipelines.reading.episodes import read_episodes_of_rounds, rounds_of
-from trajmill.schemas.dialects.families import Family
+from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.example import Example, RLStep
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.stages.derive.rl_steps import compares_members
-from trajmill.stages.export.exporter import SFT_FILE, SftExporter
+from trajmill.stages.export.exporter import RL_FILE, SFT_FILE, SftExporter
 from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.export.formats.card import ExportedFolder, ExportedRelease
 from trajmill.stages.export.formats.derived import kind_example
+from trajmill.stages.export.formats.exchange import (
+    ExchangedCounts,
+    ExchangeFormat,
+    write_exchange,
+)
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
 from trajmill.stages.export.formats.steps import (
     LeftOutStep,
@@ -87,6 +92,31 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
     return exported
 
 
+def exchange_release(warehouse: Warehouse, name: str, form: ExchangeFormat, folder: Path) -> ExchangedCounts:
+    """Write every attempt with rows in a release as a document.
+
+    Raises:
+        BadInputError: there is no such release, a file of it is damaged, or the folder is not empty.
+        TrajmillError: the disk is full; the folder is not made.
+    """
+    release, screens = verify_release(warehouse, name), WarehouseScreens(warehouse)
+    source = ExportedRelease(release.name, release.run_id, release.round, release.code_version, _LICENCE)
+    with disk_full_as_error(folder), replacing_folder(folder) as new:
+        exporting = Exporting(warehouse, release, ANY, screens, new)
+        return write_exchange(new, form, source, _released_attempts(exporting), screens)
+
+
+def _released_attempts(exporting: Exporting) -> Iterator[Episode]:
+    """Yield the attempts with supervised or RL rows in the release, by round and id."""
+    folder = exporting.warehouse.release(exporting.release.name)
+    files = [file for file in (SFT_FILE, RL_FILE) if has_rows_of(folder, file)]
+    rows = [released_rows(folder, file, ["trajectory_id"])["trajectory_id"].to_pylist() for file in files]
+    stored = exporting.rounds_of({name for each in rows for name in each})
+    waiting = iter(sorted(stored, key=lambda name: (stored[name], name)))
+    while some := list(islice(waiting, TRAJECTORIES_AT_ONCE)):
+        yield from exporting.episodes(some, stored, with_calls=True).values()
+
+
 class Exporting(NamedTuple):
     warehouse: Warehouse
     release: Release
@@ -97,13 +127,13 @@ class Exporting(NamedTuple):
     def rounds_of(self, trajectory_ids: Collection[str]) -> Mapping[str, int]:
         return rounds_of(self.warehouse, self.release.run_id, trajectory_ids, range(self.release.round + 1))
 
-    def episodes(self, trajectory_ids: Collection[str], stored: Mapping[str, int]) -> Mapping[str, Episode]:
+    def episodes(
+        self, trajectory_ids: Collection[str], stored: Mapping[str, int], with_calls: bool = False
+    ) -> Mapping[str, Episode]:
         """Read the episodes of trajectories whose rounds are in `stored`, by id, with verdicts and guidance."""
         chosen = {name: stored[name] for name in trajectory_ids if name in stored}
         run_id, until = self.release.run_id, self.release.round
-        read = read_episodes_of_rounds(
-            self.warehouse, run_id, chosen, with_verdicts=True, with_guidance=True, judged_until=until
-        )
+        read = read_episodes_of_rounds(self.warehouse, run_id, chosen, True, True, with_calls, judged_until=until)
         return {episode.trajectory.trajectory_id: episode for episode in read}
 
     def sorted_examples(

@@ -271,10 +271,12 @@ def push(
 @app.command(epilog="Example: trajmill export --format trl --family qwen2.5-vl --out for_trl")
 def export(
     form: str = Option(
-        ..., "--format", "-f", metavar="FORMAT", help="trl, grpo, verl, verl-sft, llamafactory, swift or dpo."
+        ..., "--format", "-f", metavar="FORMAT", help="trl, grpo, verl, verl-sft, llamafactory, swift, dpo, atif, adp."
     ),
-    family: str = Option(
-        ..., metavar="FAMILY", help="Model family: gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars."
+    family: str | None = Option(
+        None,
+        metavar="FAMILY",
+        help="Model family: gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars; atif and adp need none.",
     ),
     out: Path = Option(..., "--out", "-o", metavar="FOLDER", help="Where to write; new or empty."),
     release: ReleaseName = None,
@@ -283,13 +285,25 @@ def export(
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Export a release in the format of a trainer and a model family."""
-    from trajmill.pipelines.export import ExportRequest, export_release_to
-    from trajmill.schemas.dialects.families import family_named
+    """Export a release in the format of a trainer and a model family, or its attempts as atif or adp."""
+    from trajmill.pipelines.export import ExportRequest, exchange_release, export_release_to
+    from trajmill.schemas.dialects.families import FAMILIES, family_named
     from trajmill.stages.export.formats.base import format_spec
+    from trajmill.stages.export.formats.exchange import EXCHANGES, ExchangeFormat
     from trajmill.warehouse.releases import newest_release
 
-    spec, chosen = format_spec(form), family_named(family)
+    if form in EXCHANGES.kinds():
+        if family or kind or max_pixels:
+            raise BadInputError(f"{form} has whole attempts in pixels: leave out --family, --kind and --max-pixels")
+        warehouse = warehouse_of(config, root)
+        name = release if release is not None else newest_release(warehouse)
+        done = exchange_release(warehouse, name, EXCHANGES.default_spec(form, ExchangeFormat), out)
+        print(f"{name}: {done.attempts:,} attempts of {done.steps:,} steps, {out}")
+        return
+    spec = format_spec(form)
+    if family is None:
+        raise BadInputError(f"{form} needs --family, the model family to train: {', '.join(FAMILIES)}")
+    chosen = family_named(family)
     if max_pixels is not None:
         chosen = chosen.within(max_pixels)
     warehouse = warehouse_of(config, root)
@@ -308,9 +322,14 @@ def export(
 @app.command("import", epilog="Example: trajmill import agentnet ~/AgentNet/ubuntu --config trajmill.toml")
 def import_(
     layout: str = Argument(
-        ..., metavar="FORMAT", help="trajmill (our own export), agentnet, android-control, gui-odyssey or aitz."
+        ..., metavar="FORMAT", help="atif, trajmill (our own export), agentnet, android-control, gui-odyssey or aitz."
     ),
     folder: Path = Argument(..., metavar="FOLDER", help="Where the trajectories lie."),
+    family: str | None = Option(
+        None,
+        metavar="FAMILY",
+        help="atif: the model family of computer_use and mobile_use calls that are not in pixels.",
+    ),
     config: ConfigFile = None,
     new_run: NewRun = False,
 ) -> None:
@@ -320,7 +339,7 @@ def import_(
     """
     from trajmill.stages.importing.base import layout_spec
 
-    spec = layout_spec(layout)
+    spec = layout_spec(layout, {} if family is None else {"family": family})
     settings = begin(config, new_run)
     from trajmill.flows.importing.import_folder import import_folder
 

@@ -120,6 +120,7 @@ def read_episodes_of_rounds(
     rounds_of: Mapping[str, int],
     with_verdicts: bool = False,
     with_guidance: bool = False,
+    with_calls: bool = False,
     judged_until: int | None = None,
 ) -> list[Episode]:
     """Read the episodes of trajectories of many rounds, in the order of their ids.
@@ -127,7 +128,7 @@ def read_episodes_of_rounds(
     `rounds_of` has the round of each attempt. A judgement of a later round counts, too, up to round `judged_until` if
     given.
     """
-    given = (with_verdicts, with_guidance)
+    given = (with_verdicts, with_guidance, with_calls)
     found = read_episodes(warehouse, run_id, rounds_of, sorted(set(rounds_of.values())), *given)
     by_id = {episode.trajectory.trajectory_id: episode for episode in found}
     unjudged = [episode.trajectory for episode in found if with_verdicts and episode.judgement is None]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import io
 import json
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Final, NamedTuple
 
 from PIL import Image
@@ -20,10 +21,11 @@ from trajmill.schemas.geometry import Point, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.query import Platform
+from trajmill.stages.models.base import ReplyTokens
 from trajmill.stages.parts import PartGroup
 
 _LONGEST_REASON = 200
-_MOST_JSON_BYTES: Final = 64 << 20
+MOST_JSON_BYTES: Final = 64 << 20
 _MOST_IMAGE_BYTES: Final = 32 << 20
 _MOST_PIXELS: Final = 40_000_000
 
@@ -55,6 +57,12 @@ class RecordedStep(NamedTuple):
     """The action in the words of the source."""
     thought: str = ""
     conclusion: str = ""
+    turn: int = 0
+    """Number of the agent's reply in the source; several steps of one reply have the same."""
+    tokens: ReplyTokens | None = None
+    is_context: bool = False
+    """Whether the step was copied from another attempt: it is shown in the history and never learned."""
+    role_outputs: Mapping[str, str] = MappingProxyType({})
 
 
 class Recording(NamedTuple):
@@ -70,6 +78,8 @@ class Recording(NamedTuple):
     apps: tuple[str, ...] = ()
     task: str = ""
     """Name of the kind of task; empty for the layout's name."""
+    reward: float | None = None
+    """The programmatic reward in [0, 1]; None if the source has none."""
 
 
 class BadRecording(NamedTuple):
@@ -126,12 +136,13 @@ LAYOUTS: Final = PartGroup(
         "android-control": "trajmill.stages.importing.android_control:AndroidControlLayout",
         "gui-odyssey": "trajmill.stages.importing.gui_odyssey:GuiOdysseyLayout",
         "aitz": "trajmill.stages.importing.aitz:AitzLayout",
+        "atif": "trajmill.stages.importing.atif:AtifLayout",
     },
 )
 
 
-def layout_spec(kind: str) -> LayoutSpec:
-    return LAYOUTS.default_spec(kind, LayoutSpec)
+def layout_spec(kind: str, settings: Mapping[str, Any] | None = None) -> LayoutSpec:
+    return LAYOUTS.default_spec(kind, LayoutSpec, settings)
 
 
 @contextmanager
@@ -158,7 +169,7 @@ def only_recording(file: Path, read: Callable[[Any], Recording]) -> ReadRecordin
 
     def make() -> Recording:
         with file.open("rb") as stream:
-            return read(parse_json(stream.read(_MOST_JSON_BYTES)))
+            return read(parse_json(stream.read(MOST_JSON_BYTES)))
 
     return read_recording(file.stem, file.stat().st_size, make)
 
@@ -166,16 +177,16 @@ def only_recording(file: Path, read: Callable[[Any], Recording]) -> ReadRecordin
 def lines_of(file: Path) -> Iterator[bytes]:
     """Yield the lines of a file, one in memory at a time; a line that is too long is cut."""
     with file.open("rb") as stream:
-        while text := stream.readline(_MOST_JSON_BYTES):
+        while text := stream.readline(MOST_JSON_BYTES):
             yield text
-            while not text.endswith(b"\n") and len(text) == _MOST_JSON_BYTES:
-                text = stream.readline(_MOST_JSON_BYTES)
+            while not text.endswith(b"\n") and len(text) == MOST_JSON_BYTES:
+                text = stream.readline(MOST_JSON_BYTES)
 
 
 def parse_json(text: bytes) -> Any:
     """Parse JSON; raises ValueError if it is none or too long, RecursionError if it is too deep."""
-    if len(text) >= _MOST_JSON_BYTES:
-        raise ValueError(f"more than {_MOST_JSON_BYTES >> 20} MiB of JSON")
+    if len(text) >= MOST_JSON_BYTES:
+        raise ValueError(f"more than {MOST_JSON_BYTES >> 20} MiB of JSON")
     return json.loads(text, parse_constant=_refuse_constant)
 
 

@@ -89,6 +89,7 @@ def rows_of(recording: Recording, layout: str, origin: Origin) -> ImportedRows:
         "environment": layout,
         "purpose": Purpose.IMPORTED,
         "answer": answer_of(decisions[-1].action),
+        "reward": recording.reward,
     }
     trajectory, steps = recorded_rows(trajectory_id, decisions, observations, fields | common)
     return ImportedRows(query, trajectory, steps, observations)
@@ -105,8 +106,16 @@ def _decisions(recording: Recording, instruction: str) -> list[Decision]:
         point = pressed_point(action) if action is not None else None
         if point is not None and not (0 <= point[0] < screen.width and 0 <= point[1] < screen.height):
             action = None
-        prompt = dialect.task_text(instruction, None, past)
-        made = Decision(step.thought, action, step.conclusion, raw_response=step.raw, prompt=prompt)
+        made = Decision(
+            step.thought,
+            action,
+            step.conclusion,
+            raw_response=step.raw,
+            # No step without a prompt is learned.
+            prompt="" if step.is_context else dialect.task_text(instruction, None, past),
+            role_outputs=dict(step.role_outputs),
+            reply_tokens=step.tokens,
+        )
         decisions.append(storable_decision(made))
         past.append(decisions[-1].conclusion)
     return decisions

@@ -157,7 +157,7 @@ def _counted(steps: Iterable[E | LeftOutStep], counts: RowCounts) -> Iterator[E]
 IMAGE_FOLDER: Final = "images"
 GROUP: Final = GroupLimits(rows=4096, distinct=16_000_000, repeated=128_000_000)
 _ROWS_AT_ONCE = 256
-_ENDINGS = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"))
+_ENDINGS = ((b"\x89PNG", "png"), (b"\xff\xd8\xff", "jpg"), (b"RIFF", "webp"), (b"GIF8", "gif"))
 
 T = TypeVar("T")
 Row = Mapping[str, Any]
@@ -205,16 +205,27 @@ def _json_lines(folder: Path, rows: Iterable[Row], screens: ReleaseScreenReader)
     paths: dict[str, str] = {}
     while chunk := list(islice(remaining, _ROWS_AT_ONCE)):
         missing = {screen_id for row in chunk for screen_id in row["screen_ids"]} - paths.keys()
-        for screen_id, data in screens.images(sorted(missing)):
-            ending = next((ending for start, ending in _ENDINGS if data.startswith(start)), "img")
-            # Sub-folders keep each folder small.
-            path = paths[screen_id] = f"{IMAGE_FOLDER}/{screen_id[:2]}/{screen_id}.{ending}"
-            (folder / path).parent.mkdir(parents=True, exist_ok=True)
-            (folder / path).write_bytes(data)
+        paths |= write_images(folder, missing, screens)
         for row in chunk:
             # No list that may be empty: readers of JSON would guess its type wrongly.
             changed = {"images": [paths[screen_id] for screen_id in row["screen_ids"]], "apps": ", ".join(row["apps"])}
             yield json.dumps({**row, **changed}, ensure_ascii=False).encode() + b"\n"
+
+
+def write_images(folder: Path, screen_ids: Iterable[str], screens: ReleaseScreenReader) -> dict[str, str]:
+    """Write the images of screens, undecoded; returns their paths in the folder by id of the screen."""
+    paths: dict[str, str] = {}
+    for screen_id, data in screens.images(sorted(screen_ids)):
+        # Sub-folders keep each folder small.
+        path = paths[screen_id] = f"{IMAGE_FOLDER}/{screen_id[:2]}/{screen_id}.{image_ending(data)}"
+        (folder / path).parent.mkdir(parents=True, exist_ok=True)
+        (folder / path).write_bytes(data)
+    return paths
+
+
+def image_ending(data: bytes) -> str:
+    """Return the ending of a file name for an encoded image."""
+    return next((ending for start, ending in _ENDINGS if data.startswith(start)), "img")
 
 
 def _in_shards(sized: Iterable[tuple[T, int]], most: int) -> Iterator[Iterator[T]]:
