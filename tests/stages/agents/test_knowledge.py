@@ -2,16 +2,23 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.stages.models.scripted import ScriptedModel
+from tests.stages.models.toy import ToyPhone
 from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.stages.agents.base import EpisodeView
 from trajmill.stages.agents.knowledge import LONGEST_PASSAGE, KeywordIndex, MeaningIndex, passages, read_passages
+from trajmill.stages.agents.mobile_agent_v3.retrieval import Researcher, Retrieval
+from trajmill.stages.agents.replies import read_items, read_sections
+from trajmill.stages.agents.roles import Role
 from trajmill.stages.models.openai_api.model import OpenAiModel
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.models.prompts import load_prompt
 from trajmill.stages.models.wrapped import WrappedModel, embedding_model
 
 
@@ -89,3 +96,36 @@ async def test_a_failed_request_is_sent_again_and_what_are_no_like_vectors_is_a_
                 await index.retrieve("a song", 1)
     with pytest.raises(BadInputError, match="embeds no texts"):
         embedding_model(ScriptedModel(lambda request: ""))
+
+
+def researched(*replies: str) -> tuple[Retrieval, ScriptedModel]:
+    rest = iter(replies)
+    model = ScriptedModel(lambda _: next(rest))
+    prompts = "trajmill.stages.agents.mobile_agent_v3"
+    made = [Role("researcher", model, load_prompt(prompts, f"researcher_{what}-1")) for what in ("queries", "summary")]
+    return Retrieval(partial(KeywordIndex(PASSAGES).retrieve, most=1), Researcher(*made)), model
+
+
+GIFT = EpisodeView("Use the voucher ABC of Ann's letter", None, ToyPhone(0).look(), (), 0)
+
+
+async def test_a_researcher_asks_what_to_search_for_and_sums_up_what_is_found() -> None:
+    """Mobile-Agent-v3 7.2.1: Q = GenerateQueries(I), D = SearchEngine(Q), K = Process(D)."""
+    queries = "### Queries ###\n1. enter a voucher\n2. where letters are: Mail letter\n3. voucher Wallet"
+    retrieval, model = researched(queries, "### Summary ###\nVouchers go into Wallet.")
+    found = await retrieval.knowledge(GIFT)
+    assert (found.said, len(found.calls)) == ("Vouchers go into Wallet.", 2)
+    listed = read_sections("".join(part for part in model.asked[1].messages[-1].parts if isinstance(part, str)))
+    assert read_items(listed["passages"]) == (PASSAGES[0], PASSAGES[2]), "each passage once, the best of a query first"
+
+
+async def test_without_a_well_formed_reply_the_instruction_is_searched_for_and_the_passages_are_given() -> None:
+    retrieval, _ = researched("I do not know.", "<think>Hm")
+    found = await retrieval.knowledge(GIFT)
+    assert found.said == PASSAGES[0] and [call.malformed for call in found.calls] == ["no queries", "no summary"]
+    nothing, _ = researched("1. weather")
+    assert (await nothing.knowledge(GIFT)).said == "", "nothing is found, and nothing is summed up"
+    helpless, _ = researched("1. voucher", "None.")
+    assert (await helpless.knowledge(GIFT)).said == ""
+    plain = Retrieval(partial(KeywordIndex(PASSAGES).retrieve, most=2))
+    assert await plain.knowledge(GIFT) == ("\n\n".join((PASSAGES[0], PASSAGES[2])), ())

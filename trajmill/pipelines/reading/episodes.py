@@ -36,7 +36,7 @@ from trajmill.warehouse.views import OFFLINE
 R = TypeVar("R", bound=Row)
 _NOT_ATTEMPTED = frozenset({RECORDED, INFEASIBLE})
 _CRITIC: Final = "critic"
-_ORDER: Final = ("reflector", "notetaker", "state_tracker", "manager", "coordinator", "planner")
+_ORDER: Final = ("researcher", "reflector", "notetaker", "state_tracker", "manager", "coordinator", "planner")
 """Order of these roles within a step; the role that acts is last."""
 _JUDGED = (Purpose.TRAIN, Purpose.GUIDED, Purpose.BRANCH, Purpose.IMPORTED)
 """No judge of a run judges other attempts."""

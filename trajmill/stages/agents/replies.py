@@ -16,6 +16,7 @@ from trajmill.stages.models.prompts import json_objects
 MOST_ITEMS: Final = 40
 LONGEST_ITEM: Final = 400
 LONGEST_TEXT: Final = 4000
+_MOST_QUERIES: Final = 5
 NONE: Final = "none"
 SUCCESS, FAILURE = "SUCCESS", "FAILURE"
 
@@ -44,6 +45,9 @@ _HEADINGS: Final = {
     "important notes": "important notes",
     "notes": "important notes",
     "atomic tasks": "atomic tasks",
+    "queries": "queries",
+    "search queries": "queries",
+    "summary": "summary",
 }
 """The headings that models write, and the sections that they begin."""
 
@@ -105,6 +109,18 @@ def read_notes(text: str) -> tuple[str, ...] | Malformed:
     """Read a Notetaker's notes (Mobile-Agent-v3, equation 9); the word `none` is well formed and notes nothing."""
     body = _reply_sections(text, "important notes").get("important notes", _bare_list(text, _NOTHING))
     return read_items(body) if body.strip() else Malformed("no notes")
+
+
+def read_queries(text: str) -> tuple[str, ...] | Malformed:
+    """Read a researcher's queries, at most five (Mobile-Agent-v3, 7.2.1)."""
+    queries = read_items(_reply_sections(text, "queries").get("queries", _bare_list(text)))
+    return queries[:_MOST_QUERIES] or Malformed("no queries")
+
+
+def read_summary(text: str) -> str | Malformed:
+    """Read a researcher's summary on one line; `none` if nothing helps."""
+    said = plain(_reply_sections(text, "summary").get("summary", _after_thinking(text)))
+    return (NONE if said.casefold().strip(f".{_MARKS}") == NONE else said) or Malformed("no summary")
 
 
 def read_atomic_tasks(text: str) -> tuple[str, ...] | Malformed:

@@ -7,7 +7,7 @@ decisions.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +20,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.agents.base import AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.agents.mobile_agent_v3.retrieval import RESEARCHER, Researcher, Retrieval
 from trajmill.stages.agents.replies import (
     FAILURE,
     NONE,
@@ -42,9 +43,6 @@ WITHOUT_EFFECT: Final = "Without effect: "
 """Before the conclusion of a step that the Reflector found to have failed."""
 UNKNOWN: Final = "UNKNOWN"
 """The outcome that the Manager is given after a malformed reply of the Reflector."""
-
-Retriever = Callable[[str], Awaitable[tuple[str, ...]]]
-"""Gives the passages for an instruction, best first."""
 
 
 class TaskState(NamedTuple):
@@ -107,14 +105,14 @@ class MobileAgentV3:
     """The roles, one model each; a role that is None is switched off.
 
     Without a Manager the instruction is the plan and the Worker alone ends the episode, without a Reflector every
-    action counts as a success, without a Notetaker nothing is noted, without a retriever the Manager has no knowledge.
+    action counts as a success, without a Notetaker nothing is noted, without retrieval the Manager has no knowledge.
     """
 
     worker: EndToEndAgent
     manager: ManagerRoles | None
     reflector: Role | None
     notetaker: Role | None
-    retrieve: Retriever | None
+    retrieval: Retrieval | None
     name: str = "mobile_agent_v3"
 
     @property
@@ -150,13 +148,13 @@ class MobileAgentV3:
         """Lines 17 to 29: reflect on the last action, take notes after a success, revise the plan."""
         before = read_state(episode.history[-1].role_outputs) if episode.history else TaskState(None)
         if before.plan is None:  # lines 5 to 7: retrieve knowledge, make the plan (equation 5)
-            found = await self.retrieve(episode.instruction) if self.retrieve is not None else ()
-            knowledge, instruction = "\n\n".join(map(one_line, found)), one_line(episode.instruction)
+            found = await self.retrieval.knowledge(episode) if self.retrieval is not None else RoleReply("", ())
+            knowledge, instruction = found.said or "", one_line(episode.instruction)
             if self.manager is None:
-                return _Turn(TaskState((instruction,)), knowledge=knowledge)
+                return _Turn(TaskState((instruction,)), found.calls, knowledge=knowledge)
             given = {"instruction": instruction, "knowledge": knowledge or NONE}
             reply = await self.manager.first.ask(episode, read_first_plan, (episode.observation,), **given)
-            return _Turn(TaskState(None), knowledge=knowledge).revised(reply)
+            return _Turn(TaskState(None), found.calls, knowledge=knowledge).revised(reply)
         turn = await self._reflected(episode, before)
         if self.notetaker is not None and turn.state.outcome == SUCCESS:
             turn = await self._noted(episode, turn, self.notetaker)
@@ -269,12 +267,16 @@ class MobileAgentV3Prompts(Spec):
     """For the outcome of an action."""
     notetaker: Path | None = None
     """For the notes of a screen."""
+    researcher_queries: Path | None = None
+    """For the queries of a task."""
+    researcher_summary: Path | None = None
+    """For the summary of the passages."""
 
 
 class MobileAgentV3Spec(RolesSpec):
     """Manager, Worker, Reflector and Notetaker (paper Mobile-Agent-v3, 4 and 7); `models.policy` is the Worker."""
 
-    role_names: ClassVar[tuple[str, ...]] = ("manager", "reflector", "notetaker", "retriever")
+    role_names: ClassVar[tuple[str, ...]] = ("manager", "reflector", "notetaker", "retriever", "researcher")
 
     kind: Literal["mobile_agent_v3"] = "mobile_agent_v3"
     """Four roles: the policy acts as the Worker."""
@@ -288,8 +290,11 @@ class MobileAgentV3Spec(RolesSpec):
     """Folder of documents (`.md`, `.txt`) in which the Manager finds knowledge about a task."""
     retriever: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
     """Finds the knowledge: `embedded` (BM25), the NAME of an `[endpoints.NAME]` whose model embeds texts, or `off`."""
+    researcher: Annotated[str, OPERATIONAL] = OFF_ROLE
+    """Writes the queries and sums up what they find: the NAME of an `[endpoints.NAME]`, `policy`, `embedded`, or `off`
+    (the instruction is the query, the passages are the knowledge). Its model needs no images."""
     knowledge_passages: PositiveInt = 3
-    """Number of passages that the Manager gets."""
+    """Number of passages for each query."""
     prompts: MobileAgentV3Prompts = MobileAgentV3Prompts()
     """Prompt files of your own."""
 
@@ -302,12 +307,12 @@ class MobileAgentV3Spec(RolesSpec):
         manager = ManagerRoles(plans, revises) if plans and revises else None
         reflector = open_role(self, given, "reflector", embedded.REFLECTOR, files.reflector)
         notetaker = open_role(self, given, "notetaker", embedded.NOTETAKER, files.notetaker)
-        retrieve = self._retriever(given)
+        retrieval = self._retrieval(given)
         return lambda query: MobileAgentV3(
-            open_acting_role(self, given, "worker", query.platform), manager, reflector, notetaker, retrieve
+            open_acting_role(self, given, "worker", query.platform), manager, reflector, notetaker, retrieval
         )
 
-    def _retriever(self, given: AgentModel) -> Retriever | None:
+    def _retrieval(self, given: AgentModel) -> Retrieval | None:
         if self.knowledge is None or self.retriever == OFF_ROLE:
             return None
         from trajmill.stages.agents.knowledge import KeywordIndex, MeaningIndex, read_passages
@@ -315,4 +320,8 @@ class MobileAgentV3Spec(RolesSpec):
 
         passages, model = read_passages(self.knowledge), given.roles.get("retriever")
         index = KeywordIndex(passages) if model is None else MeaningIndex(passages, embedding_model(model))
-        return partial(index.retrieve, most=self.knowledge_passages)
+        files = self.prompts
+        queries = open_role(self, given, "researcher", RESEARCHER, files.researcher_queries, "researcher_queries-1")
+        summary = open_role(self, given, "researcher", RESEARCHER, files.researcher_summary, "researcher_summary-1")
+        researcher = Researcher(queries, summary) if queries and summary else None
+        return Retrieval(partial(index.retrieve, most=self.knowledge_passages), researcher)
