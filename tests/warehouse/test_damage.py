@@ -14,7 +14,7 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.commit import commit
-from trajmill.warehouse.delta_log import HASHES
+from trajmill.warehouse.delta_log import HASHES, _read_log
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
@@ -66,14 +66,14 @@ def test_a_damaged_log_entry_is_named_and_nothing_is_committed_on_top(
         lambda: run_sql(three_rounds, COUNT),
         lambda: commit(three_rounds, TABLE, [], stage_run("judge", 4)),
     ]
-    for entry in log_of(three_rounds)[::3]:
+    for entry in log_of(three_rounds)[::2]:
         whole = entry.read_bytes()
         damage(entry)
         for use in uses:
             with pytest.raises(BadInputError, match=rf"\A[^\n]*{entry.name}: {says}[^\n]*; restore[^\n]*\Z"):
                 use()
         entry.write_bytes(whole)
-    assert len(log_of(three_rounds)) == 4
+    assert len(log_of(three_rounds)) == 3
 
 
 def test_a_table_of_an_earlier_trajmill_is_read_and_its_gaps_are_named(three_rounds: Warehouse) -> None:
@@ -81,11 +81,11 @@ def test_a_table_of_an_earlier_trajmill_is_read_and_its_gaps_are_named(three_rou
         entry.write_text(entry.read_text().replace(HASHES, "another"))
     (three_rounds.table(TABLE) / "_log_sizes.json").unlink()
     assert read_table(three_rounds, TABLE).num_rows == 15
-    log_of(three_rounds)[2].write_text("{")
-    with pytest.raises(BadInputError, match=r"\A[^\n]*2\.json: not a log of Delta[^\n]*\Z"):
+    log_of(three_rounds)[1].write_text("{")
+    with pytest.raises(BadInputError, match=r"\A[^\n]*1\.json: not a log of Delta[^\n]*\Z"):
         read_table(three_rounds, TABLE)
-    log_of(three_rounds)[2].unlink()
-    with pytest.raises(BadInputError, match=r"2\.json: missing"):
+    log_of(three_rounds)[1].unlink()
+    with pytest.raises(BadInputError, match=r"1\.json: missing"):
         read_table(three_rounds, TABLE)
 
 
@@ -103,6 +103,8 @@ def test_a_commit_that_was_killed_before_its_sizes_were_written_is_completed(thr
         commit(three_rounds, TABLE, [write_shard(three_rounds, TABLE, at, rows)], at)
         after = sizes.read_text()
         sizes.write_text(before)
+        # As another process.
+        _read_log.cache_clear()
     assert len(after) > len(before)
 
 

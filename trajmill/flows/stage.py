@@ -192,7 +192,7 @@ def stage(name: str, command: str = "", **more: Any) -> Callable[[Work], Stage]:
 def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], StageOutcome]) -> StageReport:
     """Do, commit and mark a stage that has no marker; one that raises AwaitedError is tried again at the next call."""
     warehouse, at = context.warehouse, context.at(stage)
-    if report_of(context, stage) is None:
+    if (report := report_of(context, stage)) is None:
         with disk_full_as_error(warehouse.root):
             start = perf_counter()
             try:
@@ -200,28 +200,28 @@ def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], Stage
                     outcome = work(at)
             except AwaitedError as error:
                 return StageReport.without_work(stage, str(error))
-            commit_start = perf_counter()
             commit_stage(warehouse, at, outcome.files)
-            end = perf_counter()
             prices = [price or 0.0 for (price,) in context.written("model_calls", outcome.files, ["price"])]
             marked = {
                 "rows_in": outcome.rows_in,
                 "rows_out": outcome.rows_out,
-                "seconds": end - start,
-                "commit_seconds": end - commit_start,
+                "seconds": perf_counter() - start,
                 "cost": sum(prices, 0.0),
                 "result": dict(outcome.result),
             }
-        mark_done(warehouse, at.staging(warehouse), stage_key(stage, context.run_id, context.round), marked)
+        key = stage_key(stage, context.run_id, context.round)
+        report = _report(stage, mark_done(warehouse, at.staging(warehouse), key, marked))
     sweep(warehouse, at.staging(warehouse))
-    return finished(context, stage)
+    return report
 
 
 def report_of(context: RoundContext, stage: str) -> StageReport | None:
     folder = context.at(stage).staging(context.warehouse)
     marked = read_marker(context.warehouse, folder, stage_key(stage, context.run_id, context.round))
-    if marked is None:
-        return None
+    return None if marked is None else _report(stage, marked)
+
+
+def _report(stage: str, marked: Mapping[str, Any]) -> StageReport:
     counts = {name: marked[name] for name in ("rows_in", "rows_out", "seconds", "cost")}
     return StageReport(StageCount(stage=stage, **counts), marked["result"])
 

@@ -9,16 +9,15 @@ from contextlib import nullcontext
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
-from deltalake.exceptions import DeltaError
-from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction
+from deltalake.transaction import AddAction, PostCommitHookProperties, RemoveAction, create_table_with_add_actions
 
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.delta_log import HASHES, delta_table, known_log, look_again, make_log_durable
+from trajmill.warehouse.delta_log import HASHES, delta_table, log_to_extend, look_again
 from trajmill.warehouse.layout import StageRun, Warehouse, sole_writer
 from trajmill.warehouse.screens import without_committed
 from trajmill.warehouse.shards import DataFile, stored_schema
-from trajmill.warehouse.store.connection import DELTA_RETRIES, repeat
+from trajmill.warehouse.store.connection import repeat
 
 _KEEP_FOREVER = "interval 36500 days"
 _TABLE_SETTINGS = {
@@ -52,70 +51,52 @@ def commit(warehouse: Warehouse, table: str, files: Sequence[DataFile], at: Stag
     A stage run that was committed before adds nothing. The first commit creates the table, and later ones add columns
     that are new in the schema. Raises TrajmillError if the disk is full, and BadInputError if the log is damaged.
     """
-    store, uri = warehouse.store, warehouse.store.uri(f"tables/{table}")
 
     def committed() -> int:
-        look_again(warehouse, table)
-        with disk_full_as_error(warehouse.table(table)), store.one_line(f"tables/{table}"):
-            delta = delta_table(warehouse, table) or DeltaTable.create(
-                uri,
-                schema=stored_schema(table),
-                mode="ignore",
-                configuration=_TABLE_SETTINGS,
-                storage_options=DELTA_RETRIES,
-                commit_properties=_hashes(()),
-            )
-            if not known_log(warehouse, table):
-                # Whoever reads a log with two entries of ours expects the sizes of the first.
-                make_log_durable(warehouse, table)
-            if not _is_committed(delta, at):
+        with disk_full_as_error(warehouse.table(table)), log_to_extend(warehouse, table) as (folder, delta):
+            added = [_add_action(file) for file in files if file.rows]
+            made_by = _hashes(files, Transaction(at.name, at.attempt))
+            if delta is None:
+                create_table_with_add_actions(
+                    str(folder),
+                    Schema.from_arrow(stored_schema(table)),
+                    added,
+                    configuration=_TABLE_SETTINGS,
+                    commit_properties=made_by,
+                )
+            elif (last := delta.transaction_version(at.name)) is None or last < at.attempt:
                 known = {field.name for field in delta.schema().fields}
                 # Existing rows have no value in a new column: it is nullable, even if the record requires a value.
                 missing = [field.with_nullable(True) for field in stored_schema(table) if field.name not in known]
                 if missing:
                     delta.alter.add_columns(Schema.from_arrow(pa.schema(missing)).fields, commit_properties=_hashes(()))
-                before = int(delta.version())
-                try:
-                    delta.create_write_transaction(
-                        [_add_action(file) for file in files if file.rows],
-                        mode="append",
-                        schema=delta.schema(),
-                        commit_properties=_hashes(files, Transaction(at.name, at.attempt)),
-                        post_commithook_properties=_KEEP_LOG,
-                    )
-                except (DeltaError, OSError):
-                    # The reply to a commit that was made may have been lost.
-                    look_again(warehouse, table)
-                    again = None if store.is_local else delta_table(warehouse, table)
-                    if again is None or not _is_committed(again, at):
-                        raise
-                if int(delta.version()) == before:
-                    delta.update_incremental()
-            # Also where it was committed before: that process may have been killed before it came to this.
-            make_log_durable(warehouse, table)
-            return int(delta.version())
+                _extend(delta, added, made_by)
+            return int(max(path.stem for path in folder.glob("_delta_log/*.json")))
 
-    # A second call adds nothing, so that it can be repeated when the store answers.
-    return repeat(store, committed)
+    # A second call adds nothing: it is made if another process has committed at the same time.
+    return repeat(warehouse.store, committed)
 
 
 def replace_files(warehouse: Warehouse, table: str, replaced: Mapping[str, int], joined: Sequence[DataFile]) -> None:
     """Commit `joined` in place of files with the same rows (sizes by name), in a lock; write a checkpoint."""
-    look_again(warehouse, table)
-    delta, now = delta_table(warehouse, table), int(time.time() * 1000)
-    assert delta is not None, "it has files"
-    removed = [RemoveAction(name, False, now, size, {}) for name, size in replaced.items()]
+    now = int(time.time() * 1000)
+    with log_to_extend(warehouse, table) as (_, delta):
+        assert delta is not None, "it has files"
+        removed = [RemoveAction(name, False, now, size, {}) for name, size in replaced.items()]
+        _extend(delta, [*removed, *(_add_action(file, changes=False) for file in joined)], _hashes(joined))
+        delta.update_incremental()
+        # Otherwise every reader goes through the entries that added the small files.
+        delta.create_checkpoint()
+
+
+def _extend(delta: DeltaTable, actions: Sequence[AddAction | RemoveAction], made_by: CommitProperties) -> None:
     delta.create_write_transaction(
-        [*removed, *(_add_action(file, changes=False) for file in joined)],
+        [*actions],
         mode="append",
         schema=delta.schema(),
-        commit_properties=_hashes(joined),
+        commit_properties=made_by,
         post_commithook_properties=_KEEP_LOG,
     )
-    delta.update_incremental()
-    # Otherwise every reader goes through the entries that added the small files.
-    delta.create_checkpoint()
-    make_log_durable(warehouse, table)
 
 
 def last_attempt(warehouse: Warehouse, at: StageRun) -> int:
@@ -123,11 +104,6 @@ def last_attempt(warehouse: Warehouse, at: StageRun) -> int:
     tables = (delta_table(warehouse, table) for table in TABLES)
     attempts = (None if delta is None else delta.transaction_version(at.name) for delta in tables)
     return max((attempt for attempt in attempts if attempt is not None), default=-1)
-
-
-def _is_committed(delta: DeltaTable, at: StageRun) -> bool:
-    last = delta.transaction_version(at.name)
-    return last is not None and last >= at.attempt
 
 
 def _hashes(files: Sequence[DataFile], *transactions: Transaction) -> CommitProperties:

@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
@@ -29,9 +30,9 @@ from deltalake.exceptions import DeltaError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.registry import TABLES
+from trajmill.warehouse.atomic import write_bytes
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.store.base import StoredFile
-from trajmill.warehouse.store.connection import DELTA_RETRIES, credentials_key, repeat
+from trajmill.warehouse.store.base import StoredFile, StoreError
 
 _SIZES = "_log_sizes.json"
 """Delta's own tools leave files alone whose names begin with `_`."""
@@ -39,6 +40,7 @@ HASHES = "trajmill.sha256"
 """Key of an entry's `commitInfo` that has the SHA-256 of each data file that it adds, by name, as JSON."""
 _ENTRY = re.compile(r"/[0-9]{20}\.json$")
 _LAST_CHECKPOINT = "_last_checkpoint"
+_Known = Mapping[str, tuple[int, str]]
 
 
 class Snapshot(NamedTuple):
@@ -57,10 +59,8 @@ _SEEN: ContextVar[dict[tuple[str, str], list[StoredFile]] | None] = ContextVar("
 @contextmanager
 def one_snapshot() -> Iterator[None]:
     """List the log of each table at most once within the block and blocks in it, unless the block commits to it."""
-    if _SEEN.get() is not None:
-        yield
-        return
-    outside = _SEEN.set({})
+    seen = _SEEN.get()
+    outside = _SEEN.set({} if seen is None else seen)
     try:
         yield
     finally:
@@ -72,41 +72,35 @@ def look_again(warehouse: Warehouse, table: str) -> None:
     (_SEEN.get() or {}).pop((warehouse.address, table), None)
 
 
-def log_entries(warehouse: Warehouse, table: str) -> list[StoredFile]:
-    """Return the entries of a table's log, oldest first. Raises BadInputError if one is missing or damaged."""
-    return [file for file in log_files(warehouse, table) if _ENTRY.search(file.name)]
+def _entries(files: Sequence[StoredFile]) -> list[StoredFile]:
+    return [file for file in files if _ENTRY.search(file.name)]
 
 
 def log_files(warehouse: Warehouse, table: str) -> list[StoredFile]:
-    damage, seen, key = "", _SEEN.get(), (warehouse.address, table)
+    """Return the files of a table's log, oldest first. Raises BadInputError if an entry is missing or damaged."""
+    seen, key, log = _SEEN.get(), (warehouse.address, table), _read_log(warehouse, table)
     if seen is not None and key in seen:
         return seen[key]
     # Another process may have committed while the folder was listed, so damage is looked for twice.
     for _ in range(2):
         files = warehouse.store.files(f"tables/{table}/_delta_log")
-        damage = _damage(warehouse, table, [file for file in files if _ENTRY.search(file.name)])
-        if not damage:
-            if seen is not None:
-                seen[key] = files
-            return files
+        with log.lock:
+            entries, before, damage = _entries(files), _entries(log.files), ""
+            if entries[: len(before)] != before:
+                # Another log, e.g. of a warehouse that was made anew at its address, or a restored entry.
+                log.files, log.known, log.delta = (), None, None
+            if not log.expects(entries):
+                log.known = known_log(warehouse, table)
+                damage = _damage(warehouse, table, entries, log.known)
+            if not damage:
+                log.files = files
+                if seen is not None:
+                    seen[key] = files
+                return files
     raise BadInputError(f"{damage}; restore the file from a copy")
 
 
-def make_log_durable(warehouse: Warehouse, table: str) -> None:
-    """Bring new entries to the disk, and store sizes and hashes of all. Raises BadInputError as `log_entries` does."""
-    look_again(warehouse, table)
-    store, known = warehouse.store, known_log(warehouse, table)
-    names = {file.name.rpartition("/")[2]: file.name for file in log_files(warehouse, table)}
-    fresh = [name for name in names if name not in known and name != _LAST_CHECKPOINT]
-    if fresh:
-        store.sync([name for last, name in names.items() if last in (*fresh, _LAST_CHECKPOINT)])
-        for name in fresh:
-            data = store.get(names[name]) or b""
-            known[name] = (len(data), hashlib.sha256(data).hexdigest())
-        store.put(f"tables/{table}/{_SIZES}", (json.dumps(known) + "\n").encode())
-
-
-def known_log(warehouse: Warehouse, table: str) -> dict[str, tuple[int, str]]:
+def known_log(warehouse: Warehouse, table: str) -> _Known:
     """Return sizes and hashes of a log's files at its last commit. Raises BadInputError if they are damaged."""
     name = f"tables/{table}/{_SIZES}"
     try:
@@ -120,8 +114,8 @@ def known_log(warehouse: Warehouse, table: str) -> dict[str, tuple[int, str]]:
         raise BadInputError(f"{warehouse.store.uri(name)}:1: {line}") from None
 
 
-def _damage(warehouse: Warehouse, table: str, entries: Sequence[StoredFile]) -> str:
-    store, known = warehouse.store, known_log(warehouse, table)
+def _damage(warehouse: Warehouse, table: str, entries: Sequence[StoredFile], known: _Known) -> str:
+    store = warehouse.store
     committed = {int(name[:20]): size for name, (size, _) in known.items() if _ENTRY.search(f"/{name}")}
     sizes = {int(entry.name[-25:-5]): entry.size for entry in entries}
     for version in range(max((*committed, *sizes), default=-1) + 1):
@@ -129,9 +123,9 @@ def _damage(warehouse: Warehouse, table: str, entries: Sequence[StoredFile]) -> 
         if size and size == committed.get(version, size):
             continue
         path = store.uri(f"tables/{table}/_delta_log/{version:020d}.json")
-        if not size:
-            return f"{path}: {'missing' if size is None else 'empty'}; its rows would not be read"
-        return f"{path}: has {size} of the {committed[version]} bytes that were committed"
+        if size:
+            return f"{path}: has {size} of the {committed[version]} bytes that were committed"
+        return f"{path}: {'missing' if size is None else 'empty'}; its rows would not be read"
     if not known and len(entries) > 1 and HASHES.encode() in (store.get(entries[-2].name) or b""):
         # Sizes are stored before the next entry is made.
         return f"{store.uri(f'tables/{table}/{_SIZES}')}: missing, and newer entries of the log may be missing, too"
@@ -139,17 +133,24 @@ def _damage(warehouse: Warehouse, table: str, entries: Sequence[StoredFile]) -> 
 
 
 @dataclass
-class _SharedTable:
-    """A Delta table that all callers of this process share: opening one is several requests to a bucket."""
+class _ReadLog:
+    """What this process has read of a table's log; all callers share it."""
 
+    files: Sequence[StoredFile] = ()
+    known: _Known | None = None
+    """Sizes and hashes by the last part of the name, at the last commit of which this process knows."""
     delta: DeltaTable | None = None
-    entries: tuple[StoredFile, ...] = ()
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: threading.RLock = field(default_factory=threading.RLock)
+
+    def expects(self, entries: Sequence[StoredFile]) -> bool:
+        """Whether exactly these entries have been committed, as far as this process can tell without a request."""
+        known = {name: size for name, (size, _) in (self.known or {}).items() if _ENTRY.search(f"/{name}")}
+        return self.known is not None and known == {entry.name[-25:]: entry.size for entry in entries}
 
 
 @lru_cache(maxsize=4 * len(TABLES))
-def _shared(warehouse: Warehouse, table: str, credentials: str) -> _SharedTable:
-    return _SharedTable()
+def _read_log(warehouse: Warehouse, table: str) -> _ReadLog:
+    return _ReadLog()
 
 
 def delta_table(warehouse: Warehouse, table: str, version: int | None = None) -> DeltaTable | None:
@@ -157,41 +158,102 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
 
     Callers share that of the newest version, which moves on. Raises BadInputError if its log is damaged.
     """
-    store, entries = warehouse.store, log_entries(warehouse, table)
-    if not entries:
+    store, files, log = warehouse.store, log_files(warehouse, table), _read_log(warehouse, table)
+    if not (entries := _entries(files)):
         return None
+    with log.lock:
+        newest = int(entries[-1].name[-25:-5])
+        if version is None and log.delta is not None and int(log.delta.version()) == newest:
+            return log.delta
+        _copied_log(warehouse, table, files, whole=version is not None)
+        try:
+            if version is not None:
+                return DeltaTable(str(warehouse.table(table)), version=version)
+            if log.delta is not None and store.is_local:
+                log.delta.update_incremental()
+            if log.delta is None or int(log.delta.version()) != newest:
+                log.delta = DeltaTable(str(warehouse.table(table)), version=newest)
+            return log.delta
+        except DeltaError as error:
+            name, reason = f"tables/{table}/_delta_log", str(error).splitlines()[0]
+            # Name the oldest entry that is not JSON.
+            for entry in entries:
+                try:
+                    [*map(json.loads, (store.get(entry.name) or b"").splitlines())]
+                except ValueError:
+                    name = entry.name
+                    break
+            raise BadInputError(f"{store.uri(name)}: not a log of Delta ({reason}); restore it from a copy") from error
 
-    def opened() -> DeltaTable:
-        return DeltaTable(store.uri(f"tables/{table}"), version=version, storage_options=DELTA_RETRIES)
 
-    def found() -> DeltaTable:
-        with store.one_line(f"tables/{table}"):
-            try:
-                if version is not None:
-                    return opened()
-                shared = _shared(warehouse, table, credentials_key())
-                with shared.lock:
-                    # Another log, e.g. of a warehouse that was made anew at its address, or a restored entry.
-                    if shared.delta is None or tuple(entries[: len(shared.entries)]) != shared.entries:
-                        shared.delta = opened()
-                    elif int(shared.delta.version()) < len(entries) - 1:
-                        shared.delta.update_incremental()
-                    shared.entries = tuple(entries)
-                    return shared.delta
-            except DeltaError as error:
-                # Name the oldest entry that is not JSON.
-                path = store.uri(f"tables/{table}/_delta_log")
-                for entry in log_entries(warehouse, table):
-                    try:
-                        for line in (store.get(entry.name) or b"").splitlines():
-                            json.loads(line)
-                    except ValueError:
-                        path = store.uri(entry.name)
-                        break
-                reason = str(error).splitlines()[0]
-                raise BadInputError(f"{path}: not a log of Delta ({reason}); restore it from a copy") from error
+def _copied_log(warehouse: Warehouse, table: str, files: Sequence[StoredFile], whole: bool = False) -> list[Path]:
+    """Bring the log in a bucket to this machine, `whole` or from its last checkpoint on; return the paths.
 
-    return repeat(store, found)
+    A copy is used if it has the hash that was committed.
+    """
+    paths = [warehouse.root / file.name for file in files if not file.name.endswith(_LAST_CHECKPOINT)]
+    if warehouse.store.is_local:
+        return paths
+    for path in warehouse.table(table).glob("_delta_log/[0-9]*"):
+        if path not in paths and path < paths[-1]:
+            # Of an earlier log at this address. What is newer another process may have listed later.
+            path.unlink(missing_ok=True)
+    known = _read_log(warehouse, table).known or {}
+    checkpoints = [place for place, path in enumerate(paths) if path.name.endswith(".checkpoint.parquet")]
+    needed = paths[checkpoints[-1] :] if checkpoints and not whole else paths
+    for path in needed:
+        digest = known.get(path.name, (0, ""))[1]
+        if not path.exists() or digest != hashlib.sha256(path.read_bytes()).hexdigest():
+            write_bytes(path, warehouse.store.get(warehouse.name(path)) or b"")
+    return needed
+
+
+@contextmanager
+def log_to_extend(warehouse: Warehouse, table: str) -> Iterator[tuple[Path, DeltaTable | None]]:
+    """Yield a folder in which Delta can commit, and what `delta_table` returns; then make new entries durable.
+
+    It is the table's, or a draft on this machine whose entries are then created in the bucket. Raises BadInputError if
+    the log is damaged, and StoreError if another process has committed meanwhile.
+    """
+    look_again(warehouse, table)
+    delta, log = delta_table(warehouse, table), _read_log(warehouse, table)
+    with TemporaryDirectory() as draft:
+        folder = warehouse.table(table) if warehouse.store.is_local else Path(draft)
+        if delta is not None and not warehouse.store.is_local:
+            (folder / "_delta_log").mkdir()
+            for path in _copied_log(warehouse, table, log.files):
+                (folder / "_delta_log" / path.name).symlink_to(path)
+            delta = DeltaTable(draft)
+        if delta is not None and not log.known:
+            # Whoever reads a log with two entries of ours expects the sizes of the first.
+            _make_log_durable(warehouse, table, folder)
+        yield folder, delta
+        _make_log_durable(warehouse, table, folder)
+
+
+def _make_log_durable(warehouse: Warehouse, table: str, folder: Path) -> None:
+    """Bring new entries to the disk or the bucket, and store sizes and hashes of all."""
+    look_again(warehouse, table)
+    store, log, names = warehouse.store, _read_log(warehouse, table), f"tables/{table}/_delta_log"
+    known = dict(log.known or {})
+    # Entries before checkpoints, and last what points to these.
+    paths = sorted(folder.glob("_delta_log/*"), key=lambda path: (path.suffix != ".json", path.name))
+    fresh = [path for path in paths if path.name == _LAST_CHECKPOINT or not known.get(path.name, (0, ""))[1]]
+    if {path.name for path in fresh} <= {_LAST_CHECKPOINT}:
+        return
+    store.sync([f"{names}/{path.name}" for path in fresh])
+    for path in fresh:
+        name, data = f"{names}/{path.name}", path.read_bytes()
+        if not store.is_local:
+            if path.suffix != ".json":
+                store.put(name, data)
+            elif not store.create(name, data):
+                raise StoreError(f"{store.uri(name)}: another process has committed at the same time")
+            write_bytes(warehouse.root / name, data)
+        if path.name != _LAST_CHECKPOINT:
+            known[path.name] = (len(data), hashlib.sha256(data).hexdigest())
+    store.put(f"tables/{table}/{_SIZES}", (json.dumps(known) + "\n").encode())
+    log.known = known
 
 
 def logged_names(delta: DeltaTable) -> list[str]:
@@ -232,7 +294,7 @@ def committed_names(
 
 def newest_log_entry(warehouse: Warehouse, table: str) -> str:
     """Identify the newest entry, also by size and time: a warehouse that was made anew has the same names."""
-    entries = log_entries(warehouse, table)
+    entries = _entries(log_files(warehouse, table))
     return " ".join(map(str, entries[-1])) if entries else ""
 
 

@@ -135,8 +135,7 @@ def drop_release(warehouse: Warehouse, name: str) -> None:
         raise _no_release(warehouse, name)
     # What is left if this is interrupted is no release, and `vacuum` deletes it.
     warehouse.store.delete(warehouse.name(folder / MANIFEST))
-    for file in warehouse.store.files(warehouse.name(folder)):
-        warehouse.store.delete(file.name)
+    warehouse.store.delete(*(file.name for file in warehouse.store.files(warehouse.name(folder))))
     shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -254,21 +253,15 @@ def publish_weights(warehouse: Warehouse, folder: Path) -> None:
 
 def checked_weights(warehouse: Warehouse, folder: Path) -> None:
     """Bring a folder of weights to this machine, and check it. Raises BadInputError if a file is missing or changed."""
-    store = warehouse.store
-    files = store.files(warehouse.name(folder))
-    if not files and not store.is_local:
-        raise BadInputError(f"{store.uri(warehouse.name(folder))}: missing; restore it from a copy")
-    for file in files:
-        store.fetch(file.name)
     for line in damaged_weights(warehouse, warehouse.name(folder)):
         raise BadInputError(line)
 
 
 def damaged_weights(warehouse: Warehouse, folder: str, stored: bool = False) -> Iterator[str]:
     """Name the files of a folder that are not what its hashes say, as `changed_files`; none if it was never sealed."""
-    sums = warehouse.store.get(f"{folder}/{SUMS}")
-    if sums == b"":
-        yield f"{warehouse.store.uri(f'{folder}/{SUMS}')}: empty; restore it from a copy"
+    sums, where = warehouse.store.get(f"{folder}/{SUMS}"), warehouse.store.uri(f"{folder}/{SUMS}")
+    if sums == b"" or (sums is None and not (stored or warehouse.store.is_local)):
+        yield f"{where}: {'missing' if sums is None else 'empty'}; restore it from a copy"
     lines = (line.partition("  ") for line in (sums or b"").decode(errors="replace").splitlines())
     yield from changed_files(
         warehouse, {f"{folder}/{place}": digest for digest, _, place in lines}, SUMS, stored=stored
@@ -282,8 +275,10 @@ def changed_files(
     for name, digest in hashes.items():
         where = warehouse.store.uri(name)
         try:
-            # On this machine there may be a damaged copy of a whole file.
-            if all(file_hash(warehouse.store.fetch(name, anew)) != digest for anew in (stored, True)):
+            # On this machine there may be a whole copy, or a damaged one of a whole file.
+            copy = warehouse.root / name
+            is_whole = not stored and copy.is_file() and file_hash(copy) == digest
+            if not is_whole and file_hash(warehouse.store.fetch(name, anew=True)) != digest:
                 yield f"{where}: changed since {since}; restore it from a copy"
         except FileNotFoundError:
             yield f"{where}: missing, though {by} names it; restore it from a copy"

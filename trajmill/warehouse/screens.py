@@ -59,7 +59,7 @@ class WarehouseScreens:
         for path in committed_files(self._warehouse, "screens"):
             if path not in known:
                 file = _ScreenFile(self._warehouse, path)
-                start = self._starts[-1] + self._files[-1].rows if self._files else 0
+                start = self._starts[-1] + len(self._files[-1].ids()) if self._files else 0
                 for row, screen_id in enumerate(file.ids(), start):
                     self._rows.setdefault(screen_id, row)
                 self._files.append(file)
@@ -145,9 +145,6 @@ class _ScreenFile:
     def __init__(self, warehouse: Warehouse, path: Path) -> None:
         self.path, self._warehouse, self._name = path, warehouse, warehouse.name(path)
         self._where = warehouse.store.uri(self._name)
-        system, before = warehouse.store.arrow_files()
-        with warehouse.store.one_line(self._name), damage_as_error(self._where):
-            self.rows = pq.read_metadata(before + self._name, filesystem=system).num_rows
 
     def ids(self) -> Sequence[str]:
         modified = self.path.stat().st_mtime_ns if self.path.exists() else 0

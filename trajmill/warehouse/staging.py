@@ -23,7 +23,6 @@ from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.store.base import StoredFile, StoreError
 
 MARKER = "done.json"
-_BLOCK = 1 << 20
 _PLANNED = "progress.total"
 _COUNTED = "progress-{}.done"
 
@@ -43,7 +42,7 @@ class Journal:
             raise ValueError("a journal record is one line")
         with disk_full_as_error(self.path):
             if self._descriptor is None:
-                self._descriptor = open_for_append(self.path, self._whole_bytes())
+                self._descriptor = open_for_append(self.path, sum(len(whole) + 1 for whole in self.read()))
             append_whole(self._descriptor, record + b"\n")
 
     def read(self) -> Iterator[bytes]:
@@ -60,20 +59,6 @@ class Journal:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def _whole_bytes(self) -> int:
-        if not self.path.exists():
-            return 0
-        with self.path.open("rb") as file:
-            end = file.seek(0, os.SEEK_END)
-            while end:
-                start = max(0, end - _BLOCK)
-                file.seek(start)
-                newline = file.read(end - start).rfind(b"\n")
-                if newline >= 0:
-                    return start + newline + 1
-                end = start
-        return 0
-
 
 class RecordCounter:
     """Counts the records of the journals of a folder that other processes write; reads each byte once."""
@@ -87,13 +72,12 @@ class RecordCounter:
         """The number of complete records so far; it stays when a journal is removed."""
         for path in self._folder.glob(self._pattern):
             with suppress(FileNotFoundError), path.open("rb") as file:
-                start = file.seek(self._read[path])
-                while block := file.read(_BLOCK):
-                    if end := block.rfind(b"\n") + 1:
-                        # The rest is an incomplete record, which may be cut off and written again.
-                        self._read[path] = start + end
-                        self._records += block.count(b"\n")
-                    start += len(block)
+                file.seek(self._read[path])
+                for line in file:
+                    # The last may be incomplete, and cut off and written again.
+                    if line.endswith(b"\n"):
+                        self._read[path] += len(line)
+                        self._records += 1
         return self._records
 
 
@@ -152,12 +136,13 @@ def stage_key(stage: str, configuration: object, inputs: object) -> str:
     return content_id("stage", stage, configuration, inputs)
 
 
-def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Mapping[str, object]) -> None:
-    """Write the marker of a finished stage with a small JSON result; this is the last step of a stage."""
+def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Mapping[str, object]) -> dict[str, Any]:
+    """Write the marker of a finished stage with a small JSON result, its last step; return the result as it is read."""
     marker = json.loads(json.dumps({"key": key, "result": result}))
     marker["sha256"] = content_id(marker)
     # Its journals are removed next: that must not reach the disk before the marker does.
     warehouse.store.put(warehouse.name(folder / MARKER), (json.dumps(marker, sort_keys=True) + "\n").encode())
+    return dict(marker["result"])
 
 
 def read_marker(warehouse: Warehouse, folder: Path, key: str) -> dict[str, Any] | None:
@@ -195,21 +180,15 @@ def has_begun(warehouse: Warehouse, folder: Path) -> bool:
 
 def sweep(warehouse: Warehouse, folder: Path) -> None:
     """Remove the files of a finished stage except its marker; its rows are committed."""
-    if not is_done(warehouse, folder):
-        return
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.is_dir():
-            shutil.rmtree(path)
-        elif path.name != MARKER:
-            path.unlink()
-    for file in leftovers(warehouse, folder):
-        warehouse.store.delete(file.name)
+    if unneeded := leftovers(warehouse, folder):
+        warehouse.store.delete(*(file.name for file in unneeded))
+        if not warehouse.store.is_local:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def forget(warehouse: Warehouse, folder: Path) -> None:
+    warehouse.store.delete(*(file.name for file in warehouse.store.files(warehouse.name(folder))))
     shutil.rmtree(folder, ignore_errors=True)
-    for file in warehouse.store.files(warehouse.name(folder)):
-        warehouse.store.delete(file.name)
 
 
 def leftovers(warehouse: Warehouse, folder: Path) -> list[StoredFile]:

@@ -120,15 +120,14 @@ def compact_table(warehouse: Warehouse, table: str, fewest: int = _FEWEST) -> Co
         damage_as_error(store.uri(f"tables/{table}")),
     ):
         files = committed_names(warehouse, table)
-        sizes = dict[str, int]()
+        sizes = {file.name: file.size for file in store.files(f"tables/{table}")}
         # Small files that follow each other in the order of their names, which is that of rows.
         neighbours: list[list[str]] = [[]]
         room = _FULL_BYTES
         for name in files:
-            size = store.size(name)
-            if size is None:
+            if name not in sizes:
                 raise FileNotFoundError(store.uri(name))
-            sizes[name] = size
+            size = sizes[name]
             if size >= _SMALL_BYTES or size > room:
                 neighbours.append([])
                 room = _FULL_BYTES
@@ -180,8 +179,7 @@ def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[
         # What was found before the locks were taken may have been committed or released until then.
         still = set(unused_files(warehouse, older_than_days=older_than_days, now=now)) if deletable else set()
         unused = [file for file in deletable if file in still]
-        for file in unused:
-            warehouse.store.delete(file.name)
+        warehouse.store.delete(*(file.name for file in unused))
     return unused
 
 

@@ -14,7 +14,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse import releases
 from trajmill.warehouse.commit import commit_stage
-from trajmill.warehouse.delta_log import make_log_durable, table_versions
+from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, sole_worker
 from trajmill.warehouse.releases import write_release
 from trajmill.warehouse.screens import NewScreens, stored_screen_journal
@@ -81,10 +81,6 @@ def _watch_store(after: Callable[[str], None]) -> None:
     publish, put = BucketStore.publish, BucketStore.put
     files = 0
 
-    def committed(warehouse: Warehouse, table: str) -> None:
-        after("screens committed" if table == "screens" else "rows committed")
-        make_log_durable(warehouse, table)
-
     def published(store: BucketStore, name: str) -> None:
         nonlocal files
         publish(store, name)
@@ -93,11 +89,12 @@ def _watch_store(after: Callable[[str], None]) -> None:
             after(f"release file {files}")
 
     def was_put(store: BucketStore, name: str, data: bytes) -> None:
+        if name.endswith("_log_sizes.json"):
+            after("screens committed" if "screens" in name else "rows committed")
         put(store, name, data)
         if name.endswith(releases.MANIFEST):
             after("manifest")
 
-    patch("trajmill.warehouse.commit.make_log_durable", committed).start()
     patch.object(BucketStore, "publish", published).start()
     patch.object(BucketStore, "put", was_put).start()
 

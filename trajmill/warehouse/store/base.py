@@ -154,15 +154,15 @@ class FileStore:
         path = self.local / folder
         return sorted(each.name for each in path.iterdir() if each.is_dir()) if path.is_dir() else []
 
-    def delete(self, name: str) -> None:
-        """Delete a file, with folders that it leaves empty; a missing one is fine."""
-        path = self.local / name
-        path.unlink(missing_ok=True)
-        for above in path.relative_to(self.local).parents[:-2]:
-            try:
-                (self.local / above).rmdir()
-            except OSError:
-                return
+    def delete(self, *names: str) -> None:
+        """Delete files, with folders that they leave empty; a missing one is fine."""
+        for path in (self.local / name for name in names):
+            path.unlink(missing_ok=True)
+            for above in path.relative_to(self.local).parents[:-2]:
+                try:
+                    (self.local / above).rmdir()
+                except OSError:
+                    break
 
     def touch(self, name: str) -> None:
         """Make the present the time at which a file was stored."""

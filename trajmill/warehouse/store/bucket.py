@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 import obstore
-from deltalake.exceptions import DeltaError
 from obstore.exceptions import AlreadyExistsError, BaseError, NotSupportedError
 from obstore.store import from_url
 
@@ -60,28 +59,25 @@ class BucketStore(FileStore):
 
     @repeated
     def get(self, name: str) -> bytes | None:
-        with self.one_line(name):
-            try:
-                return bytes(obstore.get(self._objects, name).bytes())
-            except FileNotFoundError as error:
-                self._check_bucket(error)
-                return None
+        try:
+            return bytes(obstore.get(self._objects, name).bytes())
+        except FileNotFoundError as error:
+            self._check_bucket(error)
+            return None
 
     @repeated
     def put(self, name: str, data: bytes) -> None:
-        with self.one_line(name):
-            obstore.put(self._objects, name, data)
+        obstore.put(self._objects, name, data)
 
     @repeated
     def create(self, name: str, data: bytes) -> bool:
-        with self.one_line(name):
-            try:
-                obstore.put(self._objects, name, data, mode="create", use_multipart=False)
-            except AlreadyExistsError:
-                # After a lost reply the file that is there may be this one.
-                return self.get(name) == data
-            except (NotSupportedError, NotImplementedError) as error:
-                raise BadInputError(f"{self.address}: {CANNOT_LOCK}") from error
+        try:
+            obstore.put(self._objects, name, data, mode="create", use_multipart=False)
+        except AlreadyExistsError:
+            # After a lost reply the file that is there may be this one.
+            return self.get(name) == data
+        except (NotSupportedError, NotImplementedError) as error:
+            raise BadInputError(f"{self.address}: {CANNOT_LOCK}") from error
         return True
 
     def claim(self, name: str) -> bool:
@@ -90,52 +86,49 @@ class BucketStore(FileStore):
 
     @repeated
     def publish(self, name: str) -> None:
-        with self.one_line(name):
-            obstore.put(self._objects, name, self.local / name)
+        obstore.put(self._objects, name, self.local / name)
 
     @repeated
     def fetch(self, name: str, anew: bool = False) -> Path:
         # A copy of the right size is taken for the file, as files that are fetched never change.
-        path, size = self.local / name, self.size(name)
-        if size is None:
-            raise FileNotFoundError(self.uri(name))
-        if anew or not path.is_file() or path.stat().st_size != size:
-            with replacing(path) as temporary, self.one_line(name), temporary.open("wb") as file:
-                for chunk in obstore.get(self._objects, name).stream():
+        path = self.local / name
+        if anew or not path.is_file() or path.stat().st_size != self.size(name):
+            try:
+                stored = obstore.get(self._objects, name)
+            except FileNotFoundError as error:
+                raise FileNotFoundError(self.uri(name)) from error
+            with replacing(path) as temporary, temporary.open("wb") as file:
+                for chunk in stored.stream():
                     file.write(chunk)
         return path
 
     @repeated
     def size(self, name: str) -> int | None:
-        with self.one_line(name):
-            try:
-                return obstore.head(self._objects, name)["size"]
-            except FileNotFoundError as error:
-                self._check_bucket(error)
-                return None
+        try:
+            return obstore.head(self._objects, name)["size"]
+        except FileNotFoundError as error:
+            self._check_bucket(error)
+            return None
 
     @repeated
     def files(self, folder: str) -> list[StoredFile]:
-        with self.one_line(folder):
-            pages = obstore.list(self._objects, prefix=folder or None)
-            files = [
-                StoredFile(entry["path"], entry["size"], entry["last_modified"].timestamp())
-                for page in pages
-                for entry in page
-            ]
-        return sorted(files)
+        pages = obstore.list(self._objects, prefix=folder or None)
+        return sorted(
+            StoredFile(entry["path"], entry["size"], entry["last_modified"].timestamp())
+            for page in pages
+            for entry in page
+        )
 
     @repeated
     def folders(self, folder: str) -> list[str]:
-        with self.one_line(folder):
-            found = obstore.list_with_delimiter(self._objects, prefix=folder or None)["common_prefixes"]
+        found = obstore.list_with_delimiter(self._objects, prefix=folder or None)["common_prefixes"]
         return sorted(name.rpartition("/")[2] for name in found)
 
     @repeated
-    def delete(self, name: str) -> None:
-        with self.one_line(name):
-            obstore.delete(self._objects, name)
-        (self.local / name).unlink(missing_ok=True)
+    def delete(self, *names: str) -> None:
+        obstore.delete(self._objects, names)
+        for name in names:
+            (self.local / name).unlink(missing_ok=True)
 
     def touch(self, name: str) -> None:
         data = self.get(name)
@@ -162,7 +155,7 @@ class BucketStore(FileStore):
             if error.errno is None:  # Not one of this machine's disk.
                 raise store_error(self.uri(name), error) from error
             raise
-        except (BaseError, DeltaError) as error:
+        except BaseError as error:
             raise store_error(self.uri(name), error) from error
 
     def arrow_files(self) -> tuple[FileSystem | None, str]:

@@ -23,15 +23,13 @@ if TYPE_CHECKING:
 
 RETRIES: Final[RetryConfig] = {"max_retries": 5, "retry_timeout": timedelta(seconds=5)}
 """What obstore does by itself for answers like 503 and for cut connections; some seconds, in which Ctrl-C waits."""
-DELTA_RETRIES: Final = {"max_retries": "5", "retry_timeout": "5s"}
-"""The same for Delta."""
 PATIENCE: Final = 60.0
 """Seconds for which requests to a store that does not answer are repeated; a lease does not live longer either."""
 _LONGEST_PAUSE = 4.0
 _NO_BUCKET = ("NoSuchBucket", "ContainerNotFound")
 _DENIED = ("AccessDenied", "InvalidAccessKeyId", "SignatureDoesNotMatch", "403 Forbidden", "401 Unauthorized")
 NO_ANSWER = "max_retries"
-"""In the errors of obstore and Delta after their own retries."""
+"""In the errors of obstore after its own retries."""
 _DECORATION = re.compile(r"\x1b\[[0-9;]*m|↳")
 _CLOUDS = ("AWS_", "AZURE_", "AZURITE_", "GOOGLE_")
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT", "AZURE_STORAGE_ENDPOINT")
@@ -42,11 +40,15 @@ S = TypeVar("S", bound=FileStore)
 
 
 def repeated(request: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[S, P], R]:
-    """Make a method of a store repeat its request while the store does not answer."""
+    """Make a method of a store repeat its request while the store does not answer, with errors of one line."""
 
     @wraps(request)
     def with_patience(store: S, /, *args: P.args, **named: P.kwargs) -> R:
-        return repeat(store, lambda: request(store, *args, **named))
+        def once() -> R:
+            with store.one_line(str(args[0] if args else "")):
+                return request(store, *args, **named)
+
+        return repeat(store, once)
 
     return with_patience
 
@@ -73,7 +75,7 @@ def pauses(patience: float) -> Iterator[float]:
 
 
 def store_error(where: str, error: Exception) -> BadInputError | StoreError:
-    """Make the line about an error of obstore, or of Delta, DuckDB or pyarrow that read a bucket."""
+    """Make the line about an error of obstore, or of DuckDB or pyarrow that read a bucket."""
     text = str(error)
     if says_no_bucket(error):
         return BadInputError(f"{where}: there is no such bucket; make it, or correct run.root")

@@ -20,7 +20,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from types import FrameType
 from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError
@@ -32,7 +31,7 @@ SECONDS = 60.0
 _RENEWALS = 4
 _CLOCK_STEP = 1.0
 """Stores give times in whole seconds."""
-_KEPT = 8
+_KEPT = 4
 """Old generations that stay, so that a listing is short."""
 
 
@@ -49,6 +48,14 @@ class Generation(NamedTuple):
 
 
 @dataclass
+class _Known:
+    creates_once: bool
+    """Whether the store creates no file that is there: if it silently replaced it, two could hold a lease."""
+    released: Generation | None = None
+    """The newest generation, if nobody has taken the lease since this process released it."""
+
+
+@dataclass
 class _Lease:
     store: FileStore
     name: str
@@ -58,6 +65,8 @@ class _Lease:
     """When it expires, by this process's monotonic clock."""
     token: str
     owner: str
+    known: _Known
+    interrupt: signal.Signals = signal.SIGINT
     lost: bool = False
     ended: threading.Event = field(default_factory=threading.Event)
 
@@ -77,7 +86,7 @@ class _Lease:
             if self.lost or time.monotonic() > self.until:
                 self.lost = True
                 if not self.ended.is_set():
-                    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+                    signal.pthread_kill(threading.main_thread().ident or 0, self.interrupt)
                 return
 
 
@@ -109,6 +118,7 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS,
             # The next process need not wait for the expiry.
             with suppress(StoreError):
                 create_generation(store.impatient(), name, lease.number + 1, "", 0.0)
+                lease.known.released = Generation(lease.number + 1, "", [], 0.0, "")
     if lease.lost:
         raise lost
 
@@ -116,31 +126,19 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS,
 @contextmanager
 def _interruptible(lease: _Lease) -> Iterator[None]:
     """Let the loss of a lease interrupt the main thread also where SIGINT is ignored, as in a background job."""
-    before = signal.getsignal(signal.SIGINT)
-    is_ignored = before is signal.SIG_IGN or isinstance(before, _InterruptIfLost)
-    if not is_ignored or threading.current_thread() is not threading.main_thread():
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():
         yield
         return
-    signal.signal(signal.SIGINT, _InterruptIfLost(lease, before))
+    before, lease.interrupt = signal.signal(signal.SIGUSR2, interrupt), signal.SIGUSR2
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, before)
-
-
-@dataclass(frozen=True)
-class _InterruptIfLost:
-    """A handler of SIGINT that ignores it as long as the lease, and all around it, are held."""
-
-    lease: _Lease
-    outer: Any
-    """The handler before."""
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self.lease.lost:
-            raise KeyboardInterrupt
-        if isinstance(self.outer, _InterruptIfLost):
-            self.outer(number, frame)
+        lease.interrupt = signal.SIGINT
+        signal.signal(signal.SIGUSR2, before)
 
 
 def holder(store: FileStore, name: str) -> str | None:
@@ -149,16 +147,16 @@ def holder(store: FileStore, name: str) -> str | None:
 
 
 def _acquired(store: FileStore, name: str, wait: bool, seconds: float, owner: str) -> _Lease:
-    if not _creates_once(store, name, credentials_key()):
+    known = _known(store, name, credentials_key())
+    if not known.creates_once:
         raise BadInputError(f"{store.address}: {CANNOT_LOCK}")
-    pause = 0.1
+    pause, token = 0.1, uuid.uuid4().hex
     while True:
-        newest = _newest(store, name)
+        newest, known.released = known.released or _newest(store, name), None
         if newest is None or _is_free(store, name, newest):
             began, number = time.monotonic(), newest.number + 1 if newest else 1
-            token = uuid.uuid4().hex
             if create_generation(store, name, number, owner, seconds, token):
-                return _Lease(store, name, seconds, number, began + seconds, token, owner)
+                return _Lease(store, name, seconds, number, began + seconds, token, owner, known)
         elif not wait:
             raise HeldError(newest.owner)
         time.sleep(pause)
@@ -166,12 +164,11 @@ def _acquired(store: FileStore, name: str, wait: bool, seconds: float, owner: st
 
 
 @lru_cache(maxsize=8)
-def _creates_once(store: FileStore, name: str, credentials: str) -> bool:
-    """Whether the store creates no file that is there: if it silently replaced it, two could hold a lease."""
+def _known(store: FileStore, name: str, credentials: str) -> _Known:
     probe = f"{name}-probe/{uuid.uuid4().hex}"
     refuses = store.create(probe, b"1") and not store.create(probe, b"2")
     store.delete(probe)
-    return refuses
+    return _Known(refuses)
 
 
 def create_generation(
@@ -190,13 +187,13 @@ def create_generation(
     body = Generation(number, owner, process or this_process(), seconds, token or uuid.uuid4().hex)
     if not store.create(_file(name, number), json.dumps(body).encode()):
         return False
-    numbers = sorted(map(number_of, store.files(name)))
+    numbers = sorted(map(number_of, store.files(name))) if owner else [number]
     if numbers[-1] != number:
         # Its turn was long ago: the generations up to it were deleted while this process stood still.
         store.delete(_file(name, number))
         return False
-    for old in numbers[:-_KEPT]:
-        store.delete(_file(name, old))
+    if len(numbers) > 2 * _KEPT:
+        store.delete(*(_file(name, old) for old in numbers[:-_KEPT]))
     return True
 
 
