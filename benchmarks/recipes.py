@@ -6,6 +6,7 @@ the default job has learned after its first round. They roll out groups of four 
 they learn from them:
 
 - `trpo`: trajectory-level RL; a remembered success replaces an attempt of a group that failed whole (3.1.2).
+- `trpo_mixed`: the same with dynamic sampling: groups of two, extended to eight where outcomes are mixed.
 - `trpo_without_replay`: the same without remembered successes.
 - `grpo_filtered`: groups that succeeded or failed whole are left out, and each step counts alike, however long its
   trajectory: the figure's offline filtering.
@@ -27,8 +28,10 @@ from typing import Final
 from benchmarks.loop import SPLITS, Changes, Result, Variant, config_of, results, run_one
 
 _RL: Final = {"kind": "embedded-rl", "max_updates": 150, "epochs": 8.0, "learning_rate": 0.001}
+_MIXED: Final = {"group_size": 2, "largest_group": 8}
 _VARIANTS: Final = (
     Variant("trpo", "trajectory-level RL with replay", {"train": _RL, "rl": {"replay": True}}),
+    Variant("trpo_mixed", "TRPO, dynamic sampling", {"train": _RL, "rl": {"replay": True}, "rollout": _MIXED}),
     Variant("trpo_without_replay", "without replay", {"train": _RL, "rl": {"replay": False}}),
     Variant("grpo_filtered", "offline filtering", {"train": _RL, "rl": {"replay": False, "step_weight": "constant"}}),
     Variant("sft", "supervised", {"train": {"kind": "embedded-sft"}}),
@@ -50,7 +53,8 @@ def _variant(name: str, rounds: int, queries: int, start: Path) -> Variant:
         "evaluate": {"episodes": 120, "train_sample": 120},
         "guidance": {"enabled": False},
     }
-    return found._replace(changes=common | found.changes)
+    rollout = common["rollout"] | found.changes.get("rollout", {})
+    return found._replace(changes=common | found.changes | {"rollout": rollout})
 
 
 def _learned_in_start(root: Path, seed: int) -> Path:
@@ -71,11 +75,11 @@ def _learned_in_start(root: Path, seed: int) -> Path:
     return learned
 
 
-def _run_owed(folder: Path, seeds: Sequence[int], rounds: int, queries: int) -> None:
+def _run_owed(folder: Path, seeds: Sequence[int], rounds: int, queries: int, names: Sequence[str]) -> None:
     done = {(result.variant, result.seed) for result in results(folder)}
     for seed in seeds:
         for variant in _VARIANTS:
-            if (variant.name, seed) in done:
+            if (variant.name, seed) in done or variant.name not in names:
                 continue
             sizes = [str(seed), str(rounds), str(queries)]
             command = [sys.executable, "-m", "benchmarks.recipes", str(folder), "--run", variant.name, *sizes]
@@ -111,6 +115,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--rounds", type=int, default=8)
     parser.add_argument("--queries", type=int, default=600)
+    parser.add_argument("--only", nargs="+", default=[variant.name for variant in _VARIANTS], metavar="NAME")
     parser.add_argument("--table", action="store_true", help="print what is measured, run nothing")
     parser.add_argument("--run", nargs=4, metavar=("NAME", "SEED", "ROUNDS", "QUERIES"), help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -124,7 +129,7 @@ def main() -> None:
             lines.write(json.dumps(result.model_dump()) + "\n")
         return
     if not arguments.table:
-        _run_owed(folder, range(arguments.seeds), arguments.rounds, arguments.queries)
+        _run_owed(folder, range(arguments.seeds), arguments.rounds, arguments.queries, arguments.only)
     _print_tables(results(folder))
 
 
