@@ -59,6 +59,13 @@ class DevicesSpec(Spec):
     """Whether every other look has the dark theme."""
     large_text: bool = True
     """Whether half of the looks have larger text."""
+    layouts: bool = False
+    """Whether looks also differ in layout: list items, buttons and toggles take the whole width, or stand in two
+    columns, at the left, or at the right. The places of presses are then less alike."""
+
+    def identity(self) -> dict[str, Any]:
+        """Return all keys that decide rows; `layouts` only if it is set."""
+        return {key: value for key, value in super().identity().items() if key != "layouts" or value}
 
 
 @runtime_checkable

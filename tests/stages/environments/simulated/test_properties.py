@@ -9,7 +9,7 @@ from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.kinds import FaultRates
+from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.drawing.canvas import Scene
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
@@ -73,9 +73,9 @@ def check_view(view: ScreenView) -> None:
 
 
 def run(
-    steps: list[Any], platform: Platform, seed: int, faults: FaultRates, world: World = WORLD
+    steps: list[Any], platform: Platform, seed: int, faults: FaultRates, devices: DevicesSpec, world: World = WORLD
 ) -> list[tuple[str, Scene]]:
-    env = SimulatedEnvironment(world, platform, faults)
+    env = SimulatedEnvironment(world, platform, faults, devices)
     seen = env.reset_now(query_of(platform), seed)
     screens = []
     for step in steps:
@@ -99,15 +99,15 @@ _known: dict[str, Scene] = {}
 
 
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
-@given(sequences, _PLATFORMS, st.integers(0, 1000), _FAULTS)
+@given(sequences, _PLATFORMS, st.integers(0, 1000), _FAULTS, st.builds(DevicesSpec, layouts=st.booleans()))
 def test_any_actions_are_survived_and_repeat(
-    steps: list[Any], platform: Platform, seed: int, faults: FaultRates
+    steps: list[Any], platform: Platform, seed: int, faults: FaultRates, devices: DevicesSpec
 ) -> None:
-    screens = run(steps, platform, seed, faults)
+    screens = run(steps, platform, seed, faults, devices)
     for screen_id, scene in screens:
         assert _known.setdefault(screen_id, scene) == scene, "equal ids mean equal scenes"
     nothing_drawn = World(WORLD.apps, WORLD.errands)
-    again = run(steps, platform, seed, faults, nothing_drawn)
+    again = run(steps, platform, seed, faults, devices, nothing_drawn)
     assert again == screens, "equal seeds give equal episodes, whatever is in the cache of screens"
 
 

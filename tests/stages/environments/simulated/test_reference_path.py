@@ -15,6 +15,7 @@ from tests.stages.environments.simulated.worlds import (
 )
 from trajmill.schemas.actions import Click, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
@@ -63,6 +64,18 @@ def test_values_may_be_given_as_the_screen_shows_them() -> None:
     expected = '{"garden.waterings": {"append": {"amount": 3, "feed": true, "memo": "", "name": "Basil"}}}'
     assert goal_json(GARDEN, typed) == expected
     assert start_state_json(GARDEN, typed) == "{}"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_walk_presses_elsewhere_in_another_layout(seed: int) -> None:
+    across = {False: set[int](), True: set[int]()}
+    for layouts, places in across.items():
+        env = SimulatedEnvironment(WORLD, Platform.PHONE, NO_FAULTS, DevicesSpec(layouts=layouts))
+        pressed = (action for action in walk(env, TO_BASIL, seed).actions if isinstance(action, Click))
+        places.update(action.x for action in pressed)
+        assert env.score_now() == 1.0
+    middle = Size(720, 1280).width // 2
+    assert middle in across[False] and (middle in across[True]) == (seed == 0), "the first layout is the usual one"
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Sequence
+from enum import Enum
 from typing import NamedTuple, TypeVar
 
 from trajmill.schemas.geometry import Box, Size
@@ -93,11 +94,29 @@ _DESKTOP = Metrics(
 )
 
 
+class Layout(Enum):
+    """Where list items, buttons and toggles of a page stand."""
+
+    ROWS = "rows"
+    """One below the other, over the whole width."""
+    GRID = "grid"
+    """In two columns."""
+    START = "start"
+    """One below the other, at the left."""
+    END = "end"
+    """One below the other, at the right."""
+
+
 class DeviceProfile(NamedTuple):
     number: int
     """Number of the profile; profile 0 keeps the order of the app files."""
     may_be_dark: bool = True
     may_be_large: bool = True
+    has_layouts: bool = False
+
+    @property
+    def layout(self) -> Layout:
+        return tuple(Layout)[self.number % len(Layout)] if self.has_layouts else Layout.ROWS
 
     @property
     def dark(self) -> bool:
@@ -123,4 +142,4 @@ class DeviceProfile(NamedTuple):
 def profile_of(seed: int, devices: DevicesSpec = DevicesSpec()) -> DeviceProfile:
     """Return the device of a seed, whose look and order are not those of another look: evaluation has its own."""
     look, order = seed % PROFILES, seed // PROFILES % devices.orders
-    return DeviceProfile(look + PROFILES * order, devices.dark, devices.large_text)
+    return DeviceProfile(look + PROFILES * order, devices.dark, devices.large_text, devices.layouts)

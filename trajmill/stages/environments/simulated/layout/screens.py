@@ -12,7 +12,13 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec, Item, Menu, Scalar, ScreenSpec
 from trajmill.stages.environments.simulated.app_files.references import bind_text
 from trajmill.stages.environments.simulated.drawing.canvas import Scene, Shape
-from trajmill.stages.environments.simulated.layout.profile import KEYBOARD_TOP, DeviceProfile, Metrics, metrics_of
+from trajmill.stages.environments.simulated.layout.profile import (
+    KEYBOARD_TOP,
+    DeviceProfile,
+    Layout,
+    Metrics,
+    metrics_of,
+)
 from trajmill.stages.environments.simulated.layout.view import (
     PlacedRows,
     ScreenView,
@@ -127,7 +133,8 @@ def _page(state: AppState, metrics: Metrics, page: PageState) -> _PageLayout:
 def _context(state: AppState, metrics: Metrics, page: PageState, width: int) -> PageContext:
     focus = state.focus if page is state.pages[-1] else ""
     name = f"{state.app.app}.{page.name}"
-    return PageContext(name, page.values, page.lists, metrics, width, focus, state.sponsored)
+    layout = state.profile.layout if page is state.pages[0] else Layout.ROWS
+    return PageContext(name, page.values, page.lists, metrics, width, focus, state.sponsored, layout)
 
 
 def _frame(app: AppSpec, metrics: Metrics) -> tuple[Shape, ...]:

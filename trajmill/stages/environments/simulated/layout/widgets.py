@@ -12,7 +12,7 @@ from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import AnyWidget, Item, Scalar
 from trajmill.stages.environments.simulated.app_files.references import bind_record, bind_text, shown
 from trajmill.stages.environments.simulated.drawing.canvas import Shape
-from trajmill.stages.environments.simulated.layout.profile import Metrics
+from trajmill.stages.environments.simulated.layout.profile import Layout, Metrics
 
 _EDITABLE = ("field", "search")
 _MOST_COLUMNS = 3
@@ -23,6 +23,8 @@ _RADIO_CHARACTER = 0.2
 _VALUE_INSET = 44
 """Pixels between the sides of a value's box and its text."""
 _STEPPER_SIDE = 56
+_NARROW = 0.62
+"""Width of what stands at one side, as a share of the page's."""
 
 
 class Target(NamedTuple):
@@ -55,14 +57,50 @@ class PageContext(NamedTuple):
     focus: str
     sponsored: bool
     """Whether the page's first list has an advertisement."""
+    layout: Layout = Layout.ROWS
 
 
 def page_rows(widgets: tuple[AnyWidget, ...], context: PageContext) -> Iterator[WidgetRow]:
     for widget in widgets:
         if is_shown(widget, context.values):
-            yield from _widget_rows(widget, context)
+            yield from _arranged_rows(widget, context) if _is_movable(widget) else _widget_rows(widget, context)
             if isinstance(widget, app_spec.ItemList):
                 context = context._replace(sponsored=False)
+
+
+def _is_movable(widget: AnyWidget) -> bool:
+    is_list = isinstance(widget, app_spec.ItemList) and bool(widget.variable or widget.do or widget.to)
+    return is_list or isinstance(widget, app_spec.Button | app_spec.Toggle)
+
+
+def _arranged_rows(widget: AnyWidget, context: PageContext) -> Iterator[WidgetRow]:
+    """Make the rows of a list, a button or a toggle narrower, and put them where the layout has them."""
+    width, gap = context.width, context.metrics.gap
+    if context.layout is Layout.ROWS:
+        yield from _widget_rows(widget, context)
+    elif context.layout is Layout.GRID:
+        half = (width - gap) // 2
+        rows = iter(_widget_rows(widget, context._replace(width=half)))
+        for first in rows:
+            yield _side_by_side(first, next(rows, None), half + gap)
+    else:
+        narrow = int(width * _NARROW)
+        for row in _widget_rows(widget, context._replace(width=narrow)):
+            yield _moved(row, width - narrow if context.layout is Layout.END else 0)
+
+
+def _moved(row: WidgetRow, right: int) -> WidgetRow:
+    return row._replace(place=lambda left, top, bottom: row.place(left + right, top, bottom))
+
+
+def _side_by_side(first: WidgetRow, second: WidgetRow | None, apart: int) -> WidgetRow:
+    if second is None:
+        return first
+
+    def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
+        return (*first.place(left, top, bottom), *second.place(left + apart, top, bottom))
+
+    return WidgetRow(max(first.height, second.height), place, first.widget)
 
 
 def is_shown(widget: AnyWidget, values: Mapping[str, Scalar]) -> bool:
