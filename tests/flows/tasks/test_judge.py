@@ -12,7 +12,7 @@ from tests.flows.served_judge import opinion, tiny_config
 from tests.flows.small_run import do, small_config, up_to
 from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
-from trajmill.flows.configuration.config import Config, GuidanceSection, JudgeSection
+from trajmill.flows.configuration.config import Config, GuidanceSection, JudgeSection, ReleaseSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.report.figures import TABLES, run_views
@@ -28,6 +28,7 @@ from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
 from trajmill.stages.critics.judge import TRIED_AT_MOST, Unjudged
+from trajmill.stages.curate.diversity import DIVERSITY_FILE, read_diversity
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates, SimulatedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
@@ -229,10 +230,20 @@ def demonstrating(root: Path, by: bool | Literal["explorer"] = True) -> Config:
     )
 
 
-def test_hard_queries_are_shown_to_the_policy(tmp_path: Path) -> None:
-    config = demonstrating(tmp_path)
+def test_hard_queries_are_shown_to_the_policy_and_released_within_quotas(tmp_path: Path) -> None:
+    quota = ReleaseSection(quotas={"action": 0.6})
+    config = demonstrating(tmp_path).model_copy(update={"release": quota})
     context = RoundContext.of(config)
-    up_to(RELEASE, context)
+    released = up_to(RELEASE, context).result
+    of_actions = (
+        each
+        for each in read_diversity((context.warehouse.release(released["release"]) / DIVERSITY_FILE).read_bytes())
+        if each.aspect == "action"
+    )
+    assert [(each.largest, each.largest_share <= 0.6, each.rows) for each in of_actions] == [
+        ("click", True, released["examples"])
+    ]
+    assert released["left_out"]["over_quota"] > 0
     tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)
     shown = [each for each in tried if each.purpose is Purpose.GUIDED]
     assert len(shown) == 24 and {(each.agent, each.reward) for each in shown} == {("reference", 1.0)}

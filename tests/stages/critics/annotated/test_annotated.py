@@ -18,6 +18,7 @@ from tests.stages.critics.little_app import (
     labels,
     launcher,
     menu,
+    page,
     placed,
     right_walk,
 )
@@ -125,6 +126,14 @@ def test_a_detour_is_redundant_but_no_error(detour: Callable[[Trees], Walk], exp
     episode = judged(ordered(detour(trees)), trees)
     assert episode.judgement is not None and episode.judgement.correct and 2 in episode.judgement.redundant_steps
     assert labels(episode)[2:4] == expected
+
+
+def test_two_ways_round_that_lead_to_one_page_are_judged() -> None:
+    trees, on = Trees(), Wait()
+    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Past orders", history()).do(on, dish())
+    walk = walk.do(BACK, history()).do(on, page("help", "Help")).do(on, dish())
+    episode = judged(ordered(walk.tap("Large", dish(size="Large"))), trees)
+    assert len(labels(episode)) == len(episode.steps)
 
 
 def test_labels_of_single_steps() -> None:

@@ -268,7 +268,7 @@ def _visit(below: tuple[Visit, ...], step: SeenStep | None, screen: ScreenState,
     if not below or below[-1].right:
         return Visit(screen.page, True)
     wrong = [visit for visit in below if not visit.right]
-    right = [visit.page for visit in below if visit.right]
+    right = [visit.page for visit in below if visit.right and visit.page in task.pages]
     forward = not right or task.pages.index(screen.page) > task.pages.index(right[-1])
     if not forward or not all(visit.off_path for visit in wrong):
         return Visit(screen.page, False)
