@@ -70,14 +70,16 @@ def point_of(parent: Episode, steps: int, end: Observation) -> BranchPoint:
     return BranchPoint(parent.trajectory.trajectory_id, parent.trajectory.seed, parent.steps[:steps], key)
 
 
-async def branched(point: BranchPoint, factory: EnvironmentFactory, count: int = 1) -> list[FinishedAttempt]:
+async def branched(
+    point: BranchPoint, factory: EnvironmentFactory, count: int = 1, at_once: int = 1
+) -> list[FinishedAttempt]:
     done: list[FinishedAttempt] = []
 
     async def record(made: FinishedAttempt) -> None:
         done.append(made)
 
     planned = plan_branches([PlannedBranch(toy_query(), point)], count, 0, 1, per_point=count)
-    await run_attempts(planned, lambda _: FINISH, factory, Limits(), ORIGIN, record, 1)
+    await run_attempts(planned, lambda _: FINISH, factory, Limits(), ORIGIN, record, at_once)
     return done
 
 
@@ -138,6 +140,9 @@ async def test_the_steps_of_a_parent_are_done_once_where_its_state_can_be_copied
     assert [each.episode.trajectory.reward for each in made] == [1.0] * 3
     assert len({each.episode.trajectory.trajectory_id for each in made}) == 3
     assert all(each.episode.steps[1].screen_after == "after" for each in made)
+    several = [RestorableToy() for _ in range(3)]
+    await branched(point_of(walked, 2, PRESSED), ToyFactory(list(several)), count=3, at_once=3)
+    assert sorted(each.did[0] for each in several) == ["reset 7", "restore True", "restore True"]
 
 
 async def test_a_snapshot_that_does_not_restore_is_noted_and_the_steps_are_done_again() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from trajmill.stages.agents.base import Decision
 from trajmill.stages.environments.base import Environment, Restorable
 from trajmill.stages.models.base import ReplyTokens
 
-_MOST_HELD: Final = 64
+_MOST_HELD: Final = 32
 """Branch points whose snapshots are in memory."""
 
 
@@ -87,34 +88,45 @@ class BranchPoints:
     """Brings environments to branch points; snapshots of the last ones are kept for their further attempts."""
 
     held: dict[tuple[str, int], _Held] = field(default_factory=dict)
+    copies: bool = True
+    """Whether the environments have given snapshots so far."""
+    busy: dict[tuple[str, int], asyncio.Lock] = field(default_factory=dict)
 
     async def reach(self, environment: Environment, query: Query, point: BranchPoint) -> tuple[Observation, ...]:
         """Return the observations up to the branch, restored or by doing the parent's steps again.
 
         Raises EnvironmentFailure (`setup`) if another screen is reached: the branch is void.
         """
+        if not (self.copies and isinstance(environment, Restorable)):
+            return await _walk(environment, query, point)
         key = point.parent_id, len(point.steps)
-        held = self.held.get(key)
-        if held is not None and isinstance(environment, Restorable):
-            try:
-                seen = (*held.seen[:-1], await environment.restore(held.snapshot))
-                _check(point, query, seen[-1], "its snapshot")
-            except EnvironmentFailure:
-                # The next try does the parent's steps again.
-                self.held.pop(key, None)
-                raise
-            return seen
-        reached = [await environment.reset(query, point.seed)]
-        for step in point.steps:
-            known = step.action is not None
-            reached.append(await environment.step(action_from_json(step.action or "")) if known else reached[-1])
-        _check(point, query, reached[-1], "doing its steps again")
-        snapshot = await environment.snapshot() if isinstance(environment, Restorable) else None
-        if snapshot is not None:
+        # One attempt does the steps, the others from there wait for its snapshot.
+        async with self.busy.setdefault(key, asyncio.Lock()):
+            if held := self.held.get(key):
+                try:
+                    seen = (*held.seen[:-1], await environment.restore(held.snapshot))
+                    _check(point, query, seen[-1], "its snapshot")
+                except EnvironmentFailure:
+                    # The next try does the parent's steps again.
+                    self.held.pop(key, None)
+                    raise
+                return seen
+            reached, snapshot = await _walk(environment, query, point), await environment.snapshot()
+            self.copies = snapshot is not None
             while len(self.held) >= _MOST_HELD:
                 del self.held[next(iter(self.held))]
-            self.held[key] = _Held(tuple(reached), snapshot)
-        return tuple(reached)
+            if snapshot is not None:
+                self.held[key] = _Held(reached, snapshot)
+            return reached
+
+
+async def _walk(environment: Environment, query: Query, point: BranchPoint) -> tuple[Observation, ...]:
+    reached = [await environment.reset(query, point.seed)]
+    for step in point.steps:
+        action = None if step.action is None else action_from_json(step.action)
+        reached.append(reached[-1] if action is None else await environment.step(action))
+    _check(point, query, reached[-1], "doing its steps again")
+    return tuple(reached)
 
 
 def _check(point: BranchPoint, query: Query, seen: Observation, how: str) -> None:
