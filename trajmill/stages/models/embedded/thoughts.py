@@ -79,7 +79,7 @@ def _done(past: Sequence[Conclusion], title: str, wording: _Wording) -> str:
     if last.notes:
         return f"{done} and noted {', '.join(map(quoted, last.notes))}."
     if title and last.title == title:
-        return f"{done}, and {quoted(title)} is still open."
+        return wording.of(f"{done} on this page.", f"{done}, which leaves {quoted(title)} open.")
     return wording.of(f"{done}.", f"{done}, which led here.", f"{done}, so step {len(past)} is done.")
 
 

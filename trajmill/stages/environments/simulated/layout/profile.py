@@ -107,6 +107,10 @@ class Layout(Enum):
     """One below the other, at the right."""
 
 
+_LAYOUTS = tuple(map(Layout, ("rows", "grid", "start", "end", "grid", "end", "start", "rows")))
+"""By look. Fields and dialogs have their middle where rows have theirs, and icons where the start is."""
+
+
 class DeviceProfile(NamedTuple):
     number: int
     """Number of the profile; profile 0 keeps the order of the app files."""
@@ -116,7 +120,7 @@ class DeviceProfile(NamedTuple):
 
     @property
     def layout(self) -> Layout:
-        return tuple(Layout)[self.number % len(Layout)] if self.has_layouts else Layout.ROWS
+        return _LAYOUTS[self.number % PROFILES] if self.has_layouts else Layout.ROWS
 
     @property
     def dark(self) -> bool:
