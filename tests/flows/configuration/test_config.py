@@ -85,6 +85,10 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "2: rollout.group_size: a round makes 300 attempts without hints, fewer than a group of 400",
         ),
         (
+            "[rollout]\nbranches = 4\nbranch_share = 0.5\n",
+            "3: rollout.branch_share: guided attempts and branches leave no episodes for first ones; lower a share",
+        ),
+        (
             "[rollout]\nlargest_group = 2\n",
             "2: rollout.largest_group: it extends groups of 2 or more, and rollout.group_size is 2; "
             "set both, or set it to 0",

@@ -240,7 +240,9 @@ def _queries(config: Config) -> Iterator[tuple[str, str]]:
 
 def _training(config: Config) -> Iterator[tuple[str, str]]:
     size, largest = config.rollout.group_size, config.rollout.largest_group
-    if size > max(1, config.first_episodes):
+    if config.rollout.branches and config.unguided_episodes < 1:
+        yield "rollout.branch_share", ": guided attempts and branches leave no episodes for first ones; lower a share"
+    elif size > max(1, config.first_episodes):
         attempts = f"a round makes {config.first_episodes} attempts without hints, fewer than a group of {size}"
         yield "rollout.group_size", f": {attempts}"
     if largest and (size == 1 or largest <= size):
