@@ -106,7 +106,7 @@ def researched(*replies: str) -> tuple[Retrieval, ScriptedModel]:
     return Retrieval(partial(KeywordIndex(PASSAGES).retrieve, most=1), Researcher(*made)), model
 
 
-GIFT = EpisodeView("Use the voucher ABC of Ann's letter", None, ToyPhone(0).look(), (), 0)
+GIFT = EpisodeView("Enter Ann's voucher", None, ToyPhone(0).look(), (), 0)
 
 
 async def test_a_researcher_asks_what_to_search_for_and_sums_up_what_is_found() -> None:
@@ -128,4 +128,4 @@ async def test_without_a_well_formed_reply_the_instruction_is_searched_for_and_t
     helpless, _ = researched("1. voucher", "None.")
     assert (await helpless.knowledge(GIFT)).said == ""
     plain = Retrieval(partial(KeywordIndex(PASSAGES).retrieve, most=2))
-    assert await plain.knowledge(GIFT) == ("\n\n".join((PASSAGES[0], PASSAGES[2])), ())
+    assert await plain.knowledge(GIFT) == (PASSAGES[0], ())

@@ -38,6 +38,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "reflector": replies.read_reflection,
     "notetaker": replies.read_notes,
     "coordinator": replies.read_instruction,
+    "researcher": replies.read_queries,
     "state_tracker": replies.read_state,
     "planner": replies.read_thought,
     "parser": partial(read_division, devices=(Platform.PHONE, Platform.DESKTOP)),
