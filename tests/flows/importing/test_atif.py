@@ -75,7 +75,7 @@ def test_every_attempt_of_a_release_comes_back_as_the_same_rows(
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--format", "atif", "--family", "gui-owl"), "leave out --family, --kind and --max-pixels"),
+        (("--format", "atif", "--family", "gui-owl"), "leave out --family, --kind, --max-pixels, --screens"),
         (("--format", "trl"), "trl needs --family, the model family to train: gui-owl, "),
         (("--format", "adp", "--release", "no-such"), "release no-such: there is none in"),
     ],

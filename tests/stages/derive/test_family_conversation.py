@@ -18,6 +18,7 @@ from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.derive.conversation import family_conversation
 from trajmill.stages.models.base import ChatMessage, ChatRequest
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
 ACTIONS: tuple[Action, ...] = (
     Click(x=36, y=128),
@@ -65,6 +66,19 @@ async def played(family: Family) -> tuple[Episode, list[ChatRequest]]:
 
 def as_sent(message: ChatMessage) -> tuple[str, str]:
     return message.role, "".join(part if isinstance(part, str) else "<image>" for part in message.parts)
+
+
+@pytest.mark.parametrize("screens", [1, 2, 3])
+async def test_gui_owl_is_shown_one_to_three_screens(screens: int) -> None:
+    """GUI-Owl 2.1: the most recent 1 to 3 images are retained, and the conclusions of what came before."""
+    spec = OpenAiSpec(model="owl", urls=("http://127.0.0.1:1/v1",), family="gui-owl", screens=screens)
+    family = spec.vision_family
+    acted, asked = await played(family)
+    made = family_conversation(family, acted, 5, lambda _: PHONE)
+    assert [(m.role, m.content) for m in made.messages[:-1]] == [as_sent(message) for message in asked[5].messages]
+    assert len(made.screens) == screens
+    told = made.messages[1].content
+    assert ("Step 4: Do 3." in told, "Step 5: Do 4." in told) == (screens < 3, screens < 2), "shown steps are not told"
 
 
 @families

@@ -282,6 +282,7 @@ def export(
     release: ReleaseName = None,
     kind: str = Option("", metavar="KIND", help="A derived kind instead of steps of attempts."),
     max_pixels: int | None = Option(None, min=1, help="Largest number of pixels of an image in training."),
+    screens: int | None = Option(None, min=1, max=16, help="Screens in a prompt, as in `endpoints.NAME.screens`."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
@@ -293,8 +294,10 @@ def export(
     from trajmill.warehouse.releases import newest_release
 
     if form in EXCHANGES.kinds():
-        if family or kind or max_pixels:
-            raise BadInputError(f"{form} has whole attempts in pixels: leave out --family, --kind and --max-pixels")
+        if family or kind or max_pixels or screens:
+            raise BadInputError(
+                f"{form} has whole attempts in pixels: leave out --family, --kind, --max-pixels, --screens"
+            )
         warehouse = warehouse_of(config, root)
         name = release if release is not None else newest_release(warehouse)
         done = exchange_release(warehouse, name, EXCHANGES.default_spec(form, ExchangeFormat), out)
@@ -303,7 +306,7 @@ def export(
     spec = format_spec(form)
     if family is None:
         raise BadInputError(f"{form} needs --family, the model family to train: {', '.join(FAMILIES)}")
-    chosen = family_named(family)
+    chosen = family_named(family).showing(screens)
     if max_pixels is not None:
         chosen = chosen.within(max_pixels)
     warehouse = warehouse_of(config, root)

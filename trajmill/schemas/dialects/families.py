@@ -59,6 +59,10 @@ class Family(NamedTuple):
         most = min(max_pixels, self.budget.max_pixels)
         return self._replace(budget=self.budget.model_copy(update={"max_pixels": most}))
 
+    def showing(self, screens: int | None) -> Family:
+        """The family with at most so many screens in a prompt, the current one included; None keeps its own number."""
+        return self if screens is None else self._replace(past_screens=screens - 1)
+
 
 _V3_MOBILE, _V3_DESKTOP = GuiOwlMobile(), GuiOwlDesktop()
 _PIXELS = CoordinateSpace.RESIZED_PIXELS

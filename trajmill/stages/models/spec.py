@@ -52,6 +52,9 @@ class ModelSpec(Spec):
     prompts like the embedded policy, with images at their stored size."""
     max_pixels: PositiveInt = 3_211_264
     """Largest number of pixels of an image in a request."""
+    screens: Annotated[int, Field(ge=1, le=16)] | None = None
+    """Screens in the prompt of a policy: the current one, and the latest before it with the replies to them. By default
+    as many as the family is published with; GUI-Owl is served with 1 to 3."""
     context_tokens: Annotated[int, Field(ge=4096)] = 32_000
     """Length of the model's context in tokens, for a request and its answer. A critic fills at most three quarters of
     it with a trajectory, and says what was left out."""
@@ -85,8 +88,8 @@ class ModelSpec(Spec):
 
     @property
     def vision_family(self) -> Family:
-        """The family, with images of at most `max_pixels` pixels."""
-        return family_named(self.family).within(self.max_pixels)
+        """The family, with images of at most `max_pixels` pixels and `screens` of them."""
+        return family_named(self.family).within(self.max_pixels).showing(self.screens)
 
     @property
     def context_budget(self) -> ContextBudget:
