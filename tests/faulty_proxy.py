@@ -1,19 +1,23 @@
-"""A proxy before an S3 server that answers 503, is slow, cuts connections, or leaves out a header."""
+"""A proxy before an S3 server that fails, is slow, cuts connections and replies, or leaves out a header."""
 
 import http.client
+import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
+from random import Random
 from urllib.parse import urlsplit
 
-FAULTS = ("503", "cut before", "cut after", "slow")
+FAULTS = ("503", "reset", "lost reply", "truncated", "500", "cut before", "slow")
+_SHARE = 0.3
 
 
 class FaultyProxy(ThreadingHTTPServer):
-    """Every sixth request meets the next of the faults."""
+    """Three of ten requests, by a fixed seed, meet the next of the faults."""
 
     daemon_threads = True
 
@@ -24,6 +28,7 @@ class FaultyProxy(ThreadingHTTPServer):
         self.host = urlsplit(endpoint).netloc
         self.numbers = count()
         self.met: list[str] = []
+        self._dice, self._throwing = Random(0), threading.Lock()
         self.gone_until = 0.0
         """Until then, by the monotonic clock, every connection is cut."""
 
@@ -33,11 +38,12 @@ class FaultyProxy(ThreadingHTTPServer):
         return f"http://{host!s}:{port}"
 
     def fault(self) -> str:
-        number = next(self.numbers)
-        if number % 6 != 5 or self.without:
-            return ""
-        self.met.append(FAULTS[number // 6 % len(FAULTS)])
-        return self.met[-1]
+        with self._throwing:
+            next(self.numbers)
+            if self._dice.random() >= _SHARE or self.without:
+                return ""
+            self.met.append(FAULTS[len(self.met) % len(FAULTS)])
+            return self.met[-1]
 
 
 class _Forwarder(BaseHTTPRequestHandler):
@@ -51,12 +57,16 @@ class _Forwarder(BaseHTTPRequestHandler):
             return
         fault = self.server.fault()
         if fault == "slow":
-            time.sleep(0.3)
-        if fault == "cut before":
+            time.sleep(0.2)
+        if fault == "reset":
+            # Closed at once, with what is not sent thrown away.
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.connection.close()
+        if fault in ("cut before", "reset"):
             self.close_connection = True
             return
-        if fault == "503":
-            self._answer(503, {}, b"<Error><Code>SlowDown</Code></Error>")
+        if fault in ("500", "503"):
+            self._answer(int(fault), {}, b"<Error><Code>SlowDown</Code></Error>")
             return
         connection = http.client.HTTPConnection(self.server.host)
         told = {name: value for name, value in self.headers.items() if name.lower() != self.server.without}
@@ -64,14 +74,14 @@ class _Forwarder(BaseHTTPRequestHandler):
         reply = connection.getresponse()
         data = reply.read()
         connection.close()
-        if fault == "cut after":
+        if fault == "lost reply":
             self.close_connection = True
             return
-        self._answer(reply.status, dict(reply.getheaders()), data)
+        self._answer(reply.status, dict(reply.getheaders()), data, cut=fault == "truncated")
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _forward  # noqa: N815
 
-    def _answer(self, status: int, headers: dict[str, str], data: bytes) -> None:
+    def _answer(self, status: int, headers: dict[str, str], data: bytes, cut: bool = False) -> None:
         self.send_response(status)
         for name, value in headers.items():
             if name.lower() not in ("content-length", "connection", "transfer-encoding", "server", "date"):
@@ -80,7 +90,9 @@ class _Forwarder(BaseHTTPRequestHandler):
         self.send_header("Content-Length", length)
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(data)
+            self.wfile.write(data[: len(data) // 2] if cut else data)
+        if cut:
+            self.close_connection = True
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

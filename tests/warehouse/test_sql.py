@@ -4,6 +4,7 @@ import json
 import shutil
 from pathlib import Path
 
+import duckdb
 import pyarrow as pa
 import pytest
 
@@ -37,6 +38,15 @@ def test_a_select_is_answered_what_there_is_can_be_looked_up_and_an_answer_is_cu
     assert (whole.rows.num_rows, whole.is_whole) == (7, True)
     empty = answer_sql(filled, "SELECT 1 AS one WHERE false", QueryLimits(rows=7))
     assert (empty.rows.column_names, empty.rows.num_rows) == (["one"], 0)
+
+
+@pytest.mark.parametrize("read_only", [False, True])
+def test_the_user_may_have_the_views_open(filled: Warehouse, read_only: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(filled.root)
+    query = "SELECT count(*) AS n FROM step_verdicts"
+    with duckdb.connect("trajmill.duckdb", read_only=read_only) as mine:
+        assert run_sql(filled, query).to_pylist() == [{"n": 3}]
+        assert mine.execute(query).fetchall() == [(3,)]
 
 
 @pytest.mark.parametrize(

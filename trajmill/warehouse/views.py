@@ -68,17 +68,16 @@ def connect(warehouse: Warehouse) -> duckdb.DuckDBPyConnection:
 
 @contextmanager
 def fresh_views(warehouse: Warehouse) -> Iterator[Warehouse]:
-    """Update the views, in a temporary file if the folder is read-only. Raises TrajmillError if the disk is full."""
+    """Update the views, and yield a copy: the user may have them open. Raises TrajmillError if the disk is full."""
     with tempfile.TemporaryDirectory() as spare:
-        try:
-            refresh_views(warehouse)
-        except OSError:
-            elsewhere = Path(spare) / warehouse.database.name
-            with suppress(OSError):
-                shutil.copyfile(warehouse.database, elsewhere)
-            warehouse = replace(warehouse, views=elsewhere)
-            refresh_views(warehouse)
-        yield warehouse
+        own, is_updated = replace(warehouse, views=Path(spare) / warehouse.database.name), False
+        with suppress(OSError):  # A folder that is read-only.
+            is_updated = bool(refresh_views(warehouse))
+        with suppress(FileNotFoundError):
+            shutil.copyfile(warehouse.database, own.database)
+        if not is_updated:
+            refresh_views(own)
+        yield own
 
 
 def refresh_views(warehouse: Warehouse) -> Path:

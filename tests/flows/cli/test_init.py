@@ -52,7 +52,7 @@ def test_a_model_and_a_web_app_become_thirty_lines(server: str, capsys: pytest.C
     assert "next  trajmill graph explore trajmill.toml --app my-list-more\n" in told
     written = Path("trajmill.toml").read_text()
     assert len([line for line in written.splitlines() if line]) <= 30
-    config = load_config(before_exploring=True)
+    config = load_config(unneeded="graphs.files")
     endpoint = config.endpoints["mine"]
     assert (endpoint.version, endpoint.vision_family.name) == ("Qwen/Qwen2.5-VL-7B-Instruct", "qwen2.5-vl")
     assert config.explore.apps["my-list-more"].title == 'My "list" & more'
@@ -86,7 +86,7 @@ def test_a_phone_must_have_the_package(
         assert run(["init", "--phone", "org.trajmill.nothing"]) == 1
         assert "emulator-5554 has no 'org.trajmill.nothing'" in capsys.readouterr().err
         assert run(["init", "--phone", "org.trajmill.notes"]) == 0
-    settings = load_config(before_exploring=True).environment.model_dump()
+    settings = load_config(unneeded="graphs.files").environment.model_dump()
     assert (settings["port"], settings["apps"]) == (adb.port, {"notes": "org.trajmill.notes"})
 
 
@@ -140,5 +140,5 @@ def test_on_a_terminal_it_asks_until_the_test_passes(server: str, tmp_path: Path
         os.close(ours)
     assert asking.returncode == 0, shown
     assert "lists no models (status 404)" in shown and "'boat' is none of" in shown
-    config = load_config(tmp_path / "trajmill.toml", before_exploring=True)
+    config = load_config(tmp_path / "trajmill.toml", unneeded="graphs.files")
     assert (config.endpoints["mine"].vision_family.name, config.environment.kind) == ("gui-owl", "browser")

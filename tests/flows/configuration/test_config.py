@@ -160,6 +160,10 @@ def test_a_mistake_gives_one_error_line_that_says_where_and_what(tmp_path: Path,
     assert mistakes(tmp_path, text) == [expected]
 
 
+def test_who_only_reads_needs_no_runner(tmp_path: Path) -> None:
+    assert load_config(written(tmp_path, "[beam]\nrunner = 'no.Runner'\n"), unneeded="beam").beam.runner == "no.Runner"
+
+
 def test_all_mistakes_are_listed_in_the_order_of_the_file(tmp_path: Path) -> None:
     found = mistakes(tmp_path, "[train]\nbatch = 0\n[run]\nroundz = 1\n[judge]\nfilter = 'no'\n")
     assert [line.split(":")[0] for line in found] == ["2", "4", "6"]

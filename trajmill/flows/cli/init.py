@@ -112,7 +112,7 @@ def _write(file: Path, served: ServedModel | None, world: World, root: str) -> N
     text, draft = environment.get_template("init.toml.jinja").render(values), file.with_name(f".{file.name}.draft")
     try:
         draft.write_text(f"{text}\n", encoding="utf-8")
-        load_config(draft, before_exploring=True)
+        load_config(draft, unneeded="graphs.files")
         draft.replace(file)
     except OSError as error:
         raise BadInputError(f"{file} cannot be written ({error.strerror})") from None

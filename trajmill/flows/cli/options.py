@@ -27,13 +27,13 @@ Root = Annotated[str | None, Option("--root", metavar="PLACE", help=_ROOT)]
 ReleaseName = Annotated[str | None, Option("--release", metavar="NAME", help="The newest release if none.")]
 
 
-def load(config_file: Path | None, before_exploring: bool = False) -> Config:
+def load(config_file: Path | None, unneeded: str = "") -> Config:
     """Read the configuration and quieten Prefect; call before importing modules that import Prefect."""
     # All specs take a quarter of a second to import.
     from trajmill.flows.configuration.file import load_config
     from trajmill.flows.prefect_settings import set_quiet_defaults
 
-    config = load_config(config_file, before_exploring)
+    config = load_config(config_file, unneeded)
     set_quiet_defaults()
     return config
 
@@ -55,7 +55,7 @@ def begin(config_file: Path | None, new_run: bool) -> Config:
 def warehouse_of(config_file: Path | None, root: str | None) -> Warehouse:
     from trajmill.warehouse.layout import open_warehouse
 
-    return open_warehouse(load(config_file).run.root if root is None else root)
+    return open_warehouse(load(config_file, unneeded="beam").run.root if root is None else root)
 
 
 @contextmanager

@@ -106,7 +106,7 @@ def explore_graph(
 
     from trajmill.flows.graphs.explore import explore_app
 
-    settings = load(config, before_exploring=True)
+    settings = load(config, unneeded="graphs.files")
     with Console().status(f"exploring {name}") as status:
         report = explore_app(
             settings, name, out, lambda pages, trials: status.update(f"{name}: {pages} pages, {trials} trials")

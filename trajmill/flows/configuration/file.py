@@ -31,10 +31,10 @@ _LARGEST = 2**63 - 1
 S = TypeVar("S", bound=Spec)
 
 
-def load_config(path: Path | str | None = None, before_exploring: bool = False) -> Config:
+def load_config(path: Path | str | None = None, unneeded: str = "") -> Config:
     """Read `path`, or the working folder's `trajmill.toml` if there is one; paths in it are relative to its folder.
 
-    `before_exploring`: the graphs that it names need not exist yet. Raises BadInputError with a line for each mistake.
+    What the key or section `unneeded` names need not exist. Raises BadInputError with a line for each mistake.
     """
     if path is None and not DEFAULT_FILE.exists():
         return Config()
@@ -57,9 +57,9 @@ def load_config(path: Path | str | None = None, before_exploring: bool = False) 
         config = Config.model_validate_json(json.dumps(written.tables, default=str), strict=True)
     except ValidationError as error:
         raise BadInputError("\n".join(written.mistakes(error.errors()))) from None
-    parts = (_files(path.parent, config), _endpoints(config), _queries(config), _training(config), _runner(config))
-    missing = ((tuple(place.split(".")), f"{place}{problem}") for place, problem in chain(*parts))
-    written.refuse(each for each in missing if not (before_exploring and each[0] == ("graphs", "files")))
+    runner = () if unneeded == "beam" else _runner(config)  # It imports Beam.
+    missing = chain(_files(path.parent, config), _endpoints(config), _queries(config), _training(config), runner)
+    written.refuse((tuple(place.split(".")), f"{place}{problem}") for place, problem in missing if place != unneeded)
     config = _with_paths_in(config, path.parent)
     if config.queries.example_tasks is not None:
         read_human_tasks(config.queries.example_tasks)

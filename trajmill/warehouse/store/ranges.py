@@ -15,10 +15,10 @@ from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, Final, TypeVar
 
-from obstore.exceptions import BaseError
+from obstore.exceptions import BaseError, GenericError
 from obstore.fsspec import FsspecStore
 
-from trajmill.warehouse.store.connection import NO_ANSWER, PATIENCE, pauses
+from trajmill.warehouse.store.connection import PATIENCE, pauses
 
 R = TypeVar("R")
 _DATA_FILE: Final = re.compile(r"/tables/\w+/[^/]+\.parquet$")
@@ -129,8 +129,9 @@ async def _answered(request: Callable[[], Awaitable[R]]) -> R:
     while True:
         try:
             return await request()
-        except BaseError as error:
+        except GenericError as error:
+            # Also a reply that is cut off again and again, about which obstore's error says nothing of retries.
             pause = next(left, None)
-            if pause is None or NO_ANSWER not in str(error):
+            if pause is None or _BEHIND_THE_END in str(error):
                 raise
         await asyncio.sleep(pause)
