@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import asyncio
 import gc
 import inspect
@@ -17,14 +15,13 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-from tests.azurite import CONTAINER, azurite, azurite_program
-from tests.bucket_of_google import BUCKET, google_server
 from tests.bucket_server import bucket_server, environment_for, new_bucket
 from tests.built_once import built_once
+from tests.other_buckets import BUCKET, CONTAINER, azurite, azurite_program, google_server
 from tests.stages.environments.shared_factory import SharedFactory
 
 # How long an example takes says nothing on a machine that is busy.
-settings.register_profile("untimed", deadline=None)
+settings.register_profile("untimed", deadline=None, max_examples=40)
 settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("untimed")
 
@@ -44,28 +41,31 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-_FIRST: Final = ("desktop", "browser", "vllm", "trainers", "slow")
-"""Marks of tests that take long or wait. They come first, so that short tests fill the gaps at the end; real programs
-before model servers and trainers, because they are slow to answer on a busy machine."""
-
+_TRAINERS: Final = "one process of each trainer"
 _VLLM: Final = "one vLLM server"
 _PREFECT: Final = "one Prefect server"
 _TOGETHER: Final = {
+    "tests/trainers/": _TRAINERS,
     "tests/vllm/test_policy.py": _VLLM,
     "tests/vllm/test_vllm.py": _VLLM,
     "tests/flows/nights/": _PREFECT,
     "tests/flows/test_interrupt.py": _PREFECT,
     "tests/flows/test_prefect_settings.py": _PREFECT,
+    "tests/flows/test_secrets.py": _PREFECT,
 }
-"""Folders and files that go to one worker, because they share a server that is slow to start."""
+"""Folders and files that go to one worker, because they share what is slow to start. They come first, being long."""
+
+_FIRST: Final = ("vllm", "desktop", "browser", "slow")
+"""Marks of tests that take long or wait: they come before all others, which fill the gaps at the end."""
+_LONG: Final = {f"tests/flows/{name}.py" for name in ("test_cluster_run", "test_bucket_run", "policies/test_addition")}
+"""Files that would keep one worker busy after all others have ended, if they came late."""
 
 
 class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
     """Gives each worker whole files, so that the tests of a file share what they build."""
 
     def _split_scope(self, nodeid: str) -> str:
-        file = nodeid.partition("::")[0]
-        return next((shared for place, shared in _TOGETHER.items() if file.startswith(place)), file)
+        return _group(nodeid)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFiles:
@@ -95,8 +95,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _place(item: pytest.Item) -> int:
+    if item.nodeid.startswith(tuple(_TOGETHER)):
+        return -len(_TOGETHER) + list(_TOGETHER.values()).index(_group(item.nodeid))
+    if item.nodeid.startswith(tuple(_LONG)):
+        return 0
     marks = {mark.name for mark in item.iter_markers()}
     return next((place for place, mark in enumerate(_FIRST) if mark in marks), len(_FIRST))
+
+
+def _group(nodeid: str) -> str:
+    file = nodeid.partition("::")[0]
+    return next((shared for place, shared in _TOGETHER.items() if file.startswith(place)), file)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -168,8 +177,8 @@ def prefect_home(empty_prefect_home: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def prefect_server(empty_prefect_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """A Prefect server of the tests' own, with its database and results in a temporary folder; one per session."""
+def prefect_server(empty_prefect_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A Prefect server of the tests' own; its folder, with its database and results; one per session."""
     from trajmill.flows.prefect_settings import short_lived_server
 
     folder = tmp_path_factory.mktemp("prefect")
@@ -180,4 +189,4 @@ def prefect_server(empty_prefect_home: Path, tmp_path_factory: pytest.TempPathFa
         environment.setenv("PREFECT_API_REQUEST_TIMEOUT", "280")
         environment.delenv("PREFECT_API_URL", raising=False)
         with short_lived_server(folder / "server.log"):
-            yield
+            yield folder

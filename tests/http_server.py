@@ -1,7 +1,5 @@
 """A web server on a free port of this machine, for handlers that stand in for a service."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager

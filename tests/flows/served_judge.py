@@ -1,7 +1,5 @@
 """A small run whose first round was judged by the embedded critics, and judges behind a real server beside it."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any
@@ -27,12 +25,12 @@ def config_with_judges(root: Path, url: str, **big: object) -> Config:
 
 
 def tiny_config(root: Path) -> Config:
-    """A run whose rounds have twenty episodes or so."""
+    """A run whose rounds have a dozen episodes or so."""
     base = small_config(root)
     return base.model_copy(
         update={
             "queries": QueriesSection(train=8, heldout_slots=2, heldout_phrasings=2, heldout_apps=0, validation=0),
-            "rollout": base.rollout.model_copy(update={"episodes_per_round": 16}),
+            "rollout": base.rollout.model_copy(update={"episodes_per_round": 12}),
             "evaluate": EvaluateSection(episodes=1, train_sample=1),
         }
     )

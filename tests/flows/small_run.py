@@ -1,7 +1,5 @@
 """A small but whole run: two rounds on a few queries, for tests of the loop."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from trajmill.flows.configuration.config import (
@@ -23,13 +21,13 @@ from trajmill.warehouse.layout import create_warehouse
 def small_config(root: Path, rounds: int = 2) -> Config:
     """A configuration whose rounds take a few seconds."""
     return Config(
-        run=RunSection(root=root, rounds=rounds, name="small"),
-        queries=QueriesSection(train=24, heldout_slots=6, heldout_phrasings=6, heldout_apps=0, validation=6),
-        rollout=RolloutSection(episodes_per_round=60, concurrency=16, group_size=4),
+        run=RunSection(root=root, rounds=rounds, name="small", seed=4),
+        queries=QueriesSection(train=12, heldout_slots=4, heldout_phrasings=4, heldout_apps=0, validation=4),
+        rollout=RolloutSection(episodes_per_round=32, concurrency=16, group_size=4),
         judge=JudgeSection(precision_floor=0.0),
         guidance=GuidanceSection(after_failures=1, share=0.4),
         train=EmbeddedSftSpec(min_updates=5, max_updates=10),
-        evaluate=EvaluateSection(episodes=6, train_sample=6, promote_without_evidence=True),
+        evaluate=EvaluateSection(episodes=4, train_sample=4, promote_without_evidence=True),
         # Trials of manuals would double the attempts of each test that derives them.
         derive=DeriveSpec(planning=PlanningSpec(trials=0)),
     )

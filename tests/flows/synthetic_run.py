@@ -1,7 +1,5 @@
 """A small run with real screens and made-up figures, written through the warehouse's own API."""
 
-from __future__ import annotations
-
 import json
 import random
 from typing import Any

@@ -1,7 +1,5 @@
 """With `run.asynchronous`, the next round is rolled out beside the stages that learn; all else stays in order."""
 
-from __future__ import annotations
-
 import multiprocessing
 import os
 import re
@@ -197,7 +195,7 @@ def journaled(context: RoundContext) -> dict[str, float]:
 
 VOLATILE = {"wall_ms", "environment_ms", "latency_ms", "stages", "written_at"}
 """Columns that hold when something was done, or how long it took."""
-KILLED_IN = ("r0001-rollout", "r0001-judge", "r0001-train")
+KILLED_IN = ("r0001-rollout", "r0001-train")
 """The staging folders of the stages in which the run is killed."""
 SECONDS_INTO_A_STAGE = 0.2
 """Of the processor, from the first file of a stage to the kill."""

@@ -1,8 +1,7 @@
 """`trajmill env serve` as a process, to trainers and to runs on other machines."""
 
-from __future__ import annotations
-
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -21,7 +20,9 @@ from tests.stages.environments.processes import eventually
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection, RunSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.environment_server import serve_environment
+from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
+from trajmill.flows.tasks.generate import generate
 from trajmill.flows.walk import walk
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure
 from trajmill.schemas.tables.failure import Failure
@@ -52,9 +53,10 @@ _EPISODES = 6
 class _Server:
     """A process of `trajmill env serve`."""
 
-    def __init__(self, folder: Path, *options: str, commit_seconds: float = 60.0) -> None:
-        folder.mkdir(exist_ok=True)
+    def __init__(self, generated: Path, folder: Path, *options: str, commit_seconds: float = 60.0) -> None:
         self.root = folder / "data"
+        if not self.root.exists():
+            shutil.copytree(generated, self.root)
         config = folder / "trajmill.toml"
         config.write_text(_CONFIG.format(root=self.root))
         self.said = folder / "stderr"
@@ -82,6 +84,15 @@ class _Server:
         return self.said.read_text()
 
 
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A warehouse with the queries of the run: servers need not load what makes them."""
+    folder = tmp_path_factory.mktemp("generated")
+    (folder / "trajmill.toml").write_text(_CONFIG.format(root=folder / "data"))
+    generate(RoundContext.of(load_config(folder / "trajmill.toml"), 0))
+    return folder / "data"
+
+
 @contextmanager
 def _serving(*servers: _Server) -> Iterator[list[str]]:
     try:
@@ -96,9 +107,9 @@ def _trajectories(root: Path) -> list[Trajectory]:
     return read_rows(open_warehouse(root), Trajectory)
 
 
-def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(tmp_path: Path) -> None:
+def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(generated: Path, tmp_path: Path) -> None:
     options = ("--slots", "4", "--split", "train")
-    doomed, other = _Server(tmp_path / "a", *options), _Server(tmp_path / "b", *options)
+    doomed, other = (_Server(generated, tmp_path / name, *options) for name in "ab")
     with _serving(doomed, other) as addresses:
         config = Config(
             run=RunSection(root=tmp_path / "data", name="far"),
@@ -135,9 +146,9 @@ def _kill_after(server: _Server, root: Path, episodes: int) -> None:
 
 
 def test_every_finished_episode_survives_a_kill_once_and_a_failing_commit_is_told_and_tried_again(
-    tmp_path: Path,
+    generated: Path, tmp_path: Path
 ) -> None:
-    first = _Server(tmp_path / "a", "--judge", "judge", commit_seconds=1000.0)
+    first = _Server(generated, tmp_path / "a", "--judge", "judge", commit_seconds=1000.0)
     with _serving(first) as (address,):
         for seed in (0, 1):
             _episode(address, seed)
@@ -151,7 +162,7 @@ def test_every_finished_episode_survives_a_kill_once_and_a_failing_commit_is_tol
     broken = last.replace(b'"seed":1', b'"seed":null').replace(b'"trajectory_id":"', b'"trajectory_id":"0')
     journal.write_bytes(broken + b"no record\n" + whole)
 
-    server = _Server(tmp_path / "a", commit_seconds=0.2)
+    server = _Server(generated, tmp_path / "a", commit_seconds=0.2)
     with _serving(server) as (address,):
         warehouse = open_warehouse(server.root)
         assert sorted(each.seed for each in _trajectories(server.root)) == [0, 1]

@@ -1,7 +1,5 @@
 """`trajmill graph ...`: on a simulated app, and with models behind a real server on loopback."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator

@@ -1,6 +1,5 @@
-from __future__ import annotations
-
 import signal
+from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import cast
 
@@ -44,7 +43,7 @@ def test_where_nobody_notices_signals_they_stay_with_whom_they_are() -> None:
 
 @pytest.mark.slow
 def test_an_error_that_sigterm_causes_in_a_round_is_known_to_be_its(
-    prefect_server: None, monkeypatch: pytest.MonkeyPatch
+    prefect_server: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def swallowed(*arguments: object) -> str:
         try:

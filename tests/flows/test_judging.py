@@ -1,7 +1,5 @@
 """Stored trajectories are judged again beside the verdicts of their round, and judges are measured by ingredient."""
 
-from __future__ import annotations
-
 import shutil
 from collections import Counter
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Malformed replies of every kind of agent, counted in the view, by `trajmill status` and in the report."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Another package adds an environment, a family or a recipe: one object and one entry point, and no change here."""
 
-from __future__ import annotations
-
 import json
 import os
 import sys
@@ -9,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.small_run import run_stages
-from tests.flows.tiny_run import tiny_config
+from tests.flows.policies.network import WaitingRun
+from tests.flows.tasks.test_train import first_waiting
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.schemas.actions import Click
@@ -193,10 +191,9 @@ def test_a_family_that_cannot_be_used_is_refused(family: str, reason: str, capsy
     assert reason in said and said.count("\n") == 1
 
 
-def test_a_round_trains_with_a_recipe_of_another_package(folder: Path) -> None:
-    tables = {"train": {"kind": "nudge", "size": 0.002}}
-    config = tiny_config(folder / "warehouse").model_copy(update={"train": Config.model_validate(tables).train})
-    run_stages(config)
-    untrained, trained = read_rows(open_warehouse(folder / "warehouse"), PolicyVersion)
+def test_a_round_trains_with_a_recipe_of_another_package(waiting_run: WaitingRun) -> None:
+    context = waiting_run.trained_by(Config.model_validate({"train": {"kind": "nudge", "size": 0.002}}).train)
+    assert first_waiting(context) is None
+    untrained, trained = read_rows(context.warehouse, PolicyVersion)
     assert trained.parent == untrained.model_version
     assert json.loads(trained.recipe)["kind"] == "nudge"

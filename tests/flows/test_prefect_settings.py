@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import logging
 import os
 import signal
@@ -23,7 +21,7 @@ from trajmill.schemas.secrets import Secrets
 pytestmark = pytest.mark.slow
 
 
-def test_a_named_server_is_used_and_stays(prefect_server: None, tmp_path: Path) -> None:
+def test_a_named_server_is_used_and_stays(prefect_server: Path, tmp_path: Path) -> None:
     assert names_a_server()
     address = os.environ["PREFECT_API_URL"]
     with long_lived_server(tmp_path / "log", 1) as used:

@@ -1,11 +1,6 @@
 """A server echoes the key that it was sent wherever it can; the key is then nowhere but in the environment."""
 
-from __future__ import annotations
-
 import json
-import os
-import subprocess
-import sys
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
@@ -34,7 +29,15 @@ pytestmark = pytest.mark.slow
 
 _HOOK = "T0/B1/hook-of-the-team"
 _KEY = "sk-told/nobody+5f3a9c"
-_FORMS = (_KEY, quote(_KEY, safe=""), _KEY.replace("/", r"\/"), b64encode(f":{_KEY}".encode()).decode()[2:-3])
+_OTHER_KEY = "sk-kept/anyone+7c1d20"
+"""Of the run, whose Prefect server has met the first one."""
+
+
+def forms(key: str) -> tuple[str, ...]:
+    return (key, quote(key, safe=""), key.replace("/", r"\/"), b64encode(f":{key}".encode()).decode()[2:-3])
+
+
+_FORMS = forms(_KEY)
 _CONFIG = """
 [run]
 name = "echo"
@@ -94,7 +97,8 @@ class _Echo(QuietHandler):
             # No header of HTTP: the client's error quotes it.
             self.wfile.write(b"HTTP/1.1 200 OK\r\nX \xff " + self.key.encode() + b"\r\n\r\n")
         else:
-            text = opinion(json.loads(self.body)).replace("moved on", " ".join(_FORMS)).replace("it moved", self.key)
+            text = opinion(json.loads(self.body)).replace("it moved", self.key)
+            text = text.replace("moved on", " ".join(forms(_OTHER_KEY)))
             message = {"role": "assistant", "content": text}
             self._say({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 
@@ -103,10 +107,16 @@ class _Echo(QuietHandler):
         return self.headers["Authorization"]
 
     def _refuse(self) -> None:
-        self._say({"error": {"message": f"no such key: {' '.join(_FORMS)}, {self.key}"}}, 401)
+        self._say({"error": {"message": f"no such key: {' '.join(forms(_OTHER_KEY))}, {self.key}"}}, 401)
 
     def _say(self, body: object, status: int = 200) -> None:
         self.answer(json.dumps(body).encode(), status, X_Echo=self.key)
+
+
+def drain() -> None:
+    """Wait for what Prefect's threads have yet to send."""
+    for worker in (EventsWorker, APILogWorker):
+        worker.drain_all(timeout=60.0, at_exit=False)
 
 
 @pytest.fixture
@@ -152,7 +162,7 @@ def test_a_service_that_echoes_its_key_is_quoted_without_it(
 
 
 def test_a_failing_night_logs_no_key(
-    refusing: str, prefect_server: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    refusing: str, prefect_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The key stands in an error behind the error, in the address of the webhook, and in what the webhook answers."""
     monkeypatch.setenv("ECHOED", _KEY)
@@ -169,8 +179,7 @@ def test_a_failing_night_logs_no_key(
 
     monkeypatch.setattr("trajmill.flows.nights.nightly.collect_night", collect)
     assert nightly(str(tmp_path / "trajmill.toml"), return_state=True).name == "Failed"
-    for worker in (EventsWorker, APILogWorker):
-        worker.drain_all(timeout=60.0, at_exit=False)
+    drain()
     with get_client(sync_client=True) as client:
         (flow_run,) = (each for each in client.read_flow_runs() if str(tmp_path) in str(each.parameters))
         logs = client.read_logs(LogFilter(flow_run_id=LogFilterFlowRunId(any_=[flow_run.id])))
@@ -188,16 +197,20 @@ def url() -> Iterator[str]:
         yield f"{url}/v1"
 
 
-def test_an_echoed_key_is_stored_and_printed_nowhere(url: str, prefect_home: Path, tmp_path: Path) -> None:
+def test_an_echoed_key_is_stored_and_printed_nowhere(
+    url: str,
+    prefect_server: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     root, config = tmp_path / "warehouse", tmp_path / "echo.toml"
     config.write_text(_CONFIG.format(root=root, url=url))
-    variables = os.environ | {"ECHOED": _KEY, "PREFECT_HOME": str(prefect_home)}
+    monkeypatch.setenv("ECHOED", _OTHER_KEY)
 
     def evolve(*options: str) -> str:
-        program = [sys.executable, "-c", "from trajmill.flows.cli import main; main()"]
-        command = [*program, "evolve", "--config", str(config), *options]
-        ended = subprocess.run(command, env=variables, capture_output=True, text=True, cwd=tmp_path)
-        return ended.stdout + ended.stderr
+        run(["evolve", "--config", str(config), *options])
+        return "".join(capfd.readouterr())
 
     output = evolve()
     assert len(_Echo.done) == 3, output
@@ -212,6 +225,7 @@ def test_an_echoed_key_is_stored_and_printed_nowhere(url: str, prefect_home: Pat
     rows = (str(run_sql(open_warehouse(root), f"SELECT * FROM {table}").to_pylist()) for table in tables)
     stored = [output, refused, *rows]
     assert any("***" in text for text in stored)
-    for folder in (root, prefect_home):
+    drain()
+    for folder in (root, prefect_server):
         stored += [path.read_bytes().decode("latin-1") for path in folder.rglob("*") if path.is_file()]
-    assert not [text[: text.index(form) + 40][-300:] for text in stored for form in _FORMS if form in text]
+    assert not [text[: text.index(form) + 40][-300:] for text in stored for form in forms(_OTHER_KEY) if form in text]

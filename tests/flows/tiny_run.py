@@ -1,7 +1,5 @@
 """One round of a few seconds, to be run in a folder, in a bucket and on other machines, with the same tables."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import subprocess
@@ -26,6 +24,7 @@ class Loaded(NamedTuple):
 
 
 Load = Callable[..., list[Loaded]]
+Processes = Callable[[str], "TrainerProcess"]
 
 
 class TrainerProcess:
@@ -36,17 +35,19 @@ class TrainerProcess:
                 [python, "-m", "tests.trainers.script_runner"],
                 cwd=folder,
                 env=os.environ
-                | {"PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache")},
+                | {"PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache")}
+                # Threads of OpenMP do not outlive a fork.
+                | {"OMP_NUM_THREADS": "1"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
             )
 
-    def ask(self, script: str, folder: Path, **asked: object) -> Any:
-        """Return what `main` of a script of this package tells, run in a folder."""
+    def ask(self, script: str, folder: Path, variables: dict[str, str] | None = None, **asked: object) -> Any:
+        """Return what `main` of a script of this package tells, run in a folder; with variables, in a fork."""
         assert self._process.stdin is not None and self._process.stdout is not None
-        line = [f"tests.trainers.{script}", str(folder), asked]
+        line = [f"tests.trainers.{script}", str(folder), variables, asked]
         print(json.dumps(line), file=self._process.stdin, flush=True)
         answer = json.loads(self._process.stdout.readline() or "{}")
         assert "told" in answer, self._log.read_text(errors="replace")[-5000:]
@@ -57,7 +58,7 @@ class TrainerProcess:
 
 
 @pytest.fixture(scope="package")
-def trainer_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], TrainerProcess]]:
+def trainer_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Processes]:
     running: dict[str, TrainerProcess] = {}
 
     def process(trainer: str) -> TrainerProcess:
@@ -71,12 +72,12 @@ def trainer_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callab
 
 
 @pytest.fixture(scope="package")
-def load(tmp_path_factory: pytest.TempPathFactory, trainer_process: Callable[[str], TrainerProcess]) -> Load:
+def load(tmp_path_factory: pytest.TempPathFactory, trainer_process: Processes) -> Load:
     def load(trainer: str, *formats: str) -> list[Loaded]:
         process, templates = trainer_process(trainer), packages_of("trl") / TEMPLATES
         folder = tmp_path_factory.mktemp(trainer)
         made = exports(folder, formats, templates)
-        told = process.ask(f"load_{trainer}", folder, jobs=[exported.job._asdict() for exported in made])
+        told = process.ask(f"load_{trainer}", folder, {}, jobs=[exported.job._asdict() for exported in made])
         return [_loaded(exported, each) for exported, each in zip(made, told, strict=True)]
 
     return load

@@ -1,7 +1,5 @@
 """Walks in the simulator and rows of every derived kind, exported in every format for two families."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

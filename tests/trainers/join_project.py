@@ -4,8 +4,6 @@
 where LLaMA-Factory is installed, which imports it at once and uses it for sound only: there is no build of it for CPUs.
 """
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """Loads exported rows with LLaMA-Factory; run by the Python of its environment."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Loads exported rows with ms-swift; run by the Python of its environment."""
 
-from __future__ import annotations
-
 import json
 import os
 from functools import partial

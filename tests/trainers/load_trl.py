@@ -1,7 +1,5 @@
 """Loads exported rows with TRL's trainers; run by the Python of TRL's environment."""
 
-from __future__ import annotations
-
 from functools import cache, partial
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Loads exported rows with verl's data sets; run by the Python of verl's environment."""
 
-from __future__ import annotations
-
 import asyncio
 from functools import cache, partial
 from pathlib import Path

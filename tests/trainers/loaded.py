@@ -1,7 +1,5 @@
 """What a trainer's loader made of rows, in the words that the tests compare; the scripts of all trainers write it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Rewards replies as TRL or verl does; run by the Python of their environments."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import torch

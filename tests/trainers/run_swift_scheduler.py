@@ -1,7 +1,5 @@
 """Steps our scheduler as ms-swift does, with a model whose words are written; run by ms-swift's Python."""
 
-from __future__ import annotations
-
 import asyncio
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """Runs our agent loop as verl's worker does, with a model whose words are written; run by verl's Python."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any
 

@@ -1,6 +1,5 @@
-from __future__ import annotations
-
 import io
+import json
 from pathlib import Path
 
 import pytest
@@ -9,7 +8,8 @@ from PIL import Image
 from tests.stages.derive.samples import DONE, TAP, episode, query, step
 from tests.stages.export.formats.folders import SOURCE
 from tests.stages.export.stored import StoredScreens
-from tests.trainers.conftest import TEMPLATES, TrainerProcess, packages_of, python_of
+from tests.trainers.conftest import TEMPLATES, Processes, packages_of
+from tests.trainers.loaded import Job, LoadedRow
 from tests.trainers.tiny_processor import build_tiny_processor
 from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.geometry import Size
@@ -58,19 +58,21 @@ def exported(kind: str, family: Family, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("trainer", FORMATS)
-def test_a_trainer_sees_the_pictures_that_the_targets_were_written_for(trainer: str, tmp_path: Path) -> None:
+def test_a_trainer_sees_the_pictures_that_the_targets_were_written_for(
+    trainer: str, trainer_process: Processes, tmp_path: Path
+) -> None:
     family = PUBLISHED.within(MAX_PIXELS)
     template = (packages_of("trl") / TEMPLATES / "qwen2_5_vl.jinja").read_text(encoding="utf-8")
     model = build_tiny_processor(tmp_path / "model", PUBLISHED, template, ["Order it. Thought: tap. Action: click"])
     # What the recipe `command` gives a trainer: a view of the model, and the bounds as variables.
     view = bounded_model(model, family.budget, tmp_path / "view")
     bounds = {"MIN_PIXELS": str(family.budget.min_pixels), "MAX_PIXELS": str(family.budget.max_pixels)}
-    release = str(exported(FORMATS[trainer], family, tmp_path / "release"))
-    asked = {"trainer": trainer, "release": release, "model": str(view), "bounds": bounds}
-    # Its own process: ms-swift keeps the bounds of the first model that it loads.
-    process = TrainerProcess(python_of(trainer), tmp_path)
-    grids = process.ask("picture_sizes", tmp_path, **asked)
-    process.close()
+    release, kind = exported(FORMATS[trainer], family, tmp_path / "release"), FORMATS[trainer]
+    most = json.loads((release / "export.json").read_text())["max_length"]
+    job = Job(kind, str(release), str(view), work=str(tmp_path / "work"), max_length=most, replies=())
+    (told,) = trainer_process(trainer).ask(f"load_{trainer}", tmp_path, bounds, jobs=[job._asdict()])
+    rows = [LoadedRow(*row) for row in (told["rows"] if isinstance(told, dict) else told)]
+    grids = [row.grids for row in rows]
     seen = [Size(wide * 14, high * 14) for ((_, high, wide),) in grids]
     assert seen == [family.budget.fit(size) for size in SIZES.values()]
     assert (seen[0], seen[1]) == (Size(1316, 728), Size(672, 1484))

@@ -1,19 +1,17 @@
-from __future__ import annotations
-
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.stages.derive.samples import DONE, TAP, episode, step
-from tests.stages.export.formats.folders import read, write
+from tests.stages.export.formats.folders import write
 from tests.stages.export.test_rewards import rewarded_replies
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.online import toy_server
-from tests.trainers.conftest import TEMPLATES, Load, TrainerProcess, packages_of
+from tests.trainers.conftest import Load, Processes
 from tests.trainers.exports import Exported
 from tests.trainers.loaded import LoadedRow
-from tests.trainers.tiny_processor import build_tiny_processor
 from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.example import Message
@@ -21,7 +19,6 @@ from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.export.formats.base import TrainerSettings, format_spec
 
 pytestmark = pytest.mark.trainers
-Processes = Callable[[str], TrainerProcess]
 
 
 @pytest.mark.parametrize(
@@ -69,13 +66,10 @@ def test_a_trainer_pays_what_the_page_says(trainer: str, trainer_process: Proces
 
 @pytest.mark.slow
 def test_a_row_counts_what_it_weighs_in_loss_and_gradient(trainer_process: Processes, tmp_path: Path) -> None:
-    process, family = trainer_process("trl"), "qwen2.5-vl"
     walk = episode([step(0, TAP), step(1, TAP), step(2, DONE)])
-    exported = write("trl", family, tmp_path / "out", [walk], {0: 2.6, 1: 0.15}).folder
-    texts = [text for row in read(exported) for text in (row.reply or "", *(said for _, said in row.messages))]
-    template = (packages_of("trl") / TEMPLATES / "qwen2_5_vl.jinja").read_text(encoding="utf-8")
-    model = build_tiny_processor(tmp_path / "model", family_named(family).within(64 * 28 * 28), template, texts)
-    told = process.ask("train_trl_weighted", tmp_path, exported=str(exported), model=str(model))
+    exported = write("trl", "qwen2.5-vl", tmp_path / "out", [walk], {0: 2.6, 1: 0.15}).folder
+    model = build_tiny_vlm(tmp_path / "model")
+    told = trainer_process("trl").ask("train_trl_weighted", tmp_path, exported=str(exported), model=str(model))
     assert told["copies"] == [0, 1, 2, 0, 0]
     assert told["weights"] == pytest.approx([2.6, 0.15, 1.0])
     assert told["loss"] == pytest.approx(told["wanted"], rel=1e-5) != pytest.approx(told["unweighted"], rel=1e-5)
@@ -102,7 +96,7 @@ def test_in_swift_each_turn_has_its_screen_and_the_last_one_the_reward(
     trainer_process: Processes, tmp_path: Path
 ) -> None:
     with toy_server.toy_server() as server:
-        asked = {"url": server.url, "press": toy_server.PRESS, "done": toy_server.DONE}
+        asked: dict[str, Any] = {"url": server.url, "press": toy_server.PRESS, "done": toy_server.DONE}
         solved, limited = trainer_process("swift").ask("run_swift_scheduler", tmp_path, **asked)
     assert [message["role"] for message in solved["messages"]] == ["system", "user", "assistant", "user", "assistant"]
     assert "Press Go" in solved["messages"][1]["content"]
@@ -118,7 +112,7 @@ def test_in_swift_each_turn_has_its_screen_and_the_last_one_the_reward(
 def test_in_verl_a_turn_is_a_row_and_the_last_one_has_the_reward(trainer_process: Processes, tmp_path: Path) -> None:
     model, replies = build_tiny_vlm(tmp_path / "tiny"), [toy_server.PRESS, toy_server.DONE]
     with toy_server.toy_server() as server:
-        asked = {"servers": [server.url], "model": str(model), "replies": replies}
+        asked: dict[str, Any] = {"servers": [server.url], "model": str(model), "replies": replies}
         told = trainer_process("verl").ask("run_verl_loop", tmp_path, **asked)
     assert (told["rewards"], told["info"]) == ([None, 1.0], {"steps": 2})
     assert told["texts"] == replies

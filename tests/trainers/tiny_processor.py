@@ -3,8 +3,6 @@
 They cut images and write tokens as the published ones do; only the words of their tokenizer are few.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -4,8 +4,6 @@ A random model never calls a tool. So one of the two generations of each prompt 
 sampled by itself; the updates are TRL's own.
 """
 
-from __future__ import annotations
-
 import json
 from functools import partial
 from typing import Any

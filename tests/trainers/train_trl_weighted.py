@@ -3,8 +3,6 @@
 The first update takes all rows, each other one a single row; plain SGD, so a parameter moves by its gradient.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any

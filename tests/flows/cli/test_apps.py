@@ -1,7 +1,5 @@
 """`trajmill apps build` and `serve`."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

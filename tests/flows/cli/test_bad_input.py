@@ -1,7 +1,5 @@
 """Whatever goes wrong is one clear line, loses nothing, and leaves nobody behind."""
 
-from __future__ import annotations
-
 import os
 import re
 import resource
@@ -37,7 +35,7 @@ SMALL = """
 [run]
 root = "warehouse"
 [queries]
-train = 24
+train = 4
 heldout_slots = 2
 heldout_phrasings = 0
 heldout_apps = 0

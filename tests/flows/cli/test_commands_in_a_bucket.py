@@ -1,7 +1,5 @@
 """Commands that need nothing but the address of a warehouse say the same of a bucket as of a folder."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from pathlib import Path

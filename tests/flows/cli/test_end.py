@@ -1,7 +1,5 @@
 """A command ends before Python takes itself apart, but after all that was to be done at its end."""
 
-from __future__ import annotations
-
 import signal
 import subprocess
 import sys

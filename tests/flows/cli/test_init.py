@@ -1,7 +1,5 @@
 """`trajmill init`: what it writes is a configuration that a run takes, and what does not answer is refused."""
 
-from __future__ import annotations
-
 import json
 import os
 import pty

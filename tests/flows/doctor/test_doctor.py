@@ -1,7 +1,5 @@
 """What is wrong has a line with what mends it."""
 
-from __future__ import annotations
-
 import shutil
 import socket
 import threading

@@ -1,7 +1,5 @@
 """An import that stands still, in a process of its own, so that it can be killed there."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from itertools import islice

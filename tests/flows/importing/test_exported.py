@@ -1,7 +1,5 @@
 """What `trajmill export` has written is read again as the trajectories that it came from."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 

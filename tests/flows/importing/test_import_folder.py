@@ -1,7 +1,5 @@
 """Imports become rows like any other: judged by the run's own judge, learned from, never attempted."""
 
-from __future__ import annotations
-
 import json
 import multiprocessing
 import time

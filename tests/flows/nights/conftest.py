@@ -1,13 +1,10 @@
-from __future__ import annotations
-
 import json
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
 
+from tests.http_server import QuietHandler, serving
 from trajmill.flows.configuration.sections import NotifySection
 
 
@@ -22,22 +19,14 @@ class Inbox(NotifySection):
 def inbox() -> Iterator[Inbox]:
     box = Inbox.model_construct(heartbeat="", blocks=(), received=[], heartbeats=[])
 
-    class Receiver(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            box.received.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            self.send_response(200)
-            self.end_headers()
+    class Receiver(QuietHandler):
+        def reply(self) -> None:
+            if self.command == "POST":
+                box.received.append(json.loads(self.body))
+            else:
+                box.heartbeats.append(self.path)
+            self.answer()
 
-        def do_GET(self) -> None:
-            box.heartbeats.append(self.path)
-            self.send_response(200)
-            self.end_headers()
-
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Receiver) as server:
-        threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
-        object.__setattr__(box, "webhook", f"http://127.0.0.1:{server.server_port}/hook")
+    with serving(Receiver) as url:
+        object.__setattr__(box, "webhook", f"{url}/hook")
         yield box
-        server.shutdown()

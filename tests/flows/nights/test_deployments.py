@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import json
 import os
 import re
@@ -214,7 +212,7 @@ def test_a_variable_that_is_no_json_is_named(given: str, capsys: pytest.CaptureF
 _IMAGE = {"variables": {"properties": {"image": {"type": "string"}}}, "job_configuration": {"image": "{{ image }}"}}
 
 
-def test_the_deployments_are_registered_at_a_pool(tmp_path: Path, prefect_server: None) -> None:
+def test_the_deployments_are_registered_at_a_pool(tmp_path: Path, prefect_server: Path) -> None:
     config = Config.model_validate({"run": {"root": tmp_path / "data", "name": "pooled"}})
     there = Path("/data/trajmill.toml")
     with pytest.raises(BadInputError, match=r"no work pool 'mine'.*prefect work-pool create mine --type process"):
@@ -238,7 +236,7 @@ def test_the_deployments_are_registered_at_a_pool(tmp_path: Path, prefect_server
 
 
 def test_a_deployment_of_another_run_is_replaced_only_when_asked(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], prefect_server: None
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], prefect_server: Path
 ) -> None:
     with get_client(sync_client=True) as client:
         client.create_work_pool(WorkPoolCreate(name="shared", type="process", base_job_template={}))

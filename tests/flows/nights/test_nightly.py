@@ -1,7 +1,5 @@
 """A night collects; the next one ends the round of the last; a retraining learns from all of them."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys
@@ -54,7 +52,7 @@ def served(config: Config, **changes: object) -> Config:
     return config.model_copy(update={"serve": ServeSection().model_copy(update=changes)})
 
 
-def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path, prefect_server: None) -> None:
+def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path, prefect_server: Path) -> None:
     file, base = tmp_path / "trajmill.toml", tiny_config(tmp_path / "data")
     queries = base.queries.model_copy(update={"fresh": 5})
     rollout = base.rollout.model_copy(update={"episodes_per_round": 12})
@@ -162,7 +160,7 @@ def test_a_night_that_trains_ends_as_its_training_does_where_that_needs_a_person
     assert night.ending is expected and (end.line in night.line) == bool(trained)
 
 
-def test_who_finds_a_policy_that_nobody_has_trained_says_so(waiting_run: WaitingRun, prefect_server: None) -> None:
+def test_who_finds_a_policy_that_nobody_has_trained_says_so(waiting_run: WaitingRun, prefect_server: Path) -> None:
     for work, trains in ((collect_night, True), (collect_night, False), (retrain_if_enough, False)):
         config = served(waiting_run.config, nightly_trains=trains, retrain_after_accepted=0)
         end = flow(validate_parameters=False)(work)(config)
@@ -177,7 +175,7 @@ def test_a_round_that_is_not_judged_is_not_trained_on(tmp_path: Path) -> None:
     assert early.line == "did not train: round 1 is not judged yet; it trains on what has landed at its end"
 
 
-def test_a_judge_that_answers_in_the_wrong_schema_needs_a_person(tmp_path: Path, prefect_server: None) -> None:
+def test_a_judge_that_answers_in_the_wrong_schema_needs_a_person(tmp_path: Path, prefect_server: Path) -> None:
     with running_server([Fault.NONE]) as server:
         config = judged_by_server(tmp_path, server.url)
         config = config.model_copy(update={"guidance": config.guidance.model_copy(update={"enabled": False})})

@@ -1,7 +1,5 @@
 """How a flow ended is stored beside the run; people are told once, with what failed, what is lost, and what to do."""
 
-from __future__ import annotations
-
 import re
 import socket
 from datetime import UTC, datetime
@@ -45,7 +43,7 @@ MESSAGE = Notice(
 
 
 @pytest.fixture
-def file(inbox: Inbox, tmp_path: Path, prefect_server: None) -> Path:
+def file(inbox: Inbox, tmp_path: Path, prefect_server: Path) -> Path:
     """A configuration that notifies the inbox."""
     file = tmp_path / "trajmill.toml"
     file.write_text(f'[notify]\nwebhook = "{inbox.webhook}"\nheartbeat = "{inbox.webhook}?alive"\n')
@@ -78,7 +76,7 @@ def test_a_webhook_gets_the_message(inbox: Inbox) -> None:
     ]
 
 
-def test_an_unreachable_receiver_is_named_and_the_others_are_notified(inbox: Inbox, prefect_server: None) -> None:
+def test_an_unreachable_receiver_is_named_and_the_others_are_notified(inbox: Inbox, prefect_server: Path) -> None:
     block = CustomWebhookNotificationBlock(name="team", url=inbox.webhook, json_data={"text": "{{subject}}: {{body}}"})
     block.save("team")
     Secret(value="x").save("no-notification")

@@ -1,7 +1,5 @@
 """The embedded network as a model of another package's kind, which is loaded from a folder into this process."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 

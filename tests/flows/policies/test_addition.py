@@ -1,7 +1,5 @@
 """The policy versions of a run: trained here or elsewhere, added, promoted, rolled back, named by the configuration."""
 
-from __future__ import annotations
-
 import shutil
 from dataclasses import replace
 from pathlib import Path

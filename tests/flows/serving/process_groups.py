@@ -1,7 +1,5 @@
 """What is left of a process group."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tests.stages.environments.processes import eventually

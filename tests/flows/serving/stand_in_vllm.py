@@ -3,8 +3,6 @@
 `stand_in` says how to start it with `ModelServerSpec`. It starts a process of its own, as vLLM does.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """The morning view says what runs, what was reached, and what needs a person."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 import json

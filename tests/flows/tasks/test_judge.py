@@ -1,7 +1,5 @@
 """Judge stages with models behind a real server; what one could not judge is judged, once, in the next round."""
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 from typing import Any, Literal
@@ -169,7 +167,7 @@ def served(root: Path, url: str) -> Config:
     base = small_config(root)
     return base.model_copy(
         update={
-            "rollout": base.rollout.model_copy(update={"episodes_per_round": 16}),
+            "rollout": base.rollout.model_copy(update={"episodes_per_round": 12}),
             "judge": JudgeSection(votes=2, quorum=2, tries=1, resolutions=(0.25, 0.5), concurrency=4),
             "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)},
             "models": ModelsSection(critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))),

@@ -1,7 +1,5 @@
 """Programs of the simulated desktop, walked from the command line and by a run that learns."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from pathlib import Path

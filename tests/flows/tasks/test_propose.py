@@ -1,8 +1,7 @@
 """Tasks proposed within rounds, by a model behind a real server."""
 
-from __future__ import annotations
-
 import json
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.built_once import built_once
 from tests.flows.served_judge import opinion
 from tests.flows.small_run import do, small_config, up_to
 from tests.stages.environments.browser.site import serving
@@ -127,13 +127,23 @@ def server(writer: Writer) -> Iterator[FaultServer]:
         yield running
 
 
+@pytest.fixture(scope="session")
+def unproposed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a first round up to its untrained policy."""
+
+    def build(root: Path) -> None:
+        root.mkdir()
+        with running_server(writes=Writer()) as server:
+            up_to(BASELINE, RoundContext.of(config_of(root, server.url)))
+
+    return built_once(tmp_path_factory, "unproposed", build)
+
+
 @pytest.fixture
-def first(tmp_path: Path, server: FaultServer) -> RoundContext:
+def first(unproposed: Path, tmp_path: Path, server: FaultServer) -> RoundContext:
     """The first round before anything is proposed: queries and the untrained policy are there."""
-    context = RoundContext.of(config_of(tmp_path, server.url))
-    up_to(BASELINE, context)
-    server.received.clear()
-    return context
+    root = Path(shutil.copytree(unproposed, tmp_path / "root"))
+    return RoundContext.of(config_of(root, server.url))
 
 
 def test_a_round_learns_on_what_is_proposed_and_the_next_one_builds_on_its_success(

@@ -85,12 +85,12 @@ class NetworkCommand(CommandSpec):
 
 TRAINER = """
 import pathlib, shutil, sys
-from safetensors.torch import load_file, save_file
+from safetensors.numpy import load_file, save_file
 model, out, spoil = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
 shutil.copy(model / "config.json", out)
-weights = {name: value + 1e-3 for name, value in load_file(model / "model.safetensors").items()}
+weights = {name: value + value.dtype.type(1e-3) for name, value in load_file(model / "model.safetensors").items()}
 if spoil == "nan":
-    next(iter(weights.values())).view(-1)[0] = float("nan")
+    next(iter(weights.values())).flat[0] = float("nan")
 save_file(weights, out / "model.safetensors")
 if spoil == "cut":
     (out / "model.safetensors").write_bytes((out / "model.safetensors").read_bytes()[:-9])

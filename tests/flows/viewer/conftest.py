@@ -1,7 +1,5 @@
 """A warehouse whose texts try to become a page, and a viewer of it on a free port."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import threading

@@ -1,7 +1,5 @@
 """The JSON and the images of the viewer."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

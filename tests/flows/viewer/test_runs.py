@@ -1,7 +1,5 @@
 """Why attempts of a run failed, and two of its policies beside each other."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """A simulated task over two apps, and models that follow a script of subgoals, for the tests of agents with roles."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """How deep our own functions are nested when the embedded policy decides: a cost for whoever follows a step."""
 
-from __future__ import annotations
-
 import asyncio
 import sys
 from pathlib import Path

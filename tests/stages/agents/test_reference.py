@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Swipe, Terminate, TypeText, Wait

@@ -1,7 +1,5 @@
 """The parsers of role replies; the tables of replies.md and docs/agents.md are the test."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

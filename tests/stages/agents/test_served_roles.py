@@ -1,7 +1,5 @@
 """Good, malformed and empty replies of each role, from a server over a real socket that answers as the test says."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping

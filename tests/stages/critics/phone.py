@@ -1,7 +1,5 @@
 """Walks on the simulated devices with their screens, pixels and trees, for critics that ask a model."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 from functools import cache

@@ -1,7 +1,5 @@
 """Stored screens in memory."""
 
-from __future__ import annotations
-
 import asyncio
 import io
 from collections.abc import Callable, Mapping

@@ -6,8 +6,6 @@ It runs in a thread with an event loop of its own, so that a test may be synchro
         model = OpenAiModel(ApiSettings(urls=(server.url,), model="tiny"))
 """
 
-from __future__ import annotations
-
 import asyncio
 import base64
 import io

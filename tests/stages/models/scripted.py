@@ -1,7 +1,5 @@
 """A chat model that answers from a script, for tests of what stands around a model."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """A toy phone: a menu of dishes, then a page with a size, a note and a button."""
 
-from __future__ import annotations
-
 from trajmill.schemas.actions import Action, Click, Swipe, Terminate, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement

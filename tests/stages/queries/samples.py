@@ -1,7 +1,5 @@
 """Samples that tests choose by hand, a small query set, and the answer of an honest writer."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 import re

@@ -1,7 +1,5 @@
 """A source of queries that another package registers: its goals are worded, walked and checked like all others."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What all sources of queries share: templates, splits, leaks, levels, and the walks of a user's own tasks."""
 
-from __future__ import annotations
-
 import json
 from typing import Literal
 

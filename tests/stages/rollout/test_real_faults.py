@@ -1,7 +1,5 @@
 """Real programs killed in the middle of an episode: the attempt is made again, the round ends, nothing is left."""
 
-from __future__ import annotations
-
 import os
 import signal
 from contextlib import suppress

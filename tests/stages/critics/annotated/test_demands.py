@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from tests.stages.critics.little_app import (
     PRESS,
     Trees,

@@ -1,7 +1,5 @@
 """Votes and step labels by the graph of an app, on hand-made trees of two apps: a workshop, and a shed with a list."""
 
-from __future__ import annotations
-
 import asyncio
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Writes the smallest files in AgentRewardBench's layout."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path

@@ -1,16 +1,13 @@
-from __future__ import annotations
-
 import io
 import json
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, HTTPServer
-from threading import Thread
 
 import pytest
 from PIL import Image
 
+from tests.http_server import QuietHandler, serving
 from tests.stages.derive.samples import DONE, TAP, episode, step
 from tests.stages.derive.screens import DrawnScreens, tools_of
 from tests.stages.derive.screens import derived as derived_by
@@ -154,26 +151,13 @@ def test_a_writer_rephrases_but_names_no_other_element_and_too_few_sentences_are
 
 @contextmanager
 def omniparser(answer: object) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            known = self.path == "/parse/" and "base64_image" in asked
-            body = json.dumps(answer).encode()
-            self.send_response(200 if known else 404)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    class Handler(QuietHandler):
+        def reply(self) -> None:
+            known = self.path == "/parse/" and "base64_image" in json.loads(self.body)
+            self.answer(json.dumps(answer).encode(), 200 if known else 404)
 
-        def log_message(self, format: str, *arguments: object) -> None:
-            pass
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    with serving(Handler) as url:
+        yield url
 
 
 @pytest.mark.parametrize("answer", [{}, {"parsed_content_list": [{"bbox": [0, 0, 700, 900]}]}, []])

@@ -3,7 +3,8 @@
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from tests import http_server
 
 _STYLE = "<style>body { font: 16px sans-serif } button, a, input, select { display: block; margin: 8px }</style>"
 PAGES = {
@@ -75,48 +76,25 @@ main { background: white; padding: 8px } main button { width: 300px; height: 44p
 }
 
 
-class _Handler(BaseHTTPRequestHandler):
-    stopped: threading.Event
-    pages: Mapping[str, str]
-
-    def do_GET(self) -> None:
-        if self.path == "/never":
-            self.stopped.wait()
-        elif self.path == "/away":
-            self.send_response(302)
-            self.send_header("Location", "http://localhost:8999/away")
-            self.end_headers()
-        elif self.path in self.pages:
-            self._send(200, self.pages[self.path])
-        else:
-            self._send(404, "<h1>Not found</h1>")
-
-    def _send(self, status: int, text: str) -> None:
-        body = ("<!doctype html><html lang=en>" + text).encode()
-        self.send_response(status)
-        self.send_header("Content-Type", "text/html; charset=utf-8")
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
-
-
 @contextmanager
 def serving(pages: Mapping[str, str] | None = None) -> Iterator[str]:
     """The address of a site, by default this one, while it is up."""
     stopped = threading.Event()
     shown = {path: _STYLE + page for path, page in PAGES.items()} if pages is None else pages
-    handler = type("Handler", (_Handler,), {"stopped": stopped, "pages": shown})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-    finally:
-        stopped.set()
-        server.shutdown()
-        server.server_close()
-        thread.join()
+
+    class Handler(http_server.QuietHandler):
+        def reply(self) -> None:
+            if self.path == "/never":
+                stopped.wait()
+            elif self.path == "/away":
+                self.answer(status=302, Location="http://localhost:8999/away")
+            else:
+                known, page = self.path in shown, shown.get(self.path, "<h1>Not found</h1>")
+                body = f"<!doctype html><html lang=en>{page}".encode()
+                self.answer(body, 200 if known else 404, Content_Type="text/html; charset=utf-8")
+
+    with http_server.serving(Handler) as url:
+        try:
+            yield url
+        finally:
+            stopped.set()

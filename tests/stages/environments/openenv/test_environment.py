@@ -1,12 +1,10 @@
 import asyncio
 import io
 import json
-import threading
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.failures import failing
+from tests.http_server import QuietHandler, serving
 from tests.stages.online.toy_server import ToySpec, picture, toy_queries, toy_server
 from tests.stages.rollout.rolling import rolled_out
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
@@ -144,24 +143,12 @@ def foreign_server(*tasks: object) -> Iterator[str]:
     answers: dict[str, Any] = {"/list_environments": ["theirs"], "/theirs/splits": splits}
     answers["/theirs/tasks"] = {"tasks": tasks}
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            body = json.dumps(answers[self.path]).encode()
-            self.send_response(200)
-            self.send_header("Content-Length", str(len(body)))
-            self.end_headers()
-            self.wfile.write(body)
+    class Handler(QuietHandler):
+        def reply(self) -> None:
+            self.answer(json.dumps(answers[self.path]).encode())
 
-        do_POST = do_GET  # noqa: N815
-
-        def log_message(self, format: str, *args: object) -> None:
-            pass
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
-        yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
+    with serving(Handler) as url:
+        yield url
 
 
 async def test_served_queries_have_what_clients_may_know_and_are_of_the_served_splits(tmp_path: Path) -> None:

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from trajmill.schemas.actions import Click, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement

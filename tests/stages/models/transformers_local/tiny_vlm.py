@@ -3,8 +3,6 @@
 It understands nothing; it loads, looks at images, fills a context and writes tokens as its big sisters do.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What can be known of vLLM in this process where it is not installed; the rest is in tests/vllm/test_offline.py."""
 
-from __future__ import annotations
-
 import importlib.util
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Causal pathways in simulated and live apps: answers that are handed on, levels, splits, collapse, a model's words."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable

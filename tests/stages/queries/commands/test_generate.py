@@ -1,7 +1,5 @@
 """Commands that a model writes over a real socket: walked in simulated apps and in LibreOffice, or refused."""
 
-from __future__ import annotations
-
 import io
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """The graph of a little list app, written by hand, for tests that need no environment."""
 
-from __future__ import annotations
-
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.graphs.base import AppGraph
 

@@ -1,7 +1,5 @@
 """Queries from a graph: routes, values, goals, words, splits and walks."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence

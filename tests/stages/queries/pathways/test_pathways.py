@@ -1,7 +1,5 @@
 """The walk over a program: what it finds, never touches and survives; then queries from it, really walked."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Sequence

@@ -1,14 +1,11 @@
 """Pathways of real programs: a page in the real Chromium, programs on a real X server."""
 
-from __future__ import annotations
-
 import json
 import os
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from threading import Thread
 
 import pytest
 
+from tests.http_server import QuietHandler, serving
 from tests.stages.queries.samples import making, walk_all
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
@@ -86,24 +83,16 @@ async def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origi
 
     asked: list[str] = []
 
-    class Site(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
+    class Site(QuietHandler):
+        def reply(self) -> None:
             asked.append(self.path)
-            self.send_response(200)
-            self.send_header("Content-Type", "text/html")
-            self.end_headers()
-            self.wfile.write((_HELP if self.path == "/help" else _PAGE).encode())
+            self.answer((_HELP if self.path == "/help" else _PAGE).encode(), Content_Type="text/html")
 
-        def log_message(self, format: str, *args: object) -> None:
-            """Print nothing."""
-
-    with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
-        Thread(target=server.serve_forever, daemon=True).start()
-        start = json.dumps({"url": f"http://127.0.0.1:{server.server_port}/"})
+    with serving(Site) as url:
+        start = json.dumps({"url": f"{url}/"})
         program = PathwayProgram(name="office", title="the office", platform=Platform.WEB, start_state=start)
         program = program.model_copy(update={"presses_commands": True})
         collected, made = await collect(BrowserFactory(), program, origin, BOUNDS, 20)
-        server.shutdown()
     found = by_names(collected)
     assert found["File"].end_kind is EndKind.MENU
     assert found["File > Settings"].end_kind is EndKind.PAGE

@@ -1,7 +1,5 @@
 """A little program with menus, a dialog with tabs, and entries that crash or hang, which counts what is pressed."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Tasks that a model proposes: what it is shown, what is refused, which starting points have their turn, trials."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

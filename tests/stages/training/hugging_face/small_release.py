@@ -1,7 +1,5 @@
 """The files of a release with a few short rows and small pictures, which a tiny model learns in a second."""
 
-from __future__ import annotations
-
 import io
 import random
 from pathlib import Path
