@@ -1,7 +1,5 @@
 """A trial of Harbor becomes a training row as the page says, and a whole run goes out as ATIF and comes back."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Two policies or models of a run on the same queries and seeds."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

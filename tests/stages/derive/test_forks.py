@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 import pytest
 
 from tests.stages.derive.samples import DONE, PHONE, episode, query, step

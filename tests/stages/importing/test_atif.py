@@ -1,7 +1,5 @@
 """Documents of several agents become steps with the right screens and actions; broken ones are named in one line."""
 
-from __future__ import annotations
-
 import json
 import tracemalloc
 from collections.abc import Callable

@@ -1,5 +1,3 @@
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 
 from tests.stages.derive.samples import TAP, episode, query, step

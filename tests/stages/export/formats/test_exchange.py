@@ -1,7 +1,5 @@
 """Attempts as documents of ATIF and ADP: valid for their own readers, and read back as the same rows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from pathlib import Path
