@@ -11,7 +11,7 @@ AZURITE := 3.35.0
 # Tests start hundreds of Python processes: without written bytecode each compiles the project again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run demo run-web run-pixels run-vllm test quick lint types pytest vllm-env test-vllm trainers-env azurite bench reference docs system-deps clean
+.PHONY: help run demo run-web run-pixels run-vllm test quick lint types pytest vllm-env test-vllm trainers-env azurite bench reference rows docs system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -121,6 +121,9 @@ BENCHMARKS := drawing commits export judge judge_savings rejudge model_client po
 
 bench: .venv/installed-dev ## measure the parts, at most 15 minutes each: prints tables, asserts nothing
 	for name in $(BENCHMARKS); do timeout 15m $(BIN)/python -m benchmarks.$$name || exit 1; done
+
+rows: .venv/installed ## write docs/rows.md: ten rows of each family and each derived kind, with their screens
+	$(BIN)/python docs/rows.py
 
 reference: .venv/installed ## write the pages of docs/ that come from the code
 	$(BIN)/python docs/reference.py

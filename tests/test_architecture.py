@@ -106,7 +106,7 @@ _BUDGETS = (
     Budget(("stages/queries",), 4_500),
     Budget(("stages/critics",), 3_996),
     Budget(("stages/models",), 4_393),
-    Budget(("stages/export", "stages/curate", "stages/importing"), 5_666),
+    Budget(("stages/export", "stages/curate", "stages/importing"), 5_682),
     Budget(("stages/derive", "stages/guidance"), 4_057),
     Budget(("stages/training",), 2_921),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_802),

@@ -10,11 +10,12 @@ from tests.stages.export.formats.folders import SOURCE, ReadRow, read
 from trajmill.schemas.actions import Terminate, action_from_json
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, Family, family_named
+from trajmill.schemas.tables.example import Message
 from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.export.formats.base import FORMATS, format_spec
 from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
-from trajmill.stages.export.formats.steps import StepExample, same_action
+from trajmill.stages.export.formats.steps import LeftOutStep, StepExample, same_action
 from trajmill.stages.export.rewards import ReplyTarget
 
 pytestmark = pytest.mark.slow
@@ -109,3 +110,15 @@ def test_a_thought_that_was_written_anew_is_exported_with_a_press(made: Made) ->
     anew = row.example.model_copy(update={"messages": (*asked, reply.model_copy(update={"content": said}))})
     example = kind_example(family_named("gui-owl"), row.episode, anew, 1.0, made.screens)
     assert isinstance(example, StepExample) and "Thought: I think anew. " in example.messages[-1].content
+
+
+def test_the_action_of_a_role_is_a_row_of_its_own_family_alone(made: Made) -> None:
+    row = next(row for row in made.rows if row.example.kind == "step" and row.example.action)
+    owl, action = family_named("gui-owl"), action_from_json(row.example.action or "")
+    platform, frame = row.episode.query.platform, owl.frame(made.screens.size(row.example.screens[-1]))
+    reply = Message(role="assistant", content=owl.dialect(platform).render(Reply("So.", action, "Done."), frame))
+    said = {"kind": "roles", "variant": "worker", "action": None, "messages": (*row.example.messages[:-1], reply)}
+    worker = row.example.model_copy(update=said)
+    assert isinstance(kind_example(owl, row.episode, worker, 1.0, made.screens), StepExample)
+    for name in ("gui-owl-1.5", "qwen2.5-vl", "gui-r1"):
+        assert kind_example(family_named(name), row.episode, worker, 1.0, made.screens) == LeftOutStep("other_family")

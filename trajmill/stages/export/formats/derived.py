@@ -6,7 +6,7 @@ from typing import Final
 
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.coordinates import native_frame
-from trajmill.schemas.dialects.base import NotExpressible, Reply, bare_call
+from trajmill.schemas.dialects.base import NotExpressible, Reply, bare_call, dialect_seen_in
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure
@@ -29,6 +29,7 @@ from trajmill.stages.export.rewards import ReplyTarget
 
 STEP_KINDS: Final = frozenset({"step", "reasoning", "rft", "forks"})
 """Kinds whose rows are steps in the conversation of an agent."""
+_CALL: Final = "<tool_call>"
 LEADING_KINDS: Final = frozenset({"ces", "coda"})
 """Kinds whose replies are words of one role that lead to the action of another: that of the row's step."""
 
@@ -95,12 +96,27 @@ def _text_example(
         prompt = (each.model_copy(update=system) if each.role == "system" else each for each in messages[:-1])
         messages = (*prompt, Message(role="assistant", content=reply))
         target = ReplyTarget.of(family, platform, action, example.box, frame)
+    elif example.screens and _is_of_other_family(family, episode, example, screens):
+        return LeftOutStep("other_family")
     index = -1 if example.step_index is None else example.step_index
     step = next((step for step in episode.steps if step.index == index), episode.steps[0])
     stored = step.model_copy(update={"action": example.action, "index": index})
     lineage = lineage_of(family, episode, stored, StepConversation(messages, example.screens), screens.size)
     leads_to = _led_action(family, episode, example, step, screens) if example.kind in LEADING_KINDS else None
     return StepExample(example.example_id, messages, target, lineage, weight, leads_to=leads_to)
+
+
+def _is_of_other_family(family: Family, episode: Episode, example: Example, screens: ScreenReader) -> bool:
+    """Whether the reply is the action of a role whose model has another family, in whose words it is stored."""
+    reply = example.messages[-1].content
+    if not (_CALL in reply or dialect_seen_in(reply)):
+        return False
+    frame = family.frame(screens.size(example.screens[-1]))
+    step = next((step for step in episode.steps if step.index == example.step_index), None)
+    read = family.dialect(episode.query.platform).parse(reply, frame)
+    if not isinstance(read, Reply) or step is None or step.action is None:
+        return True
+    return not same_action(read.action, action_from_json(step.action), frame)
 
 
 def _led_action(
