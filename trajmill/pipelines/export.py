@@ -24,11 +24,7 @@ from trajmill.stages.export.exporter import RL_FILE, SFT_FILE, SftExporter
 from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.export.formats.card import ExportedFolder, ExportedRelease
 from trajmill.stages.export.formats.derived import kind_example
-from trajmill.stages.export.formats.exchange import (
-    ExchangedCounts,
-    ExchangeFormat,
-    write_exchange,
-)
+from trajmill.stages.export.formats.exchange import ExchangeFormat, write_exchange
 from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
 from trajmill.stages.export.formats.steps import (
     LeftOutStep,
@@ -92,8 +88,8 @@ def export_release_to(warehouse: Warehouse, request: ExportRequest) -> ExportedF
     return exported
 
 
-def exchange_release(warehouse: Warehouse, name: str, form: ExchangeFormat, folder: Path) -> ExchangedCounts:
-    """Write every attempt with rows in a release as a document.
+def exchange_release(warehouse: Warehouse, name: str, form: ExchangeFormat, folder: Path) -> int:
+    """Write every attempt with rows in a release as a document, and count them.
 
     Raises:
         BadInputError: there is no such release, a file of it is damaged, or the folder is not empty.

@@ -50,7 +50,7 @@ def test_every_attempt_of_a_release_comes_back_as_the_same_rows(
     """Byte for byte but for ids, round and versions; of our prompts, those of steps that must not be learned go."""
     out = tmp_path / "out"
     assert run(["export", "--root", str(small_run.root), "--format", "atif", "--out", str(out)]) == 0
-    assert re.search(r": (\d+) attempts of (\d+) steps", capsys.readouterr().out)
+    assert re.search(r": \d+ attempts, ", capsys.readouterr().out)
     stored = {row.trajectory_id: row for row in read_rows(small_run, Trajectory)}
     steps = {(row.trajectory_id, row.index): row for row in read_rows(small_run, Step)}
     layout, equal = layout_spec("atif"), set(Step.model_fields) - {"round", "run_id", "made_by", "code_version"}

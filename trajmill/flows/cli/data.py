@@ -300,8 +300,8 @@ def export(
             )
         warehouse = warehouse_of(config, root)
         name = release if release is not None else newest_release(warehouse)
-        done = exchange_release(warehouse, name, EXCHANGES.default_spec(form, ExchangeFormat), out)
-        print(f"{name}: {done.attempts:,} attempts of {done.steps:,} steps, {out}")
+        attempts = exchange_release(warehouse, name, EXCHANGES.default_spec(form, ExchangeFormat), out)
+        print(f"{name}: {attempts:,} attempts, {out}")
         return
     spec = format_spec(form)
     if family is None:

@@ -61,8 +61,7 @@ class AtifLayout(base.LayoutSpec):
                 yield from self._read(f"{name}:{number}", line, file, folder)
         else:
             with file.open("rb") as stream:
-                text = stream.read(min(file.stat().st_size, base.MOST_JSON_BYTES))
-            yield from self._read(name, text, file, folder)
+                yield from self._read(name, stream.read(min(file.stat().st_size, base.MOST_JSON_BYTES)), file, folder)
 
     def _read(self, name: str, text: bytes, file: Path, folder: Path) -> Iterator[ReadRecording]:
         size = len(text)
@@ -97,7 +96,7 @@ class AtifLayout(base.LayoutSpec):
             instruction=walk.instruction,
             steps=tuple(steps),
             last=walk.screen,
-            agent=document.agent.name,
+            agent=str(document.agent["name"]),
             apps=tuple(map(str, own.get("apps") or ())),
             task=str(own.get("task") or ""),
             reward=reward,
@@ -123,7 +122,7 @@ class _Walk:
     ) -> None:
         self._folder, self._beside, self._family = folder, file.parent.relative_to(folder), family
         self._pictures: dict[str, RecordedScreen] = {}
-        self._last = document.steps[-1]
+        self._last, self._spoken = document.steps[-1], document.steps[0]
         self.screen: RecordedScreen | None = None
         self.steps: list[RecordedStep] = []
         start = next((at for at, turn in enumerate(document.steps) if turn.source == "user"), None)
@@ -182,7 +181,7 @@ class _Walk:
             raw = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
             described = ", ".join(f"{key}={value}" for key, value in arguments.items() if value is not None)
             described = f"{name}({described})"
-        is_first = not self.steps or self.steps[-1].turn != turn.step_id
+        is_first, self._spoken = turn is not self._spoken, turn
         roles = own.get("role_outputs") or {}
         self.steps.append(
             RecordedStep(
@@ -191,7 +190,6 @@ class _Walk:
                 raw=str(own.get("raw_response", raw)),
                 thought=(turn.reasoning_content or ("" if own else message)) if is_first else "",
                 conclusion=message if own or (turn.reasoning_content and message) else described,
-                turn=turn.step_id,
                 tokens=_tokens(turn) if is_first else None,
                 is_context=bool(turn.is_copied_context),
                 role_outputs={str(role): str(text) for role, text in roles.items()},
@@ -232,12 +230,12 @@ def _ends(step: RecordedStep) -> bool:
 
 
 def _tokens(turn: atif.Turn) -> ReplyTokens | None:
-    ids, logprobs = (turn.metrics.completion_token_ids, turn.metrics.logprobs) if turn.metrics else (None, None)
+    ids, logprobs = (turn.metrics or {}).get("completion_token_ids"), (turn.metrics or {}).get("logprobs")
     if ids is None or logprobs is None:
         return None
     if len(ids) != len(logprobs):
         raise BadRecordingError(f"step {turn.step_id}: {len(logprobs)} log probabilities for {len(ids)} tokens")
-    return ReplyTokens(ids, logprobs)
+    return ReplyTokens(tuple(map(int, ids)), tuple(map(float, logprobs)))
 
 
 def _parts(content: atif.Content | None) -> Sequence[atif.Part]:

@@ -57,8 +57,6 @@ class RecordedStep(NamedTuple):
     """The action in the words of the source."""
     thought: str = ""
     conclusion: str = ""
-    turn: int = 0
-    """Number of the agent's reply in the source; several steps of one reply have the same."""
     tokens: ReplyTokens | None = None
     is_context: bool = False
     """Whether the step was copied from another attempt: it is shown in the history and never learned."""

@@ -12,13 +12,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.stages.export.formats.base import DATA_FOLDER
 from trajmill.stages.export.formats.computer_action import COMPUTER_ACTION, TASK_COMPLETE, tool_use
-from trajmill.stages.export.formats.exchange import (
-    ExchangeFormat,
-    context_steps,
-    facts_of,
-    reward_of,
-    screens_of,
-)
+from trajmill.stages.export.formats.exchange import ExchangeFormat, context_steps, facts_of, reward_of, screens_of
 from trajmill.stages.export.formats.folder import write_images
 from trajmill.stages.export.images import ReleaseScreenReader
 

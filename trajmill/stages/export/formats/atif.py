@@ -15,13 +15,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.export.formats import atif_document as atif
 from trajmill.stages.export.formats.computer_action import tool_definitions, tool_use
-from trajmill.stages.export.formats.exchange import (
-    ExchangeFormat,
-    context_steps,
-    facts_of,
-    reward_of,
-    screens_of,
-)
+from trajmill.stages.export.formats.exchange import ExchangeFormat, context_steps, facts_of, reward_of, screens_of
 from trajmill.stages.export.formats.folder import image_ending
 from trajmill.stages.export.images import ReleaseScreenReader
 
@@ -81,20 +75,21 @@ def atif_document(episode: Episode, names: Mapping[str, str], screens: ScreenRea
     for step in steps:
         picture, facts = shown(step.screen_after, step.app_after)
         requests = [call for call in episode.calls if call.step_index == step.index]
-        marks = _filled(label=labels.get(step.index), guided=step.guided)
-        turn = _acted(step, requests, atif.Result(content=(picture,), extra=facts), _ours(**_said(step), **marks))
+        marks = _filled(label=labels.get(step.index), guided=step.guided, role_outputs=json.loads(step.role_outputs))
+        marks["raw_response"] = step.raw_response
+        turn = _acted(step, requests, atif.Result(content=(picture,), extra=facts), _ours(**marks))
         turns.append(turn.model_copy(update={"is_copied_context": step.index in context or None}))
     totals = {"prompt": trajectory.input_tokens, "completion": trajectory.output_tokens}
     return atif.AtifDocument(
         schema_version=atif.VERSION,
         session_id=trajectory.run_id,
         trajectory_id=trajectory.trajectory_id,
-        agent=atif.AgentSystem(
-            name=trajectory.agent,
-            version=trajectory.code_version,
-            model_name=trajectory.model_version,
-            tool_definitions=tuple(tool_definitions()),
-        ),
+        agent={
+            "name": trajectory.agent,
+            "version": trajectory.code_version,
+            "model_name": trajectory.model_version,
+            "tool_definitions": tool_definitions(),
+        },
         steps=tuple(turns),
         final_metrics={f"total_{name}_tokens": count for name, count in totals.items()} | {"total_steps": len(turns)},
         extra=_ours(**facts_of(episode)),
@@ -119,27 +114,19 @@ def _acted(step: Step, requests: Sequence[ModelCall], result: atif.Result, extra
     )
 
 
-def _metrics(step: Step, requests: Sequence[ModelCall]) -> atif.Metrics | None:
-    tokens = step.reply_token_ids
-    if not requests and tokens is None:
-        return None
-    price = sum(call.price for call in requests)
-    return atif.Metrics(
-        prompt_tokens=sum(call.input_tokens for call in requests) if requests else None,
-        completion_tokens=sum(call.output_tokens for call in requests) if requests else len(tokens or ()),
-        completion_token_ids=tokens,
-        logprobs=step.reply_logprobs,
-        extra=_ours(price=price) if price else None,
-    )
+def _metrics(step: Step, requests: Sequence[ModelCall]) -> Mapping[str, Any] | None:
+    tokens = {"completion_token_ids": step.reply_token_ids, "logprobs": step.reply_logprobs}
+    used = {"completion_tokens": len(step.reply_token_ids or ())}
+    if requests:
+        sums = {"prompt_tokens": "input_tokens", "completion_tokens": "output_tokens", "price": "price"}
+        used = {name: sum(getattr(call, field) for call in requests) for name, field in sums.items()}
+    price = used.pop("price", 0)
+    return _filled(**used, **tokens, extra=price and _ours(price=price)) or None
 
 
 def _element(element: UIElement) -> Mapping[str, Any]:
     kept = {"role": element.role, "text": element.text, "bounds": tuple(element.bounds)}
     return {**kept, **_filled(states=element.states, value=element.value, element_id=element.element_id)}
-
-
-def _said(step: Step) -> dict[str, Any]:
-    return {"raw_response": step.raw_response, **_filled(role_outputs=json.loads(step.role_outputs))}
 
 
 def _filled(**values: Any) -> dict[str, Any]:

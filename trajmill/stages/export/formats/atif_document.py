@@ -1,7 +1,7 @@
 """Documents of ATIF v1.8 (Harbor's RFC 0001): what the format `atif` writes and the layout `atif` reads.
 
-Unknown keys are an error, as the RFC demands, but for those that the Agent Data Protocol adds: `extra` of a part and of
-an observation, and `cost`. These are never written.
+Unknown keys are an error, as the RFC demands, but for `extra` of a part and of an observation, which the Agent Data
+Protocol adds. Agent and metrics are not checked: little of them is read.
 """
 
 from __future__ import annotations
@@ -40,14 +40,6 @@ class Part(Record):
 Content = str | tuple[Part, ...]
 
 
-class AgentSystem(Record):
-    name: str
-    version: str
-    model_name: str | None = None
-    tool_definitions: tuple[Json, ...] | None = None
-    extra: Json | None = None
-
-
 class ToolCall(Record):
     tool_call_id: str
     function_name: str
@@ -67,18 +59,6 @@ class StepObservation(Record):
     extra: Json | None = None
 
 
-class Metrics(Record):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    cached_tokens: int | None = None
-    cost_usd: float | None = None
-    cost: float | None = None
-    prompt_token_ids: tuple[int, ...] | None = None
-    completion_token_ids: tuple[int, ...] | None = None
-    logprobs: tuple[float, ...] | None = None
-    extra: Json | None = None
-
-
 class Turn(Record):
     """A step of a document: of the system, the user, or the agent."""
 
@@ -91,7 +71,7 @@ class Turn(Record):
     reasoning_content: str | None = None
     tool_calls: tuple[ToolCall, ...] | None = None
     observation: StepObservation | None = None
-    metrics: Metrics | None = None
+    metrics: Json | None = None
     llm_call_count: int | None = None
     is_copied_context: bool | None = None
     extra: Json | None = None
@@ -113,7 +93,7 @@ class AtifDocument(Record):
     schema_version: str
     session_id: str | None = None
     trajectory_id: str | None = None
-    agent: AgentSystem
+    agent: Json
     steps: Annotated[tuple[Turn, ...], Field(min_length=1)]
     notes: str | None = None
     final_metrics: Json | None = None

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.spec import Spec
@@ -43,35 +43,24 @@ class ExchangeFormat(Spec):
         """Add the documents of some attempts, with verdicts, guidance and calls, and their pictures to a folder."""
 
 
-class ExchangedCounts(NamedTuple):
-    attempts: int
-    steps: int
-
-
 def write_exchange(
     folder: Path,
     form: ExchangeFormat,
     source: ExportedRelease,
     attempts: Iterable[Episode],
     screens: ReleaseScreenReader,
-) -> ExchangedCounts:
-    """Write all attempts, card and figures into an empty folder; memory holds some attempts and no picture.
-
-    Raises:
-        KeyError: a screen is not stored.
-        OSError: the disk is full, or the folder cannot be written.
-    """
-    counts, remaining = ExchangedCounts(0, 0), iter(attempts)
+) -> int:
+    """Write all attempts, card and figures into an empty folder, and count them; memory holds some of them at once."""
+    count, remaining = 0, iter(attempts)
     while some := list(islice(remaining, _AT_ONCE)):
         form.write(folder, some, screens)
-        steps = sum(len(attempt.steps) for attempt in some)
-        counts = ExchangedCounts(counts.attempts + len(some), counts.steps + steps)
+        count += len(some)
     front = front_matter(f"{source.release} as {form.kind}", source.licence, {})
-    title = f"# {source.release} as {form.kind}\n\n{counts.attempts:,} attempts, {counts.steps:,} steps."
+    title = f"# {source.release} as {form.kind}: {count:,} attempts"
     (folder / "README.md").write_text(f"{front}\n\n{title}\n\n{form.contents}\n", encoding="utf-8")
-    figures = {**source._asdict(), "format": form.kind, **counts._asdict()}
+    figures = {**source._asdict(), "format": form.kind, "attempts": count}
     (folder / FIGURES_FILE).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    return counts
+    return count
 
 
 def reward_of(episode: Episode) -> float | None:
@@ -87,13 +76,17 @@ def screens_of(episode: Episode) -> Iterator[str]:
 
 
 def context_steps(episode: Episode) -> frozenset[int]:
-    """Return the steps that must not be learned: without a prompt, with a hint repeated, or HARMFUL in a success."""
+    """Return the steps that must not be learned.
+
+    They are a parent's, were not prompted, repeat a hint, or are HARMFUL in a success.
+    """
     harmful = {verdict.index for verdict in episode.step_verdicts if verdict.label is StepLabel.HARMFUL}
     left_out = harmful if episode.judged_reward else set()
     return frozenset(
         step.index
         for step in episode.steps
         if not step.prompt
+        or step.index < (episode.trajectory.branched_at or 0)
         or step.index in left_out
         or quotes_guidance("\n".join((step.thought, step.conclusion, step.raw_response)), episode.guidance)
     )
@@ -102,7 +95,8 @@ def context_steps(episode: Episode) -> frozenset[int]:
 def facts_of(episode: Episode) -> dict[str, Any]:
     """Return what neither format has a field for, as JSON values."""
     query, trajectory, judged = episode.query, episode.trajectory, episode.judgement
-    named = ("run_id", "round", "query_id", "environment", "purpose", "status", "stop_reason", "answer", "reward")
+    made = ("run_id", "round", "query_id", "environment", "purpose", "parent_id", "branched_at")
+    ended = ("status", "stop_reason", "answer", "reward")
     decided = ("correct", "rule", "agreed", "redundant_steps", "first_error_step")
     voted = ("channel", "resolution", "vote", "correct", "reason")
     return {
@@ -110,7 +104,7 @@ def facts_of(episode: Episode) -> dict[str, Any]:
         "apps": list(query.apps),
         "task": query.task,
         "coordinate_space": "pixels of the picture",
-        **{name: getattr(trajectory, name) for name in named},
+        **{name: getattr(trajectory, name) for name in (*made, *ended)},
         "guided": trajectory.guidance_id is not None,
         "judgement": None if judged is None else {name: getattr(judged, name) for name in decided},
         "votes": [{name: getattr(vote, name) for name in voted} for vote in episode.trajectory_verdicts],
