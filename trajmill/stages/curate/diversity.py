@@ -61,7 +61,7 @@ def diversity_of(facets: pa.Table) -> tuple[Diversity, ...]:
 
 def _measured(aspect: Aspect, counts: Counter[str]) -> Diversity:
     rows = counts.total()
-    bits = math.log2(rows) - sum(count * math.log2(count) for count in counts.values()) / rows
+    bits = math.log2(rows) - math.fsum(n * math.log2(n) for n in counts.values()) / rows  # the same in any order
     largest, most = min(counts.items(), key=lambda each: (-each[1], each[0]))
     return Diversity(
         aspect=aspect,
