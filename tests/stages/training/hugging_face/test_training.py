@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from safetensors.torch import load_file
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from torch import Tensor
 
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
@@ -32,13 +33,16 @@ from trajmill.stages.training.hugging_face.encoding import (
     token_log_probs,
 )
 from trajmill.stages.training.hugging_face.launch import TrainingJob, train_in_this_process
-from trajmill.stages.training.hugging_face.run import load_trained
-from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe, TrlSftSpec, TrpoSpec
+from trajmill.stages.training.hugging_face.run import all_see_or_none, load_trained
+from trajmill.stages.training.hugging_face.spec import CesStage1Spec, HuggingFaceRecipe, TrlSftSpec, TrpoSpec
 from trajmill.stages.training.spec import RECIPES, ParentPolicy, Progress, RecipeSpec, TrainingReport
 
 pytestmark = pytest.mark.slow
 for package in ("accelerate", "trl", "peft"):
     pytest.importorskip(package, reason="the extra `train` is not installed")
+from accelerate.commands.config.config_args import load_config_from_file  # noqa: E402
+
+FSDP = Path(__file__).parents[4] / "docs" / "examples" / "fsdp.yaml"
 WEIGHTS = (1.0, 0.3, 2.0, 0.5, 1.0, 8.0)
 SFT = TrlSftSpec(batch=2, learning_rate=1e-3)
 TRPO = TrpoSpec(batch=2, learning_rate=1e-3, old_log_probs="recomputed", divergence=0.1)
@@ -97,8 +101,11 @@ def log_probs(parent: ParentPolicy, release: Path, cache: Path, supervised: bool
 def test_the_supervised_loss_is_the_weighted_mean_of_the_whole_update(
     parent: ParentPolicy, release: Path, tmp_path: Path
 ) -> None:
-    recipe = SFT.model_copy(update={"batch": 6, "rows_at_once": 2})
+    recipe = SFT.model_copy(update={"batch": 6, "rows_at_once": 2, "report_to": ("tensorboard",)})
     report = trained(recipe, parent, release, tmp_path / "new")
+    shown = EventAccumulator(str(tmp_path / "new" / "tensorboard"))
+    shown.Reload()
+    assert [event.value for event in shown.Scalars("train/loss")] == pytest.approx([report.loss])
     replies = log_probs(parent, release, tmp_path / "cache", supervised=True)
     total = sum(weight * len(reply) for weight, reply in zip(WEIGHTS, replies, strict=True))
     expected = -sum(weight * float(reply.sum()) for weight, reply in zip(WEIGHTS, replies, strict=True)) / total
@@ -288,6 +295,45 @@ def test_missing_packages_name_the_extra(parent: ParentPolicy, tmp_path: Path, m
         TrlSftSpec(lora_rank=4).train(parent, tmp_path, 0, tmp_path / "new")
 
 
+def test_a_place_for_figures_that_is_not_installed_is_named(parent: ParentPolicy, tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"^train.report_to needs mlflow: pip install mlflow, or name a Python"):
+        TrlSftSpec(report_to=("tensorboard", "mlflow")).train(parent, tmp_path, 0, tmp_path / "new")
+
+
+def test_the_shipped_settings_divide_a_model_by_fsdp() -> None:
+    read: Any = load_config_from_file(str(FSDP))
+    assert (read.distributed_type, read.mixed_precision, read.num_machines) == ("FSDP", "bf16", 1)
+    assert read.fsdp_config["fsdp_version"] == 2 and read.fsdp_config["fsdp_state_dict_type"] == "FULL_STATE_DICT"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "text", "message"),
+    [
+        (SFT, None, r"divides a model among processes: set train\.processes"),
+        (SFT.model_copy(update={"processes": 2}), "{", "settings.yaml cannot be read: while parsing"),
+        (SFT.model_copy(update={"processes": 2}), "processes: 2", "it has no distributed_type"),
+        (SFT.model_copy(update={"processes": 2}), "distributed_type: DEEPSPEED", "pip install deepspeed"),
+        (CesStage1Spec(executor="gui-r1"), None, "kind 'ces-stage1' samples"),
+    ],
+)
+def test_settings_that_cannot_divide_a_model_get_one_line(
+    recipe: HuggingFaceRecipe, text: str | None, message: str, parent: ParentPolicy, tmp_path: Path
+) -> None:
+    file = FSDP if text is None else tmp_path / "settings.yaml"
+    if text is not None:
+        file.write_text(text)
+    with pytest.raises(BadInputError, match=message):
+        recipe.model_copy(update={"accelerate": file}).train(parent, tmp_path, 0, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_divided_model_takes_rows_that_all_have_pictures_or_none(tmp_path: Path) -> None:
+    all_see_or_none(supervised_rows([write_supervised(tmp_path / "all", (1.0, 1.0))], tmp_path / "one"))
+    mixed = supervised_rows([write_supervised(tmp_path / "mixed", WEIGHTS)], tmp_path / "two")
+    with pytest.raises(BadInputError, match=r"^2 of 6 rows have no picture"):
+        all_see_or_none(mixed)
+
+
 @pytest.mark.parametrize("bad_input", [True, False])
 def test_the_error_of_the_process_is_raised_here(bad_input: bool, parent: ParentPolicy, tmp_path: Path) -> None:
     told = json.dumps({"error": "what was wrong", "bad_input": bad_input})
@@ -314,7 +360,10 @@ def test_two_processes_train_what_one_trains(
     write_rl(tmp_path, [{} for _ in range(4)])
     alone = trained(TRPO, parent, tmp_path, tmp_path / "alone", seed=0)
     done: list[tuple[int, int]] = []
-    both = TRPO.model_copy(update={"processes": 2})
+    # On a CPU accelerate gives each process the whole model, whatever its settings say of FSDP.
+    settings = tmp_path / "settings.yaml"
+    settings.write_text(FSDP.read_text().replace("bf16", '"no"'))
+    both = TRPO.model_copy(update={"processes": 2, "accelerate": settings})
     report = both.train(parent, tmp_path, 0, tmp_path / "both", lambda *count: done.append(count))
     assert done == [(0, 2), (1, 2), (2, 2)]
     assert report._replace(loss=0.0) == alone._replace(loss=0.0)

@@ -8,17 +8,21 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import yaml
+
 from trajmill.schemas.errors import BadInputError, TrainingFailedError, TrajmillError
 from trajmill.stages.training.child import LOG_FILE, run_child
-from trajmill.stages.training.hugging_face.spec import HuggingFaceRecipe
+from trajmill.stages.training.hugging_face.spec import FeedbackRecipe, HuggingFaceRecipe
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 
 PROGRESS: Final = "trajmill update "
-_LAUNCHER = ("accelerate.commands.launch", "--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
+_LAUNCHER: Final = ("accelerate.commands.launch",)
+_ALIKE: Final = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
+"""What the launcher would ask about if it had no configuration file."""
 
 
 class TrainingJob(NamedTuple):
@@ -44,19 +48,21 @@ def launch_training(job: TrainingJob, progress: Progress | None) -> TrainingRepo
     if not recipe.trains(job.parent.folder):
         raise BadInputError(f"{job.parent.folder} holds no model in Hugging Face's layout with weights in safetensors")
     needed = (*recipe.needs, "peft") if recipe.lora_rank else recipe.needs
-    missing = [name for name in needed if importlib.util.find_spec(name) is None]
-    if missing and not recipe.python:
-        raise BadInputError(
-            f"this recipe needs {' and '.join(missing)}: pip install 'trajmill[train]', or name a Python that has it "
-            "with train.python"
-        )
+    for names, package, what in ((needed, "'trajmill[train]'", "this recipe"), *_reporters(recipe)):
+        missing = [name for name in names if importlib.util.find_spec(name) is None]
+        if missing and not recipe.python:
+            raise BadInputError(
+                f"{what} needs {' and '.join(missing)}: pip install {package}, or name a Python that has it with "
+                "train.python"
+            )
+    launcher = _launcher(recipe)
     folder.mkdir(parents=True, exist_ok=True)
     job_file, outcome = folder / "job.pickle", folder / "outcome.json"
     job_file.write_bytes(job.pickled())
     outcome.unlink(missing_ok=True)
     module = "trajmill.stages.training.hugging_face.launch"
-    several = [*_LAUNCHER, "--num_processes", str(recipe.processes), "-m"] if recipe.processes > 1 else []
-    command = [recipe.python or sys.executable, "-m", *several, module, str(job_file.resolve()), str(outcome.resolve())]
+    command = [recipe.python or sys.executable, "-m", *launcher, module]
+    command += [str(job_file.resolve()), str(outcome.resolve())]
 
     def on_line(line: str) -> None:
         if progress is not None and line.startswith(PROGRESS):
@@ -77,6 +83,30 @@ def launch_training(job: TrainingJob, progress: Progress | None) -> TrainingRepo
         outcome.unlink(missing_ok=True)
 
 
+def _reporters(recipe: HuggingFaceRecipe) -> Iterator[tuple[tuple[str, ...], str, str]]:
+    return (((name,), name, "train.report_to") for name in recipe.report_to)
+
+
+def _launcher(recipe: HuggingFaceRecipe) -> list[str]:
+    """The module that starts several processes, with its arguments; nothing for one. Raises BadInputError."""
+    file, processes = recipe.accelerate, ["--num_processes", str(recipe.processes), "-m"]
+    if file is None:
+        return [*_LAUNCHER, *_ALIKE, *processes] if recipe.processes > 1 else []
+    if isinstance(recipe, FeedbackRecipe):
+        raise BadInputError(f"train.accelerate is for models that are not sampled from; kind {recipe.kind!r} samples")
+    if recipe.processes == 1:
+        raise BadInputError(f"train.accelerate divides a model among processes: set train.processes for {file}")
+    try:
+        settings = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise BadInputError(f"{file} cannot be read: {' '.join(str(error).split())}") from error
+    if not isinstance(settings, dict) or "distributed_type" not in settings:
+        raise BadInputError(f"{file} is no configuration of accelerate: it has no distributed_type")
+    if settings["distributed_type"] == "DEEPSPEED" and importlib.util.find_spec("deepspeed") is None:
+        raise BadInputError(f"{file} needs DeepSpeed: pip install deepspeed")
+    return [*_LAUNCHER, "--config_file", str(file.resolve()), *processes]
+
+
 def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
     """Do a training in this process. A lack of memory raises TrainingFailedError with one line."""
     module, function = type(job.recipe).trainer.split(":")
@@ -94,16 +124,19 @@ def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progre
     return trained
 
 
+def _print_progress(done: int, updates: int) -> None:
+    print(f"{PROGRESS}{done} {updates}", flush=True)
+
+
 def _main(job_file: Path, outcome: Path) -> None:
+    import torch
     from accelerate import PartialState
 
-    state = PartialState()
+    state = PartialState(cpu=not torch.cuda.is_available())
     ended: dict[str, Any]
     try:
         job: TrainingJob = pickle.loads(job_file.read_bytes())._replace(variables=os.environ)
-        trained = train_in_this_process(
-            job, state.num_processes, lambda done, updates: print(f"{PROGRESS}{done} {updates}", flush=True)
-        )
+        trained = train_in_this_process(job, state.num_processes, _print_progress if state.is_main_process else None)
         ended = {"report": trained._asdict()}
     except TrajmillError as error:
         ended = {"error": str(error), "bad_input": isinstance(error, BadInputError)}

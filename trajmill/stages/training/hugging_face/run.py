@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import pyarrow.compute as pc
 import torch
 from accelerate import PartialState
 from accelerate.utils import gather_object, send_to_device
@@ -23,6 +25,7 @@ from trajmill.stages.models.local.chat import short_reason
 from trajmill.stages.models.transformers_local.generation import NEEDS_PEFT, LoadedParts, load_parts, with_adapter
 from trajmill.stages.training.admission import ADAPTER_CONFIG
 from trajmill.stages.training.hugging_face.encoding import (
+    PICTURES,
     REFERENCE,
     ReplyBatch,
     ReplyCollator,
@@ -63,6 +66,9 @@ def run_training(
     """
     source = made_from(job.recipe, job.parent, files, job.seed)
     begin(job.folder, source, left=job.folder / CHECKPOINTS)
+    # TensorBoard's integration has no argument for it.
+    os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.folder / "tensorboard")
+    settings |= {"report_to": list(job.recipe.report_to) or "none", "run_name": version_of(source)}
     args = arguments(**trainer_settings(job.recipe, rows, job.seed, job.folder, processes), **settings)
     # For more than one GPU, accelerate starts a process for each.
     args._n_gpu = min(args.n_gpu, 1)  # noqa: SLF001
@@ -77,8 +83,11 @@ def run_training(
             json.loads(state.read_text())
             whole[int(state.parent.name.rpartition("-")[2])] = state.parent
     last = whole[max(whole)] if whole else None
-    # An adapter has only one set of names.
-    if last is not None and not (last / ADAPTER_CONFIG).is_file():
+    divided = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
+    if divided:
+        all_see_or_none(trainer.train_dataset)
+    # An adapter has only one set of names, and the parts of a divided model have those in memory.
+    if last is not None and not divided and not (last / ADAPTER_CONFIG).is_file():
         # The trainer loads a checkpoint by the names of the layers in memory. Vision-language models are saved with the
         # names of their first publication, so it would find none, warn, and continue with the parent's weights.
         network = model.network
@@ -92,12 +101,18 @@ def run_training(
     ]
     losses = [each["loss"] for each in history]
     report = TrainingReport(rows, 0, len(history), tail_mean(losses), version_of(source))
+    # Of a divided model, all processes gather the weights.
+    gathered = trainer.accelerator.get_state_dict(trainer.model) if divided else None
     if trainer.accelerator.is_main_process:
         # In the precision of the parent, with copies of the parent's other files.
         network = trainer.accelerator.unwrap_model(trainer.model)
         adapted = bool(job.recipe.lora_rank or job.parent.adapter)
+        if gathered is not None and not adapted:
+            gathered = {name: weight.to(model.dtype) for name, weight in gathered.items()}
+        elif not adapted:
+            network = network.to(model.dtype)
         try:
-            (network if adapted else network.to(model.dtype)).save_pretrained(job.folder)
+            network.save_pretrained(job.folder, state_dict=gathered)
             if not adapted:
                 copy_settings(job.parent.folder, job.folder)
         except OSError as error:
@@ -107,6 +122,21 @@ def run_training(
         write_metrics(job.folder, report, history)
     trainer.accelerator.wait_for_everyone()
     return report
+
+
+def all_see_or_none(rows: Dataset) -> None:
+    """Raise BadInputError if some rows have pictures and others none: processes would wait for each other for ever.
+
+    All processes that divide a model gather the weights of a part when they reach it, and only rows with pictures reach
+    the vision tower.
+    """
+    pictures = pc.list_value_length(rows.with_format("arrow")[PICTURES])
+    blind = pc.sum(pc.equal(pictures, 0)).as_py() or 0
+    if 0 < blind < len(rows):
+        raise BadInputError(
+            f"{blind} of {len(rows)} rows have no picture, and a model that is divided among processes takes all or "
+            "none: train without train.accelerate, or on a kind whose rows all have pictures"
+        )
 
 
 def load_trained(recipe: HuggingFaceRecipe, parent: ParentPolicy, seed: int) -> LoadedParts:
@@ -174,7 +204,6 @@ def trainer_settings(recipe: HuggingFaceRecipe, rows: int, seed: int, folder: Pa
         "save_total_limit": 1,
         # Keep columns that are no arguments of the model: weights, advantages, old probabilities.
         "remove_unused_columns": False,
-        "report_to": "none",
         "disable_tqdm": True,
     }
 

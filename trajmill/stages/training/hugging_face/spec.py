@@ -61,6 +61,12 @@ class HuggingFaceRecipe(RecipeSpec):
     """The Python for the training, with trajmill's extra `train` installed; empty for the present one."""
     processes: Annotated[PositiveInt, OPERATIONAL] = 1
     """Number of processes that train together, one for each GPU; accelerate starts them."""
+    accelerate: Annotated[Path | None, OPERATIONAL] = None
+    """A configuration file of accelerate for these processes, e.g. for FSDP or DeepSpeed; by default each process has
+    the whole model. `processes` stands for its number of processes."""
+    report_to: Annotated[tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...], OPERATIONAL] = ()
+    """Where the figures of each update are sent, besides `metrics.json`. TensorBoard's are files in the folder of the
+    new version; the others read where to send them from their own environment variables."""
     silent_minutes: Annotated[PositiveFloat, OPERATIONAL] = 60.0
     """Longest time without a finished update; a training that takes longer hangs, and is ended."""
 
