@@ -64,7 +64,7 @@ KINDS: Mapping[str, str] = {
 has learned."""
 _HEAD = """# Rows
 
-After reading this page you have seen what trajmill writes: ten rows of each family and of each derived kind.
+After reading this page you know what trajmill writes: ten rows of each family and of each derived kind.
 
 `make rows` makes this page from two small rounds of the default world and the exports of their releases. A cross
 marks the place of the action, a line the way of a swipe; numbers of pictures are those of the rows. The middle of long
