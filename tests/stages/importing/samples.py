@@ -1,8 +1,8 @@
 """Small folders in the published layouts, each with one whole trajectory.
 
 Names of files, keys, and how values are written are those of the public sets: `introduction.md` and `data/` of
-OpenGVLab/GUI-Odyssey, `data-example/` of IMNearth/CoAT (AITZ), the card of xlangai/AgentNet, and
-`android_control/README.md` of google-research.
+OpenGVLab/GUI-Odyssey, `data-example/` of IMNearth/CoAT (AITZ), the card of xlangai/AgentNet,
+`android_control/README.md` of google-research, and public readers of AMEX.
 """
 
 import gzip
@@ -55,6 +55,23 @@ def gui_odyssey(folder: Path, episode: str = "7", instruction: str = "Find a not
     device = {"product": "husky", "device_name": "Pixel 8 Pro", "h": PHONE[1], "w": PHONE[0]}
     whole = {"episode_id": episode, "device_info": device, "task_info": task, "step_length": len(steps), "steps": steps}
     write(folder, f"annotations/{episode}.json", whole)
+
+
+def amex(folder: Path) -> None:
+    """`device_dim` has twice the sides of the stored pictures."""
+    wide, high = 2 * PHONE[0], 2 * PHONE[1]
+    actions: list[tuple[str, list[int], list[int], str]] = [
+        ("TAP", [wide // 2, high // 4], [wide // 2, high // 4], ""),
+        ("SWIPE", [wide // 2, high * 4 // 5], [wide // 2, high // 5], ""),
+        ("TYPE", [0, 0], [0, 0], "milk"),
+        *((kind, [0, 0], [0, 0], "") for kind in ("PRESS_ENTER", "PRESS_BACK", "PRESS_HOME", "TASK_COMPLETE")),
+    ]
+    steps = []
+    for number, (kind, touch, lift, text) in enumerate(actions):
+        write(folder, f"screenshot/2024_{number}.png", picture(number))
+        placed = {"touch_coord": touch, "lift_coord": lift, "type_text": text, "device_dim": [wide, high]}
+        steps.append({"action": kind, "image_path": f"2024_{number}.png"} | placed)
+    write(folder, "instruction_anno/2024_ab.json", {"instruction": "Add milk to the list", "steps": steps})
 
 
 def aitz(folder: Path) -> None:

@@ -43,6 +43,16 @@ _EXPECTED: dict[str, tuple[Callable[[Path], None], list[Action]]] = {
             _DONE,
         ],
     ),
+    "amex": (
+        samples.amex,
+        [
+            Click(x=60, y=50),
+            _UP,
+            TypeText(text="milk"),
+            *(SystemButton(button=button) for button in ("Enter", "Back", "Home")),
+            _DONE,
+        ],
+    ),
     "aitz": (
         samples.aitz,
         [Click(x=30, y=100), _UP, TypeText(text="words"), SystemButton(button="Back"), _DONE],

@@ -325,7 +325,9 @@ def export(
 @app.command("import", epilog="Example: trajmill import agentnet ~/AgentNet/ubuntu --config trajmill.toml")
 def import_(
     layout: str = Argument(
-        ..., metavar="FORMAT", help="atif, trajmill (our own export), agentnet, android-control, gui-odyssey or aitz."
+        ...,
+        metavar="FORMAT",
+        help="atif, trajmill (our own export), agentnet, android-control, gui-odyssey, amex or aitz.",
     ),
     folder: Path = Argument(..., metavar="FOLDER", help="Where the trajectories lie."),
     family: str | None = Option(

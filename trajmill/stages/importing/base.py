@@ -133,6 +133,7 @@ LAYOUTS: Final = PartGroup(
         "agentnet": "trajmill.stages.importing.agentnet:AgentNetLayout",
         "android-control": "trajmill.stages.importing.android_control:AndroidControlLayout",
         "gui-odyssey": "trajmill.stages.importing.gui_odyssey:GuiOdysseyLayout",
+        "amex": "trajmill.stages.importing.amex:AmexLayout",
         "aitz": "trajmill.stages.importing.aitz:AitzLayout",
         "atif": "trajmill.stages.importing.atif:AtifLayout",
     },
