@@ -33,11 +33,9 @@ def supervised(job: Job) -> list[LoadedRow]:
 
 
 def with_preferences(job: Job) -> dict[str, Any]:
-    """The rows with the chosen replies, the texts of the rejected ones, and a step of the trainer on the first row."""
+    """The rows with the chosen replies, and the texts of the rejected ones."""
     processor = _processor(job.processor)
-    settings = DPOConfig(
-        output_dir=job.work, max_length=job.max_length, per_device_train_batch_size=1, max_steps=1, **QUIET
-    )
+    settings = DPOConfig(output_dir=job.work, max_length=job.max_length, **QUIET)
     rows = _rows(job)
     models = {"model": _model(job), "ref_model": _model(job)}
     trainer = DPOTrainer(**models, args=settings, train_dataset=rows, processing_class=processor)
@@ -53,7 +51,7 @@ def with_preferences(job: Job) -> dict[str, Any]:
             texts.append(loaded_row(processor.tokenizer, ids[kept.bool()].tolist(), labels, grids[: len(grids) // 2]))
         chosen.append(texts[0])
         rejected.append(texts[1].learned)
-    return {"rows": chosen, "rejected": rejected, "loss": trainer.train().training_loss}
+    return {"rows": chosen, "rejected": rejected}
 
 
 def with_rewards(job: Job) -> dict[str, Any]:

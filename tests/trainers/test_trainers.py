@@ -34,7 +34,6 @@ def test_a_trainer_learns_replies_or_rewards_them(trainer: str, formats: tuple[s
     for loaded in load(trainer, *formats):
         if "rejected" in loaded.told:
             assert_preferences(loaded.exported, loaded.rows, loaded.told["rejected"])
-            assert trainer != "trl" or loaded.told["loss"] > 0
         elif "rewards" not in loaded.told:
             assert_conversations(loaded.exported, loaded.rows)
         else:
