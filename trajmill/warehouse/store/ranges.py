@@ -42,11 +42,13 @@ class RangeStore(FsspecStore):
         self._sizes: dict[str, dict[str, Any]] = {}
 
     async def _info(self, path: str, **named: Any) -> dict[str, Any]:
-        if known := self._sizes.get(path):
+        # DuckDB names the scheme, pyarrow does not.
+        name = path.rpartition("://")[2]
+        if known := self._sizes.get(name):
             return known
         found = await _answered(lambda: super(RangeStore, self)._info(path, **named))
-        if _DATA_FILE.search(path):
-            self._sizes[path] = found
+        if _DATA_FILE.search(name):
+            self._sizes[name] = found
         return found
 
     def modified(self, path: str) -> datetime:
@@ -68,10 +70,11 @@ class RangeStore(FsspecStore):
 
     def whole(self, path: str, size: int) -> bytes:
         """Return the bytes of a small file; those of data files that were read last are kept."""
-        data: bytes = _kept(self, path, size) if path in self._sizes else self.cat_file(path, start=0, end=size)
+        name = path.rpartition("://")[2]
+        data: bytes = _kept(self, name, size) if name in self._sizes else self.cat_file(path, start=0, end=size)
         if not data.endswith(b"PAR1"):
             # It was cut, and somebody may restore it.
-            self._sizes.pop(path, None)
+            self._sizes.pop(name, None)
         return data
 
 
