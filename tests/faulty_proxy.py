@@ -77,16 +77,18 @@ class _Forwarder(BaseHTTPRequestHandler):
         if fault == "lost reply":
             self.close_connection = True
             return
-        self._answer(reply.status, dict(reply.getheaders()), data, cut=fault == "truncated")
+        self._answer(
+            reply.status, {name.lower(): value for name, value in reply.getheaders()}, data, fault == "truncated"
+        )
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _forward  # noqa: N815
 
     def _answer(self, status: int, headers: dict[str, str], data: bytes, cut: bool = False) -> None:
         self.send_response(status)
         for name, value in headers.items():
-            if name.lower() not in ("content-length", "connection", "transfer-encoding", "server", "date"):
+            if name not in ("content-length", "connection", "transfer-encoding", "server", "date"):
                 self.send_header(name, value)
-        length = headers.get("Content-Length", "0") if self.command == "HEAD" else str(len(data))
+        length = headers.get("content-length", "0") if self.command == "HEAD" else str(len(data))
         self.send_header("Content-Length", length)
         self.end_headers()
         if self.command != "HEAD":

@@ -27,9 +27,6 @@ from trajmill.warehouse.upkeep import compact, vacuum
 
 pytestmark = pytest.mark.slow
 
-_MOST_REQUESTS = 600
-"""Of what the killed run has left to do."""
-
 
 def start(url: str, s3_endpoint: str, disk: Path) -> subprocess.Popen[bytes]:
     """A process that has an empty disk, and begins the run with two workers."""
@@ -53,12 +50,9 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
             time.sleep(0.02)
         killed.kill()
         assert killed.wait() == -signal.SIGKILL
-        before, failed = next(proxy.numbers), len(proxy.met)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("AWS_ENDPOINT_URL", proxy.url)
             run_stages(config)
-        # What failed was requested again.
-        assert (requests := next(proxy.numbers) - before - (len(proxy.met) - failed)) <= _MOST_REQUESTS, requests
         assert set(proxy.met) == set(FAULTS), "every fault was met"
     assert_same(warehouse, tiny_run)
     count = "SELECT (SELECT count(*) FROM steps) AS steps, (SELECT count(*) FROM funnel) AS funnel"
