@@ -14,6 +14,7 @@ from trajmill.flows.serving.models_ready import models_ready
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.agents.base import AgentModel
+from trajmill.stages.agents.mobile_agent_v3.retrieval import Retrieval
 from trajmill.stages.agents.roles import Role
 from trajmill.stages.models.prompts import Prompt
 
@@ -73,7 +74,9 @@ def test_a_prompt_of_an_agent_can_be_replaced_and_is_checked_before_anything_is_
     path = OF_AGENTS[name]
     agent, (key, _, _), mine = path.parents[1].name, name.rpartition("-"), tmp_path / "mine.md"
     mine.write_text(path.read_text().replace("# user", "Mine.\n\n# user"))
-    (tmp_path / "trajmill.toml").write_text(f'[agent]\nkind = "{agent}"\nprompts.{key} = "mine.md"\n')
+    (tmp_path / "known.md").write_text("Codes are redeemed in the wallet.")
+    roles = 'researcher = "policy"\nknowledge = "."\n' if key.startswith("researcher") else ""
+    (tmp_path / "trajmill.toml").write_text(f'[agent]\nkind = "{agent}"\n{roles}prompts.{key} = "mine.md"\n')
     config = load_config(tmp_path / "trajmill.toml")
     assert sum("Mine." in f"{prompt}" for prompt in _opened(config)) == 1
     assert config.run_id != Config.model_validate({"agent": {"kind": agent}}).run_id
@@ -88,7 +91,8 @@ def _opened(config: Config) -> Iterator[Prompt]:
     agent = config.agent.open(AgentModel(Scripted(CLICK), ANY, 0.0))(toy_query())
     roles = [getattr(agent, field.name) for field in fields(agent)]  # type: ignore[arg-type]
     for role in roles:
-        # The Manager is two roles, one for each of its prompts.
+        role = role.researcher if isinstance(role, Retrieval) else role
+        # The Manager and the researcher are two roles, one for each of their prompts.
         yield from (each.prompt for each in (role if isinstance(role, tuple) else (role,)) if isinstance(each, Role))
 
 

@@ -17,9 +17,14 @@ pytestmark = pytest.mark.slow
 
 def test_branches_go_on_from_failed_attempts_within_the_episodes_of_the_round(tmp_path: Path) -> None:
     config = small_config(tmp_path, rounds=1)
-    rollout = config.rollout.model_copy(update={"branches": 3, "branch_share": 0.4})
-    guidance = config.guidance.model_copy(update={"enabled": False})
-    context = RoundContext.of(config.model_copy(update={"rollout": rollout, "guidance": guidance}))
+    # Large enough for a screen from which some branches succeed and others fail.
+    updated = {
+        "run": config.run.model_copy(update={"seed": 0}),
+        "queries": config.queries.model_copy(update={"train": 24}),
+        "rollout": config.rollout.model_copy(update={"episodes_per_round": 60, "branches": 3, "branch_share": 0.4}),
+        "guidance": config.guidance.model_copy(update={"enabled": False}),
+    }
+    context = RoundContext.of(config.model_copy(update=updated))
     made = up_to(BRANCHES, context)
     do(JUDGE_GUIDED, context)
     do(DERIVE, context)

@@ -153,11 +153,11 @@ def kill_before_marker(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Dies once, after a judge stage has committed its rows and before it is marked done."""
     died: list[str] = []
 
-    def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Any) -> None:
+    def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Any) -> Any:
         if not died and folder.name.endswith(f"-{JUDGE}"):
             died.append(JUDGE)
             raise TrajmillError("killed")
-        staging.mark_done(warehouse, folder, key, result)
+        return staging.mark_done(warehouse, folder, key, result)
 
     monkeypatch.setattr("trajmill.flows.stage.mark_done", mark_done)
     return died

@@ -22,6 +22,7 @@ from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
 from trajmill.stages.export.formats.steps import StepExample
 from trajmill.stages.export.formats.trainers import FeedbackFormat
 from trajmill.stages.metrics.action_match import RightAction
+from trajmill.stages.models.base import ChatMessage
 from trajmill.stages.training.hugging_face.encoding import supervised_files
 from trajmill.stages.training.hugging_face.feedback import (
     FeedbackTask,
@@ -123,7 +124,8 @@ def test_silence_earns_nothing_whatever_the_frozen_roles_do(recipe: FeedbackReci
     wrong = ScriptedModel(lambda _: ANY.mobile.render(Reply("", Click(x=900, y=1900), ""), frame))
     instructs = ScriptedModel(lambda _: GOOD)
     screens = tuple(ScreenHandle(name, SCREEN, lambda: b"") for name in ("before", "now"))
-    task = FeedbackTask("t", (), "Open the wallet.", Platform.PHONE, screens, (), TARGET)
+    asked = (ChatMessage("user", ("Open the wallet.",)),)
+    task = FeedbackTask("t", asked, "Open the wallet.", Platform.PHONE, screens, (), TARGET)
 
     def earned(reply: str, executor: ScriptedModel) -> float:
         models = {"executor": executor, "coordinator": instructs}
