@@ -22,6 +22,8 @@ from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole,
 
 PLAN = "plan"
 """The role output of a step: the Planner's thought p."""
+_HINTS = " Guidance: "
+"""Stands between task and guidance in the Planner's prompt, as `without_guidance` knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +50,7 @@ class CodaAgent:
         if self.planner is None:
             return await self.executor.act(episode)
         task = one_line(episode.instruction)
-        guided = f"{task} Guidance: {one_line(episode.guidance)}" if episode.guidance else task
+        guided = f"{task}{_HINTS}{one_line(episode.guidance)}" if episode.guidance else task
         screens = (*episode.past_observations[-1:], episode.observation)
         past = []
         for decision, seen in zip(episode.history, episode.past_observations, strict=True):
@@ -77,7 +79,8 @@ def _page_and_task(asked: EmbeddedQuestion) -> str:
     title = next((e.text for e in now.elements or () if "title" in e.states), now.app)
     ids = {screen.screen.screen_id for screen in asked.screens}
     stuck = " The last action changed nothing." if len(asked.screens) > len(ids) else ""
-    return f'The screen shows "{title}".{stuck} The next step serves the task: {asked.section("task")}'
+    task, _, _ = asked.section("task").partition(_HINTS)
+    return f'The screen shows "{title}".{stuck} The next step serves the task: {task}'
 
 
 _PLANNER = EmbeddedRole("embedded-planner-1", _page_and_task)
