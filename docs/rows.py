@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 import html
+import io
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -58,6 +60,7 @@ KINDS: Mapping[str, str] = {
     "planning": "end_to_end",
     "ces": "end_to_end",
     "rft": "end_to_end",
+    "forks": "end_to_end",
     "roles": "mobile_agent_v3",
 }
 """By derived kind, the agent of the run that it is derived from. `reasoning` needs a model, `coda` a Planner that
@@ -69,7 +72,7 @@ After reading this page you know what trajmill writes: ten rows of each family a
 `make rows` makes this page from two small rounds of the default world and the exports of their releases. A cross
 marks the place of the action, a line the way of a swipe; numbers of pictures are those of the rows. The middle of long
 prompts is left out (`[…]`), and so are system messages. The kinds `reasoning` and
-`coda` need models and are not shown; `forks` come from groups that failed in part.
+`coda` need models and are not shown.
 """
 
 
@@ -128,9 +131,9 @@ def read_row(out: Path, row: Mapping[str, Any]) -> Row:
     return Row(asked["content"], reply["content"], [out / name for name in row["images"]], action, sort)
 
 
-def sheet(rows: Sequence[Row], path: Path, first_screen: bool) -> None:
-    """Draw the last screen of each row, or the first, with the place of its action."""
-    cells = [picture(row, 0 if first_screen else -1) for row in rows]
+def sheet(rows: Sequence[Row], first_screen: bool) -> bytes:
+    """Draw the last screen of each row, or the first, with the place of its action; return the picture as WebP."""
+    cells = [cell_of(row, 0 if first_screen else -1) for row in rows]
     places, across, down, highest = list[tuple[int, int]](), 0, 0, 0
     for cell in cells:
         if across + cell.width > _WIDE:
@@ -141,11 +144,12 @@ def sheet(rows: Sequence[Row], path: Path, first_screen: bool) -> None:
     for number, (cell, place) in enumerate(zip(cells, places, strict=True), 1):
         ImageDraw.Draw(cell).text((2, 0), str(number), "white", stroke_width=2, stroke_fill="black", font_size=16)
         whole.paste(cell, place)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    whole.save(path, quality=62, method=6)
+    packed = io.BytesIO()
+    whole.save(packed, "WEBP", quality=62, method=6)
+    return packed.getvalue()
 
 
-def picture(row: Row, which: int) -> Image.Image:
+def cell_of(row: Row, which: int) -> Image.Image:
     if not row.pictures:
         return Image.new("RGB", (_CELL, _CELL), "lightgrey")
     with Image.open(row.pictures[which]) as stored:
@@ -180,15 +184,18 @@ def in_cell(text: str) -> str:
 
 def main(folder: Path) -> None:
     run_rounds(folder)
-    parts = [_HEAD]
-    for family in FAMILIES:
-        rows = exported(folder, "end_to_end", family)
-        sheet(rows, PICTURES / f"{family}.webp", first_screen=False)
-        parts += section(f"Family `{family}`", family, rows)
-    for kind, agent in KINDS.items():
-        rows = exported(folder, agent, "gui-owl", kind)
-        sheet(rows, PICTURES / f"kind-{kind}.webp", first_screen=kind == "action_semantics")
-        parts += section(f"Kind `{kind}`", f"kind-{kind}", rows)
+    shown = [(f"Family `{family}`", family, "end_to_end", family, "") for family in FAMILIES]
+    shown += [(f"Kind `{kind}`", f"kind-{kind}", agent, "gui-owl", kind) for kind, agent in KINDS.items()]
+    parts, drawn = [_HEAD], dict[bytes, str]()
+    shutil.rmtree(PICTURES, ignore_errors=True)
+    PICTURES.mkdir(parents=True)
+    for title, name, agent, family, kind in shown:
+        rows = exported(folder, agent, family, kind)
+        picture = sheet(rows, first_screen=kind == "action_semantics")
+        # Families that show the same screens share their sheet.
+        name = drawn.setdefault(picture, name)
+        (PICTURES / f"{name}.webp").write_bytes(picture)
+        parts += section(title, name, rows)
     (HERE / "rows.md").write_text("".join(parts), encoding="utf-8")
 
 

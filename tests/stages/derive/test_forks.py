@@ -94,6 +94,16 @@ def test_only_the_first_fork_may_teach_to_end() -> None:
     assert refused(forks(late, ends)) == [(1, "end_after_another_way")]
 
 
+def test_what_only_the_success_has_read_is_not_taught() -> None:
+    types = success(TypeText(text="DELTA33"))
+
+    def late(prompt: str) -> Episode:
+        return episode([step(0, WRONG, ("f1", "f0")), step(1, WRONG, ("f0", "f1"), prompt=prompt)], correct=False)
+
+    assert refused(forks(late("The user query: redeem the code"), types)) == [(1, "says_what_it_has_not_seen")]
+    assert kept(forks(late('Step 1: Noted "delta33".'), types)) == [(1, "later")]
+
+
 def test_positions_without_a_unique_element_are_not_guessed() -> None:
     scrolled = forks(failure(), success(Swipe(x=360, y=900, x2=360, y2=300)))
     assert action_from_json(scrolled.examples[0].action or "") == Swipe(x=360, y=900, x2=360, y2=300)

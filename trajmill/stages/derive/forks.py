@@ -10,6 +10,7 @@ at the start. For i = 0, 1, ...:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Hashable, Sequence
 from functools import cache
 from typing import Final, NamedTuple
@@ -22,6 +23,7 @@ from trajmill.schemas.actions import (
     MoveMouse,
     Scroll,
     Swipe,
+    TypeText,
     action_from_json,
     action_to_json,
     ends_episode,
@@ -44,6 +46,9 @@ FIRST: Final = "first"
 """Variant of a fork before which the failed attempt did all that the success did."""
 LATER: Final = "later"
 """Variant of a fork on a shared screen that the failed attempt reached in another way."""
+
+
+_QUOTED = re.compile(r'"([^"]+)"')
 
 
 class Transition(NamedTuple):
@@ -119,6 +124,8 @@ class Forks(KindDeriver[ForksSpec]):
         if not fork.first and ends_episode(moved.action):
             # The screens are equal, but what was done before them is not.
             return "end_after_another_way"
+        if not fork.first and not self._may_know(step, teacher, moved.action):
+            return "says_what_it_has_not_seen"
         if any(quotes_guidance(text, success.guidance) for text in (teacher.thought, teacher.conclusion)):
             return "quotes_guidance"
         said = {"thought": teacher.thought, "conclusion": teacher.conclusion, "action": action_to_json(moved.action)}
@@ -140,6 +147,13 @@ class Forks(KindDeriver[ForksSpec]):
             trajectories=(episode.trajectory.trajectory_id, success.trajectory.trajectory_id),
             rejected=rejected,
         )
+
+    def _may_know(self, step: Step, teacher: Step, action: Action) -> bool:
+        """Whether what the teacher types or quotes is in the failed step's prompt or on its screen."""
+        elements = self.tools.screens.elements(step.screen_before) or ()
+        shown = " ".join([step.prompt, *(f"{each.text} {each.value or ''}" for each in elements)]).casefold()
+        said = [*_QUOTED.findall(teacher.thought), *([action.text] if isinstance(action, TypeText) else [])]
+        return all(text.casefold() in shown for text in said)
 
 
 class MovedAction(NamedTuple):
