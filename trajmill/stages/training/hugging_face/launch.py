@@ -20,9 +20,11 @@ from trajmill.stages.training.hugging_face.spec import FeedbackRecipe, HuggingFa
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
 
 PROGRESS: Final = "trajmill update "
-_LAUNCHER: Final = ("accelerate.commands.launch",)
+_LAUNCHER: Final = "accelerate.commands.launch"
 _ALIKE: Final = ("--num_machines", "1", "--mixed_precision", "no", "--dynamo_backend", "no")
 """What the launcher would ask about if it had no configuration file."""
+_FREE_PORT: Final = ("--main_process_port", "0")
+"""Two trainings on one machine would have the same port."""
 
 
 class TrainingJob(NamedTuple):
@@ -91,7 +93,7 @@ def _launcher(recipe: HuggingFaceRecipe) -> list[str]:
     """The module that starts several processes, with its arguments; nothing for one. Raises BadInputError."""
     file, processes = recipe.accelerate, ["--num_processes", str(recipe.processes), "-m"]
     if file is None:
-        return [*_LAUNCHER, *_ALIKE, *processes] if recipe.processes > 1 else []
+        return [_LAUNCHER, *_ALIKE, *_FREE_PORT, *processes] if recipe.processes > 1 else []
     if isinstance(recipe, FeedbackRecipe):
         raise BadInputError(f"train.accelerate is for models that are not sampled from; kind {recipe.kind!r} samples")
     if recipe.processes == 1:
@@ -104,7 +106,8 @@ def _launcher(recipe: HuggingFaceRecipe) -> list[str]:
         raise BadInputError(f"{file} is no configuration of accelerate: it has no distributed_type")
     if settings["distributed_type"] == "DEEPSPEED" and importlib.util.find_spec("deepspeed") is None:
         raise BadInputError(f"{file} needs DeepSpeed: pip install deepspeed")
-    return [*_LAUNCHER, "--config_file", str(file.resolve()), *processes]
+    port = () if "main_process_port" in settings or settings.get("num_machines", 1) != 1 else _FREE_PORT
+    return [_LAUNCHER, "--config_file", str(file.resolve()), *port, *processes]
 
 
 def train_in_this_process(job: TrainingJob, processes: int = 1, progress: Progress | None = None) -> TrainingReport:
