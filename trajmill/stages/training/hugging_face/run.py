@@ -66,8 +66,9 @@ def run_training(
     """
     source = made_from(job.recipe, job.parent, files, job.seed)
     begin(job.folder, source, left=job.folder / CHECKPOINTS)
-    # TensorBoard's integration has no argument for it.
-    os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.folder / "tensorboard")
+    if "tensorboard" in job.recipe.report_to:
+        # Its integration has no argument for the folder.
+        os.environ["TENSORBOARD_LOGGING_DIR"] = str(job.folder / "tensorboard")
     settings |= {"report_to": list(job.recipe.report_to) or "none", "run_name": version_of(source)}
     args = arguments(**trainer_settings(job.recipe, rows, job.seed, job.folder, processes), **settings)
     # For more than one GPU, accelerate starts a process for each.
