@@ -29,10 +29,13 @@ def launching(folder: Path, *command: str) -> Query:
 
 async def roll_out(queries: Sequence[Query], sockets: set[tuple[Path, int, int]]) -> dict[str, FinishedAttempt]:
     """Walk the paths of all queries, and note the sockets that the programs listen on; by task."""
+    # Earlier tests leave processes that serve later ones (multiprocessing's fork server), with their sockets.
+    before = descendants(os.getpid())
 
     class Watching(ReferenceAgent):
         async def act(self, episode: EpisodeView) -> Decision:
-            sockets.update((path, *file_at(path)) for path in listened_on(descendants(os.getpid())) if path.exists())
+            programs = descendants(os.getpid()) - before
+            sockets.update((path, *file_at(path)) for path in listened_on(programs) if path.exists())
             return await super().act(episode)
 
     done = await rolled_out(queries, Watching, LocalDesktops(packaged_tasks()), Limits(), 2)
