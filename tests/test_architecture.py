@@ -96,23 +96,23 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
-    # branches, exchange formats and the papers' parts (2,850 lines), and `compare` (260).
-    Budget(("schemas",), 3_966),
+    # branches, exchange formats and the papers' parts (2,850 lines), `compare` (260) and worlds with a state API (760).
+    Budget(("schemas",), 4_006),
     # 60 more than the design has, for one snapshot a stage; taken from the environments.
     Budget(("warehouse",), 3_760),
     Budget(("pipelines",), 3_226),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_556),
-    Budget(("stages/environments",), 13_335),
+    Budget(("flows",), 10_636),
+    Budget(("stages/environments",), 13_885),
     Budget(("stages/queries",), 4_500),
     Budget(("stages/critics",), 3_996),
     Budget(("stages/models",), 4_393),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_707),
     Budget(("stages/derive", "stages/guidance"), 4_071),
     Budget(("stages/training",), 2_993),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_805),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_845),
     Budget(("stages/graphs", "stages/annotation"), 3_790),
-    Budget(("",), 68_783),
+    Budget(("",), 69_543),
 )
 _MOST_FILES = 455
 _MOST_IMPORTED = 220

@@ -63,6 +63,15 @@ def test_a_task_counts_only_when_the_agent_says_success(status: str) -> None:
     assert reward == (1.0 if status == "success" else 0.0)
 
 
+@pytest.mark.parametrize(("status", "false"), [("success", True), ("failure", False), (None, False)])
+def test_a_report_of_success_that_the_check_refutes_is_a_false_complete(status: str | None, false: bool) -> None:
+    def script(step: int) -> Action:
+        return Terminate.model_validate({"status": status}) if status else Wait()
+
+    made = roll(ToyAgent(script), ToyEnvironment()).episode.trajectory
+    assert (made.false_complete, made.side_effects) == (false, None)
+
+
 def test_the_limits_on_steps_and_time_end_an_episode() -> None:
     trajectory = roll(ToyAgent(lambda step: Click(x=1, y=1)), ToyEnvironment()).episode.trajectory
     assert (trajectory.stop_reason, trajectory.failure_class) == (StopReason.STEP_LIMIT, FailureClass.LIMIT)

@@ -96,6 +96,11 @@ class Trajectory(Row):
     """The attempt that a branch goes on from, in an environment of that one's seed; null for all others."""
     branched_at: int | None = None
     """Number of its first steps, which are the parent's; null for all but branches."""
+    side_effects: tuple[str, ...] | None = None
+    """Paths of the environment's state that changed beyond what the goal names; null if the environment cannot compare
+    states, or its goal names none. No agent and no judge gets them."""
+    false_complete: bool | None = None
+    """Whether the agent reported success though the check failed; null without a check, and after a failure."""
 
     @staticmethod
     def make_id(

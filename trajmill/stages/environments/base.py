@@ -54,6 +54,15 @@ class Restorable(Protocol):
 
 
 @runtime_checkable
+class ComparesState(Protocol):
+    """An environment that compares its state with that at the start; no agent and no judge gets the result."""
+
+    async def side_effects(self) -> tuple[str, ...] | None:
+        """Return the paths of what changed beyond the last query's goal; None if the goal names no state."""
+        ...
+
+
+@runtime_checkable
 class HealthChecked(Protocol):
     """An environment with a health check before it is leased again; others always count as usable."""
 

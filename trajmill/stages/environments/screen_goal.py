@@ -16,7 +16,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.base import Environment
+from trajmill.stages.environments.base import ComparesState, Environment
 from trajmill.stages.environments.tasks import read_part
 
 KEY = "showing"
@@ -139,6 +139,9 @@ class CheckedEnvironment:
             return 0.0
         own = await self._environment.score()
         return 1.0 if own is None and (self._wanted.showing or self._wanted.lacking) else own
+
+    async def side_effects(self) -> tuple[str, ...] | None:
+        return await self._environment.side_effects() if isinstance(self._environment, ComparesState) else None
 
     async def close(self) -> None:
         await self._environment.close()

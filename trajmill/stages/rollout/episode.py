@@ -33,7 +33,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.trajectory import Step, StopReason, TargetElement, Trajectory
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Agent, AgentStopped, Decision, EpisodeView
-from trajmill.stages.environments.base import Environment
+from trajmill.stages.environments.base import ComparesState, Environment
 from trajmill.stages.environments.screen_goal import CheckedEnvironment, with_checks
 from trajmill.stages.models.wrapped import model_call_row
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, RolloutSlot, SlotState
@@ -65,6 +65,7 @@ def storable_decision(decision: Decision) -> Decision:
 
 
 T = TypeVar("T")
+_MOST_PATHS, _LONGEST_PATH = 100, 200
 
 
 @dataclass(slots=True)
@@ -79,6 +80,7 @@ class _Transcript:
     environment_seconds: float = 0.0
     tokens_in: int = 0
     tokens_out: int = 0
+    side_effects: tuple[str, ...] | None = None
 
     async def timed(self, work: Awaitable[T]) -> T:
         """Await the environment and add the time to its seconds."""
@@ -106,11 +108,10 @@ class _Transcript:
             for index, (decision, seen) in enumerate(zip(self.decisions, screens, strict=False))
         )
         last = self.decisions[-1].action if self.decisions else None
+        says_done = stop is StopReason.AGENT_DONE and not (isinstance(last, Terminate) and last.status == "failure")
         if failure is not None:
             reward = None
-        elif reward is not None and (
-            stop is not StopReason.AGENT_DONE or (isinstance(last, Terminate) and last.status == "failure")
-        ):
+        elif reward is not None and not says_done:
             # A task counts as done only if the agent says so, too.
             reward = 0.0
         limits = (StopReason.STEP_LIMIT, StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT)
@@ -142,6 +143,8 @@ class _Transcript:
             atomic_done=None if checked is None or reward is None else checked + int(reward == 1.0),
             parent_id=attempt.branch.parent_id if attempt.branch else None,
             branched_at=len(attempt.branch.steps) if attempt.branch else None,
+            side_effects=None if self.side_effects is None else stored_paths(self.side_effects),
+            false_complete=None if reward is None else says_done and reward < 1.0,
             **common,
         )
         calls = tuple(
@@ -222,6 +225,8 @@ async def run_episode(
                     stop = StopReason.TOKEN_LIMIT
                     break
             reward = await done.timed(environment.score())
+            if isinstance(environment, ComparesState):
+                done.side_effects = await done.timed(environment.side_effects())
     except TimeoutError:
         stop = StopReason.TIME_LIMIT
     except StageError as error:
@@ -299,6 +304,10 @@ def target_element(action: Action | None, observation: Observation) -> TargetEle
         return None
     hit = min(under, key=lambda element: element.bounds.area)
     return TargetElement(role=storable(hit.role), text=storable(hit.text), bounds=hit.bounds)
+
+
+def stored_paths(paths: Sequence[str]) -> tuple[str, ...]:
+    return tuple(storable(path)[:_LONGEST_PATH] for path in paths[:_MOST_PATHS])
 
 
 def answer_of(last: Action | None) -> str | None:

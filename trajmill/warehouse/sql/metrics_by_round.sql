@@ -13,6 +13,8 @@
 -- column matcr: Mean share of the atomic tasks done one after the other (NaturalGAIA 3.3); null where no task has any.
 -- column p_atsr: Share of the atomic tasks done, later ones weighing more (NaturalGAIA 3.3); null where no task has any.
 -- column yield: Share of the attempts that the rounds' own judge accepted; null if none was judged.
+-- column false_complete_rate: Share of the attempts in which the agent reported success though the check failed.
+-- column side_effect_rate: Share of the attempts that changed state beyond the goal; null in a world that cannot tell.
 -- column steps_per_success: Steps of all attempts for each success; null without one.
 -- column tokens_per_success: Tokens of all requests and replies for each success; null without one.
 -- column seconds_per_success: Seconds of all episodes for each success; null without one.
@@ -36,6 +38,10 @@ tried AS (
         count(*) FILTER (t.reward >= 1) AS successes,
         count(*) FILTER (j.correct) AS accepted,
         count(j.correct) AS judged,
+        count(*) FILTER (t.false_complete) AS false_completes,
+        count(t.false_complete) AS reported,
+        count(*) FILTER (len(t.side_effects) > 0) AS with_side_effects,
+        count(t.side_effects) AS compared,
         sum(t.steps) AS steps,
         sum(t.input_tokens + t.output_tokens) AS tokens,
         sum(t.wall_ms) / 1000 AS seconds,
@@ -72,6 +78,8 @@ SELECT
     avg(completed) AS matcr,
     sum(weight_done) / sum(weight) AS p_atsr,
     sum(accepted) / nullif(sum(judged), 0) AS yield,
+    sum(false_completes) / nullif(sum(reported), 0) AS false_complete_rate,
+    sum(with_side_effects) / nullif(sum(compared), 0) AS side_effect_rate,
     sum(steps) / nullif(sum(successes), 0) AS steps_per_success,
     sum(tokens) / nullif(sum(successes), 0) AS tokens_per_success,
     sum(seconds) / nullif(sum(successes), 0) AS seconds_per_success,

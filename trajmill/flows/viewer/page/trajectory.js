@@ -112,6 +112,8 @@ function heading(page) {
       attempt.written_at ? h("span", {}, `${moment(attempt.written_at)} UTC`) : null,
       h("code", { title: "trajectory" }, attempt.trajectory_id)),
     trajectory.failure_message ? h("p", { class: "error" }, `${trajectory.failure_class}: ${trajectory.failure_message}`) : null,
+    trajectory.false_complete ? h("p", { class: "error" }, "false complete: the agent reported success, the check failed") : null,
+    trajectory.side_effects?.length ? h("p", { class: "error" }, `side effects: ${trajectory.side_effects.join(", ")}`) : null,
     h("div", { class: "folds" }, fold(["Verdicts ", verdictSummary(page)], verdictTable(page), attempt.disagreement.length > 0),
       fold("Guidance", guidance(page.guidance), false), fold(`Other attempts at this query (${page.others.length})`, others(page), false),
       fold("Query", query(page.query), false)));

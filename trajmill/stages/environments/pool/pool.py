@@ -15,6 +15,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import (
     Belongings,
+    ComparesState,
     Confined,
     Environment,
     EnvironmentFactory,
@@ -70,6 +71,12 @@ class LeasedEnvironment:
 
     async def score(self) -> float | None:
         return await self._call(self._environment.score, self._limits.score_seconds, "score")
+
+    async def side_effects(self) -> tuple[str, ...] | None:
+        environment = self._environment
+        if not isinstance(environment, ComparesState):
+            return None
+        return await self._call(environment.side_effects, self._limits.score_seconds, "comparison")
 
     async def snapshot(self) -> object | None:
         environment = self._environment

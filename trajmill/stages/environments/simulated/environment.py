@@ -59,6 +59,9 @@ class SimulatedEnvironment:
     async def score(self) -> float | None:
         return self.score_now()
 
+    async def side_effects(self) -> tuple[str, ...] | None:
+        return self._running().goal.side_effects(self._world, self._stores())
+
     async def snapshot(self) -> _Episode:
         return self._running().copy()
 

@@ -92,6 +92,9 @@ class WebAppEnvironment:
         goal = self._running()
         return goal.score(self._world, (await self.device_state()).stores())
 
+    async def side_effects(self) -> tuple[str, ...] | None:
+        return self._running().side_effects(self._world, (await self.device_state()).stores())
+
     async def close(self) -> None:
         await close_context(self.page.context)
 
