@@ -26,6 +26,7 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Calibration, Channel
+from trajmill.stages.critics.calibration.agent_reward_bench import AgentRewardBench
 from trajmill.stages.critics.calibration.agreement import (
     COST_COLUMNS,
     CallCost,
@@ -34,7 +35,8 @@ from trajmill.stages.critics.calibration.agreement import (
     agreement,
     tally,
 )
-from trajmill.stages.critics.calibration.labelled_set import judge_labelled, read_labels
+from trajmill.stages.critics.calibration.cua_verifier_bench import CuaVerifierBench
+from trajmill.stages.critics.calibration.labelled_set import LabelledSet, judge_labelled
 from trajmill.stages.critics.judge import still_to_judge
 from trajmill.stages.critics.voting import PASSED, Vote
 from trajmill.warehouse.commit import commit_stage
@@ -200,13 +202,14 @@ def _votes_on_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[
 
 def _votes_on_labelled(context: RoundContext, judge: NamedJudge, folder: Path) -> Evaluated:
     """Judge every labelled trajectory that has a file. Raises BadInputError: there is none, or wrong labels."""
-    labels, stage = read_labels(folder), f"{CALIBRATE}:{judge.name}"
-    made = asyncio.run(judge_labelled(folder, labels, judge.spec, judge.critics, context.origin, stage))
-    present = len(labels) - made.absent - made.unsure
+    kind = CuaVerifierBench if (folder / "annotations").is_dir() else AgentRewardBench
+    labelled: LabelledSet = kind(folder)
+    stage = f"{CALIBRATE}:{judge.name}"
+    made = asyncio.run(judge_labelled(labelled, judge.spec, judge.critics, context.origin, stage))
+    present = made.labels - made.absent - made.unsure
     if not present:
         raise BadInputError(
-            f"{folder}: none of its {len(labels):,} labelled trajectories is there; they belong to "
-            "cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json, their pictures to screenshots"
+            f"{folder}: none of its {made.labels:,} labelled trajectories is there; they belong to {labelled.holds}"
         )
     wanted = present - made.void
     named = [f"{failure.input_id}: {failure.message}" for failure in made.failures[:_MOST_NAMED]]

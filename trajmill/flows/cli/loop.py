@@ -150,7 +150,7 @@ def calibrate(
     names: list[str] | None = Option(
         None, "--judge", metavar="NAME", help="A [judges.NAME], once for each; the run's own judge if none."
     ),
-    labels: Path | None = Option(None, metavar="FOLDER", help="A labelled set in AgentRewardBench's layout."),
+    labels: Path | None = Option(None, metavar="FOLDER", help="A labelled set: AgentRewardBench or CUAVerifierBench."),
 ) -> None:
     """Measure precision, recall and cost of judges, their channels and their critics.
 

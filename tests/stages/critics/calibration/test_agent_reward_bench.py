@@ -10,10 +10,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.trajectory import StopReason
-from trajmill.stages.critics.calibration.labelled_set import (
-    FolderScreens,
-    Label,
-    UnreadableError,
+from trajmill.stages.critics.calibration.agent_reward_bench import (
     find_trajectory,
     read_boxes,
     read_browser_action,
@@ -21,6 +18,7 @@ from trajmill.stages.critics.calibration.labelled_set import (
     read_trajectory,
     read_tree,
 )
+from trajmill.stages.critics.calibration.labelled_set import Label, LabelledScreens, UnreadableError
 
 LABEL = Label("webarena", "GenericAgent-tiny", "webarena.1", True)
 BOXES = {"147": Box(10, 20, 30, 60), "b9": Box(0, 0, 10, 10)}
@@ -79,7 +77,7 @@ def test_a_printed_tree_becomes_elements() -> None:
 
 def test_a_trajectory_becomes_an_episode_with_the_screen_after_each_action(tmp_path: Path) -> None:
     write_set(tmp_path, {"webarena.1": "Successful"}, actions=["click('147')", "send_msg_to_user('done')"])
-    screens = FolderScreens()
+    screens = LabelledScreens()
     path = find_trajectory(tmp_path, LABEL)
     assert path is not None
     read = read_trajectory(path, tmp_path, LABEL, screens, ORIGIN)
@@ -99,7 +97,7 @@ def test_a_trajectory_becomes_an_episode_with_the_screen_after_each_action(tmp_p
 
 def test_a_screen_that_two_trajectories_share_stays_until_both_are_done(tmp_path: Path) -> None:
     write_set(tmp_path, {"webarena.1": "Successful", "webarena.2": "Successful"}, actions=["go_back()"])
-    screens = FolderScreens()
+    screens = LabelledScreens()
     other = LABEL._replace(task_id="webarena.2")
     found = [(label, find_trajectory(tmp_path, label)) for label in (LABEL, other)]
     one, two = (read_trajectory(path, tmp_path, label, screens, ORIGIN) for label, path in found if path)
@@ -127,7 +125,7 @@ def test_what_cannot_be_read_gives_one_error_line(tmp_path: Path, changes: dict[
     if "text" in changes:
         path.write_text(str(changes["text"]))
     with pytest.raises(UnreadableError, match=r"^[^\n]{1,330}$") as error:
-        read_trajectory(path, tmp_path, LABEL, FolderScreens(), ORIGIN)
+        read_trajectory(path, tmp_path, LABEL, LabelledScreens(), ORIGIN)
     assert message in str(error.value)
 
 
