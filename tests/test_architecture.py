@@ -112,9 +112,9 @@ _BUDGETS = (
     Budget(("stages/training",), 2_993),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_845),
     Budget(("stages/graphs", "stages/annotation"), 3_790),
-    Budget(("",), 69_830),
+    Budget(("",), 73_000),
 )
-_MOST_FILES = 455
+_MOST_FILES = 500
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
 _COUNT_IMPORTED = """
