@@ -74,8 +74,7 @@ def test_a_worker_process_that_is_killed_costs_what_was_under_way(
     root = tmp_path / "warehouse"
     assert run(root, 2, kill_at=9, kills_worker=True) == 0
     assert rows(root) == undisturbed
-    # The other worker is replaced with it.
-    assert len(ATTEMPTS) < episodes(root).total() <= len(ATTEMPTS) + 2 * CONCURRENCY
+    assert len(ATTEMPTS) < episodes(root).total() <= len(ATTEMPTS) + CONCURRENCY
 
 
 def test_a_killed_process_takes_its_workers_along_and_the_next_one_finishes(

@@ -54,10 +54,7 @@ class BeamSettings(Spec):
         return self.runner.rpartition(".")[2] in _LOCAL_RUNNERS
 
     def workers(self, least: int) -> int:
-        """Return how many workers share a stage: those of a Dask cluster, at least `least`.
-
-        Raises TrajmillError if the cluster does not answer.
-        """
+        """Return how many workers share a stage, at least `least`. Raises TrajmillError if no cluster answers."""
         if self.runner != DASK:
             return least
         from trajmill.pipelines.executors.cluster import workers_of

@@ -125,18 +125,8 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "2: beam.options: argument --direct_num_workers: invalid int value: 'two'",
         ),
         (
-            "[beam]\noptions = ['--direct_num_worker=2']\n",
-            "2: beam.options: Beam has no option --direct_num_worker; did you mean direct_num_workers?",
-        ),
-        (
             "[beam]\noptions = ['--direct_running_mode=multi_threading']\n",
-            "2: beam.options: Beam's multi_threading loses rows; "
-            "set rollout.workers to the number of processes instead",
-        ),
-        (
-            "[beam]\noptions = ['--direct_running_mode=multi_processing']\n",
-            "2: beam.options: Beam's multi_processing waits for ever for a process that was killed; "
-            "set rollout.workers to the number of processes instead",
+            "2: beam.options: FnApiRunner takes none; set rollout.workers for more processes, or another beam.runner",
         ),
         (
             "[beam]\nrunner = 'PortableRunner'\n",

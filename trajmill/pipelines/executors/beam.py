@@ -51,7 +51,6 @@ with _quiet():
     from apache_beam.runners.runner import create_runner
 
 _DASK_RUNNER = "apache_beam.runners.dask.dask_runner.DaskRunner"
-_REFUSED_MODES = {"multi_threading": "loses rows", "multi_processing": "waits for ever for a process that was killed"}
 _ALWAYS = (
     # Beam would run `pip freeze` before each job, which takes seconds, and no stage needs it.
     "--experiments=disable_logging_submission_environment",
@@ -136,12 +135,11 @@ class _DoShard(beam.DoFn):
 
 def _wait_for(job: Any) -> None:
     """Wait for the end of a job; cancel it if that is interrupted or an error ends it."""
-    ended: Future[None] = Future()
+    ended: Future[object] = Future()
 
     def wait() -> None:
         try:
-            job.wait_until_finish()
-            ended.set_result(None)
+            ended.set_result(job.wait_until_finish())
         except BaseException as error:
             ended.set_exception(error)
 
@@ -179,7 +177,7 @@ def runner_mistake(name: str) -> str | None:
 
 
 def options_mistake(settings: BeamSettings) -> str | None:
-    """Say what is wrong with options; unknown ones only on this machine: engines on others have their own."""
+    """Say what is wrong with options; unknown ones are the engine's own."""
     for option in settings.options:
         if not option.startswith("--"):
             return f"{option!r} is no option; write it as on a command line, e.g. --job_endpoint=localhost:8099"
@@ -193,15 +191,10 @@ def options_mistake(settings: BeamSettings) -> str | None:
         return str(error)
     if given.get("runner"):
         return "name the runner with beam.runner"
-    mode = given.get("direct_running_mode")
-    if mode in _REFUSED_MODES:
-        return f"Beam's {mode} {_REFUSED_MODES[mode]}; set rollout.workers to the number of processes instead"
+    if settings.on_this_machine and settings.options:
+        return f"{settings.runner} takes none; set rollout.workers for more processes, or another beam.runner"
     if settings.runner == "PortableRunner" and not given.get("job_endpoint"):
         return "PortableRunner needs the address of a job service, as --job_endpoint=localhost:8099"
-    known = PipelineOptions([]).get_all_options()
-    unknown = next((name for name in given if name not in known), None)
-    if settings.on_this_machine and unknown is not None:
-        return f"Beam has no option --{unknown}; {instead_of(unknown, known)}"
     return None
 
 

@@ -1,4 +1,4 @@
-"""Runs shards in worker processes of this machine; if one dies they are replaced, and what is unfinished done again.
+"""Runs shards in worker processes of this machine; one that dies is replaced, and its shard done again.
 
 The processes stay until the driver ends: imports and models are paid for once. Ctrl-C and `timeout` send a signal to
 all processes of a group. Only the driver should answer it, because a child that dies of it looks like a failure of the
@@ -7,6 +7,7 @@ work; so each child has a group of its own, and ends with its owner.
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import os
 import pickle
@@ -14,15 +15,16 @@ import signal
 import sys
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import suppress
 from functools import lru_cache
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from multiprocessing.util import Finalize, _run_finalizers  # type: ignore[attr-defined]
 from typing import TypeVar
-from weakref import ref
 
 from trajmill.schemas.errors import TrajmillError
 from trajmill.warehouse.store.base import is_alive
@@ -30,7 +32,7 @@ from trajmill.warehouse.store.base import is_alive
 S = TypeVar("S")
 
 _TRIES = 3
-"""How often processes may die, with no shard finished in between, before the work is given up."""
+"""How many processes a shard may cost before the work is given up."""
 _SECONDS_TO_GIVE_BACK = 1.0
 """Seconds in which a process at work gives back what it holds (semaphores), before it is killed."""
 _PRELOADED = ["trajmill.pipelines.rollout", "trajmill.stages.environments.simulated.drawing.draw"]
@@ -38,63 +40,70 @@ _AS_IN_DRIVER = "trajmill.stages.models.embedded.model"
 """It brings torch. If the driver has imported it, so will its workers: once for all, instead of each by itself."""
 _CHECK_OWNER_SECONDS = 0.1
 _STOPPING = (signal.SIGINT, signal.SIGTERM)
-
-
-class WorkerDiedError(TrajmillError): ...
+_LOG = logging.getLogger(__name__)
 
 
 def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -> None:
     """Call `do` with each shard, in worker processes that each take the next one as soon as they are free.
 
-    Both are picklable; a shard may be done twice. Raises TrajmillError if `do` raised it, or processes died again and
-    again.
+    Both are picklable; a shard may be done twice. Raises TrajmillError if `do` raised it, or too many processes died.
     """
-    left, tries = dict(enumerate(shards)), _TRIES
-    while left:
-        pool, before = _pool(min(workers, len(shards))), len(left)
-        try:
-            running: dict[Future[None], int] = {
-                pool.submit(_do, dict(os.environ), do, shard): number for number, shard in left.items()
-            }
-            for done in as_completed(running):
-                done.result()
-                del left[running[done]]
-        except BrokenProcessPool as lost:
-            code = next((code for code in _end(pool) if code not in (None, 0, 128 + signal.SIGTERM)), None)
-            tries = _TRIES if len(left) < before else tries - 1
-            if not tries:
-                raise WorkerDiedError(
-                    f"a worker process died again and again (exit code {code}); look for what kills it (memory?), "
-                    "then run the same command again: nothing was lost"
-                ) from lost
-        except BaseException:
-            # Also after Ctrl-C: the processes would go on.
-            _end(pool)
-            raise
+    waiting = deque((shard, 1) for shard in shards)
+    running: dict[Future[None], tuple[ProcessPoolExecutor, S, int]] = {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                pool = _idle().pop() if _idle() else _pool()
+                with suppress(BrokenProcessPool):  # It died idle.
+                    begun = pool.submit(_do, dict(os.environ), do, waiting[0][0])
+                    running[begun] = pool, *waiting.popleft()
+            for ended in wait(running, return_when=FIRST_COMPLETED).done:
+                pool, shard, tries = running[ended]
+                try:
+                    ended.result()
+                    _idle().append(pool)
+                except BrokenProcessPool as lost:
+                    [process] = vars(pool)["_processes"].values()
+                    pool.shutdown()
+                    died = f"(exit code {process.exitcode})"
+                    if tries == _TRIES:
+                        raise TrajmillError(
+                            f"a worker process died again and again {died}; look for what kills it (memory?), "
+                            "then run the same command again: nothing was lost"
+                        ) from lost
+                    _LOG.warning("a worker process died %s; another one goes on with its shard", died)
+                    waiting.append((shard, tries + 1))
+                del running[ended]
+    except BaseException:
+        # Also after Ctrl-C: the processes would go on.
+        _idle().extend(pool for pool, *_ in running.values())
+        _end()
+        raise
 
 
 @lru_cache(maxsize=1)
-def _pool(workers: int) -> ProcessPoolExecutor:
-    context = children_context([*_PRELOADED, *({_AS_IN_DRIVER} & sys.modules.keys())])
-    pool = ProcessPoolExecutor(workers, context, initializer=_begin, initargs=(os.getpid(),))
+def _idle() -> list[ProcessPoolExecutor]:
+    """Return the processes without work, each in a pool of its own: a death breaks the whole pool."""
     # An owner that is a child of `multiprocessing` would wait at its end for processes that wait for work.
-    still_there = ref(pool)
-    Finalize(None, lambda: _end(used) if (used := still_there()) else None, exitpriority=1)
-    return pool
+    Finalize(None, _end, exitpriority=1)
+    return []
 
 
-def _end(pool: ProcessPoolExecutor) -> list[int | None]:
-    _pool.cache_clear()
-    processes = list((vars(pool)["_processes"] or {}).values())
-    pool.shutdown(wait=False, cancel_futures=True)
+def _pool() -> ProcessPoolExecutor:
+    context = children_context([*_PRELOADED, *({_AS_IN_DRIVER} & sys.modules.keys())])
+    return ProcessPoolExecutor(1, context, initializer=_begin, initargs=(os.getpid(),))
+
+
+def _end() -> None:
+    processes = [each for pool in _idle() for each in (vars(pool)["_processes"] or {}).values()]
+    while _idle():
+        _idle().pop().shutdown(wait=False, cancel_futures=True)
     for process in processes:
-        # One that has died by itself keeps its code.
         process.terminate()
     for process in processes:
         process.join(_SECONDS_TO_GIVE_BACK)
         process.kill()
         process.join()
-    return [process.exitcode for process in processes]
 
 
 def _begin(owner: int) -> None:
