@@ -105,7 +105,7 @@ _BUDGETS = (
     Budget(("flows",), 10_636),
     Budget(("stages/environments",), 13_885),
     Budget(("stages/queries",), 4_500),
-    Budget(("stages/critics",), 4_275),
+    Budget(("stages/critics",), 4_475),
     Budget(("stages/models",), 4_393),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_707),
     Budget(("stages/derive", "stages/guidance"), 4_071),

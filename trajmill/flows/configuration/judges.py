@@ -33,7 +33,15 @@ def prompts_of(config: Config) -> RolePrompts:
     """Read all prompts, whose texts workers get. Raises BadInputError for an unusable file."""
     files = config.prompts
     return RolePrompts(
-        critic_prompts(files.critic_step, files.critic_text, files.critic_multimodal, files.describer_screen),
+        critic_prompts(
+            step=files.critic_step,
+            text=files.critic_text,
+            multimodal=files.critic_multimodal,
+            describer=files.describer_screen,
+            milestones=files.critic_milestones,
+            milestone=files.critic_milestone,
+            review=files.critic_review,
+        ),
         guide_prompts(files.describer_step, files.writer_guidance),
         query_prompts(files.model_dump()),
         config.derive.prompts.load(),

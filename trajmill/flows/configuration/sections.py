@@ -46,6 +46,12 @@ class PromptsSection(Spec):
     """For `models.critic.text`."""
     critic_multimodal: Path | None = None
     """For `models.critic.multimodal`."""
+    critic_milestones: Path | None = None
+    """For the milestones of a goal (`judge.milestones`)."""
+    critic_milestone: Path | None = None
+    """For the check of one milestone."""
+    critic_review: Path | None = None
+    """For the review of the milestones."""
     describer_screen: Path | None = None
     """For captions of screens without an accessibility tree, by `models.describer`."""
     describer_step: Path | None = None

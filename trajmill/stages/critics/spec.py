@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
@@ -124,15 +125,26 @@ class CriticPrompts(NamedTuple):
     text: Prompt
     multimodal: Prompt
     describer: Prompt
+    milestones: Prompt
+    milestone: Prompt
+    review: Prompt
 
 
-def critic_prompts(
-    step: Path | None = None, text: Path | None = None, multimodal: Path | None = None, describer: Path | None = None
-) -> CriticPrompts:
-    """Load the user's prompt files, or those of the package. Raises BadInputError for an unusable file."""
-    names = ("critic_step-1", "critic_text-2", "critic_multimodal-2", "describer_screen-1")
-    files = zip(names, (step, text, multimodal, describer), strict=True)
-    return CriticPrompts(*(load_prompt("trajmill.stages.critics.model", name, own) for name, own in files))
+_PROMPTS: Final = {
+    "step": "critic_step-1",
+    "text": "critic_text-2",
+    "multimodal": "critic_multimodal-2",
+    "describer": "describer_screen-1",
+    "milestones": "critic_milestones-1",
+    "milestone": "critic_milestone-1",
+    "review": "critic_review-1",
+}
+
+
+def critic_prompts(**files: Path | None) -> CriticPrompts:
+    """Load the user's prompt files, by field, or those of the package. Raises BadInputError for an unusable file."""
+    load = partial(load_prompt, "trajmill.stages.critics.model")
+    return CriticPrompts(**{key: load(name, files.get(key)) for key, name in _PROMPTS.items()})
 
 
 @dataclass(frozen=True)
@@ -180,6 +192,9 @@ class JudgeSpec(Spec):
     """Kind of the critic that votes in the text channel if `models.critic.text` names no model."""
     multimodal_critic: Annotated[str, known_by(trajectory_critic_spec)] = "annotated_tree"
     """Kind of the critic that votes in the multimodal channel if `models.critic.multimodal` names no model."""
+    milestones: bool = False
+    """Whether the models of the multimodal channel first name the milestones of the goal, check each on its own
+    screens, and then review the evidence; two requests and one for each milestone instead of one."""
     graphs: tuple[Path, ...] = ()
     """Files of the graphs of apps that critics without a model judge by; those of `[graphs]` if empty."""
     critics: dict[str, dict[str, Any]] = {}
@@ -275,11 +290,16 @@ class JudgeSpec(Spec):
         sampling: Sampling,
     ) -> tuple[TrajectoryCritic, ...]:
         from trajmill.stages.critics.model.channels import ModelChannel
+        from trajmill.stages.critics.model.milestones import MilestoneChannel, MilestonePrompts
         from trajmill.stages.critics.model.transcript import ScreenCaptioner
 
         prompts, found = models.prompts, list[TrajectoryCritic]()
         for model in models.of(channel):
             chat, budget = connect(model), model.budget
+            if channel == Channel.MULTIMODAL and self.milestones:
+                asked = MilestonePrompts(prompts.milestones, prompts.milestone, prompts.review)
+                found.append(MilestoneChannel(chat, asked, sampling, budget, scale))
+                continue
             if channel == Channel.MULTIMODAL:
                 found.append(ModelChannel(chat, prompts.multimodal, sampling, budget, scale))
                 continue
