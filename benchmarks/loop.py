@@ -29,6 +29,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.policy_version import RoundSummary
+from trajmill.stages.environments.kinds import DevicesSpec
 
 SEEDS = (0, 1, 2)
 AT_ONCE = 2
@@ -75,6 +76,7 @@ _BRANCHES = {"episodes_per_round": 300, "branches": 4}
 _NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10}
 VARIANTS = (
     Variant("loop", "the default job", {}),
+    Variant("layouts", "devices also differ in layout", {"environment": {"devices": DevicesSpec(layouts=True)}}),
     Variant("frozen", "control: same rollouts, guidance, judge and updates; trained once, at the end", {}, "loop"),
     Variant("unguided", "no guidance of any kind, 12 rounds of 1,000 episodes at temperature 1.5", _UNGUIDED),
     Variant("unguided_frozen", "its control", _UNGUIDED, "unguided"),
