@@ -63,7 +63,8 @@ contents of apps, tasks and prompts. Change one, and a new run starts beside the
 
 These settings affect no rows. You can change them at any time: `run.rounds`, `run.root`, `run.asynchronous`,
 `rl.max_staleness`, `rollout.workers`, `rollout.concurrency`, `[beam]`, `[serve]`, `[notify]`, `[retention]`,
-`[judges.NAME]`, the address and name of an endpoint, endpoints without a role, and the model of `models.policy`.
+`[judges.NAME]`, `[recipes.NAME]`, `[derive]`, the address and name of an endpoint, endpoints without a role, and the
+model of `models.policy`.
 """
 
 _FIRST_KEYS = (
@@ -87,7 +88,7 @@ _THEMES = {
     "Rollouts and agents": ("rollout", "agent", "guidance"),
     "Judging": ("judge", "judges"),
     "Training data": ("derive", "curate", "release", "rl"),
-    "Training and promotion": ("train", "evaluate"),
+    "Training and promotion": ("train", "recipes", "evaluate"),
     "Unattended operation": ("serve", "notify"),
 }
 
@@ -184,6 +185,9 @@ def configuration_tables() -> str:
 
 def _section(tables: Sequence[Table], shown: Mapping[type[Spec], str]) -> Iterator[str]:
     first, several = tables[0], len(tables) > 1
+    if several and all(table.spec in shown for table in tables):
+        yield f"Its kinds and keys are those of {shown[first.spec].partition(' ')[0]}."
+        return
     if several:
         yield from ("| kind | meaning |", "|---|---|")
         yield from (f"| `{table.kind}` | {one_line(table.spec.__doc__)} |" for table in tables)

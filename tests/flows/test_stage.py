@@ -78,7 +78,7 @@ def test_every_command_is_on_the_command_line_and_needs_only_stages_before_its_o
     names = [stage.name for stage in STAGES]
     for place, stage in enumerate(STAGES):
         assert set(COMMANDS[stage.command]) <= set(names[:place])
-    assert set(STAGE_COMMANDS) | {"derive", "judge"} == set(COMMANDS)
+    assert set(STAGE_COMMANDS) | {"derive", "judge", "train"} == set(COMMANDS)
 
 
 @pytest.mark.parametrize(("key", "stage"), [("curriculum", "propose"), ("fresh", "fresh")])

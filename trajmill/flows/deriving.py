@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from trajmill.flows.configuration.config import Config, model_or_none
 from trajmill.flows.configuration.sections import EMBEDDED
-from trajmill.flows.policies.policy import acting, policy_before
+from trajmill.flows.policies.policy import acting, endpoint_of, policy_before
 from trajmill.flows.serving.models_ready import models_ready, working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, do_batches, run_once, tuples
 from trajmill.flows.tasks.rollout import attempt_all
@@ -55,8 +55,7 @@ class KindOfRun(NamedTuple):
 def kind_named(config: Config, name: str) -> KindOfRun:
     """Return a kind as configured. Raises BadInputError: there is none, or an endpoint or a needed model is missing."""
     spec = config.derive.kind(name)
-    usual = {"writer": config.models.writer, "describer": config.models.describer}
-    models = {role: getattr(config.derive, role) or usual[role] for role in spec.roles}
+    models = {role: getattr(config.derive, role, "") or getattr(config.models, role) for role in spec.roles}
     for role, endpoint in models.items():
         if endpoint != EMBEDDED and endpoint not in config.endpoints:
             advice = instead_of(endpoint, [EMBEDDED, *config.endpoints])
@@ -91,6 +90,9 @@ def derive_in_round(context: RoundContext, name: str) -> DerivedData:
 
 def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) -> DerivedData:
     config, spec, refused, counts = run.config, kind.spec, Counter[str](), Counter[str]()
+    now, policy = RoundContext.of(config), None
+    if "policy" in kind.models:
+        policy = endpoint_of(now, policy_before(now))
     stage = f"derive-{kind.made_by.partition('.')[2].replace('/', '-')}"
 
     def derive_round(context: RoundContext) -> None:
@@ -111,6 +113,7 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
                 prompts=config.derive.prompts.load(),
                 writer=model_or_none(config, kind.models.get("writer", EMBEDDED)),
                 describer=model_or_none(config, kind.models.get("describer", EMBEDDED)),
+                policy=policy,
                 curate=config.curate,
                 concurrency=config.derive.concurrency,
             )

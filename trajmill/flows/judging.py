@@ -24,6 +24,7 @@ from trajmill.pipelines.judge import AGAIN
 from trajmill.pipelines.reading.episodes import read_verdicts
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Row
+from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Calibration, Channel
 from trajmill.stages.critics.calibration.agent_reward_bench import AgentRewardBench
@@ -45,6 +46,8 @@ from trajmill.warehouse.read import read_rows
 
 _MEASURING = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
 """Purposes of trajectories that measure a judge; walks along an annotated path are left out."""
+HELDOUT = "held-out attempts"
+"""The labels of a calibration on attempts at queries that nothing is trained on."""
 _MOST_NAMED = 5
 
 
@@ -133,11 +136,14 @@ class Calibrated(NamedTuple):
     evaluated: Evaluated
 
 
-def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) -> list[Calibrated]:
+def calibrate(
+    config: Config, names: Sequence[str], labels: Path | None = None, heldout: bool = False
+) -> list[Calibrated]:
     """Let judges, by default the run's own, give every vote, and write the quality of ingredients to `calibrations`.
 
-    The truth is a folder of labels, or the programmatic rewards of stored trajectories. Raises BadInputError (unknown
-    judge, no rewards, a judge that repeats them, unreadable labels), RunInUseError, TrajmillError (nothing was judged).
+    The truth is a folder of labels, or the programmatic rewards of stored trajectories; with `heldout`, of attempts at
+    queries that nothing is trained on, which measures a trained judge. Raises BadInputError (unknown judge, no rewards,
+    a judge that repeats them, unreadable labels), RunInUseError, TrajmillError (nothing was judged).
     """
     judges = [judge_named(config, name).asking_for_all() for name in names or (OWN_JUDGE,)]
     repeating = [judge.name for judge in judges if judge.rule.repeats_the_check]
@@ -146,18 +152,23 @@ def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) 
             f"judge {repeating[0]} asks the programmatic check, which it cannot be measured by: "
             "name a labelled set with --labels"
         )
+    if labels is not None and heldout:
+        raise BadInputError("--heldout is for attempts of the run; leave it out with --labels")
     context, rewards = RoundContext.of(config, 0), dict[str, bool]()
     if labels is None:
-        rows = tuples(context.read("trajectories", ["trajectory_id", "reward", "status", "purpose"]))
+        rows = tuples(context.read("trajectories", ["trajectory_id", "reward", "status", "purpose", "query_id"]))
+        splits = {name: query.split for name, query in context.all_queries.items()} if heldout else {}
         rewards = {
             trajectory_id: reward >= PASSED
-            for trajectory_id, reward, status, purpose in rows
+            for trajectory_id, reward, status, purpose, query_id in rows
             if reward is not None and status == "finished" and purpose in _MEASURING
+            if splits.get(query_id) is not Split.TRAIN
         }
         if not rewards:
+            what, do = ("held-out trajectory", "evaluate") if heldout else ("trajectory", "rollout")
             raise BadInputError(
-                f"run {context.run_id} in {context.warehouse.address} has no finished trajectory with a programmatic "
-                "reward: run `trajmill rollout` first, or name a labelled set with --labels"
+                f"run {context.run_id} in {context.warehouse.address} has no finished {what} with a programmatic "
+                f"reward: run `trajmill {do}` first, or name a labelled set with --labels"
             )
     done = []
     with working_on(context, sorted({endpoint for judge in judges for endpoint in judge.endpoints})):
@@ -166,7 +177,8 @@ def calibrate(config: Config, names: Sequence[str], labels: Path | None = None) 
                 evaluated = _votes_on_stored(context, judge, rewards)
             else:
                 evaluated = _votes_on_labelled(context, judge, labels)
-            done.append(_record(context, judge, evaluated, None if labels is None else labels.resolve().name))
+            named = (HELDOUT if heldout else None) if labels is None else labels.resolve().name
+            done.append(_record(context, judge, evaluated, named))
     return done
 
 

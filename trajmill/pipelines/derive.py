@@ -22,6 +22,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.example import Example, RLStep
 from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.curate.episodes import curated_episode
 from trajmill.stages.curate.leaks import NearLeaks
@@ -55,6 +56,7 @@ class DeriveKind(StageWork[Sequence[DerivedFrom]]):
     prompts: Mapping[str, Prompt]
     writer: Endpoint | None = None
     describer: Endpoint | None = None
+    policy: Endpoint | None = None
     curate: CurateSpec = field(default_factory=CurateSpec)
     """How near a text may come to a held-out instruction, for a kind that derives from tasks."""
     concurrency: int = 1
@@ -67,9 +69,7 @@ class DeriveKind(StageWork[Sequence[DerivedFrom]]):
         with stored_screen_journal(self.warehouse, self.at, shard) as journal:
             made = asyncio.run(self._derive(shard, sources, calls, journal))
         refusals = [row for one in made for row in one.refusals]
-        dropped: Counter[str] = Counter()
-        for refusal in refusals:
-            dropped[refusal.reason] += refusal.count
+        dropped = sum((Counter({refusal.reason: refusal.count}) for refusal in refusals), Counter[str]())
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
             "examples": [row for one in made for row in one.examples],
@@ -104,10 +104,10 @@ class DeriveKind(StageWork[Sequence[DerivedFrom]]):
         screens, progress = WarehouseScreens(self.warehouse), self.progress(shard)
         free = asyncio.Semaphore(self.concurrency)
         async with OpenEndpoints(self.maker.origin, calls.append) as endpoints:
-            writer, describer = (
-                None if role is None else endpoints.model(role) for role in (self.writer, self.describer)
-            )
-            tools = Tools(self.maker, screens, journal.append, self.prompts, writer, describer, of_tasks)
+            roles = (self.writer, self.describer, self.policy)
+            writer, describer, policy = (None if role is None else endpoints.model(role) for role in roles)
+            asked = AgentModel(policy, self.policy.spec.vision_family, 1.0) if policy and self.policy else None
+            tools = Tools(self.maker, screens, journal.append, self.prompts, writer, describer, asked, of_tasks)
             deriver = self.spec.open(tools)
 
             async def derived(episode: Episode, steps: tuple[int, ...] | None) -> DerivedRows:

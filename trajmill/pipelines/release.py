@@ -34,7 +34,7 @@ from trajmill.stages.curate.training_set import (
     Alike,
     alike_queries,
     training_set,
-    with_equal_reflections,
+    with_equal_sides,
     without_alike_screens,
     without_duplicates,
 )
@@ -222,9 +222,9 @@ def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], chec
             rows = candidates.filter(pc.equal(candidates["kind"], kind))
             distinct = without_duplicates(rows.sort_by([(column, "ascending") for column in by]))
             clean = without_leaks(distinct, "example_id", leaks_of(distinct))
-            balanced = with_equal_reflections(clean.rows)
+            balanced = with_equal_sides(clean.rows)
             left_out = Counter(clean.left_out) + Counter(
-                duplicate=rows.num_rows - distinct.num_rows, unequal_reflections=clean.rows.num_rows - balanced.num_rows
+                duplicate=rows.num_rows - distinct.num_rows, unequal_sides=clean.rows.num_rows - balanced.num_rows
             )
             stored = StoredExamples(warehouse, origin.run_id, wanted.where, balanced)
             found.append(ReleaseRows(stored, [SftExporter(derived_kind=kind)], kind, left_out))
@@ -256,7 +256,7 @@ class ReleaseRows(NamedTuple):
     kind: str = ""
     """Empty for the supervised rows."""
     left_out: Mapping[str, int] = {}
-    """By reason, rows that leak, repeat others, or that one side of a Reflector has too many of."""
+    """By reason, rows that leak, repeat others, or that one side (a Reflector's, a judge's) has too many of."""
 
     @property
     def chosen(self) -> pa.Table:

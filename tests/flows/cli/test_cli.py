@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 COMMANDS = (
     *STAGE_COMMANDS,
     *("evolve", "walk", "pathways", "judge", "calibrate", "serve", "sql", "report", "show", "apps", "config"),
-    *("status", "doctor", "derive"),
+    *("status", "doctor", "derive", "train"),
 )
 
 HEAVY = {"torch", "apache_beam", "prefect", "duckdb", "pyarrow", "pydantic", "transformers", "networkx", "PIL"}

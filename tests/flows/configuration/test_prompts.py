@@ -19,8 +19,10 @@ from trajmill.stages.agents.roles import Role
 from trajmill.stages.models.prompts import Prompt
 
 STAGES = Path(__file__).parents[3] / "trajmill/stages"
-OF_AGENTS = {path.stem: path for path in (STAGES / "agents").rglob("prompts/*.md")}
-PACKAGED = {path.stem: path for path in STAGES.rglob("prompts/*.md") if path.stem not in OF_AGENTS}
+OF_AGENTS = {path.stem: path for path in (STAGES / "agents").glob("*/prompts/*.md")}
+OF_ROWS = {"prm-1"}
+"""A trained process reward model must be asked as in its training rows."""
+PACKAGED = {path.stem: path for path in STAGES.rglob("prompts/*.md") if path.stem not in {*OF_AGENTS, *OF_ROWS}}
 LISTS = {"writer_refine": "writer_short", "writer_refine_heldout": "writer_ask"}
 """Keys that take several files, and a packaged prompt of that kind."""
 KEYS = list(PromptsSection.model_fields)

@@ -16,6 +16,8 @@ from trajmill.schemas.dialects.user_text import read
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.agents.light_manus.agent import LightManusSpec
+from trajmill.stages.agents.mobile_agent_v3.agent import WORKER_REPORTS
+from trajmill.stages.agents.replies import read_sections
 from trajmill.stages.environments.devices.environment import DevicesTogether
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
@@ -140,6 +142,33 @@ def test_each_device_can_have_a_model_of_its_own() -> None:
     finished = run(spec, policy, executors={"phone": phone, "desktop": desktop})
     assert finished.episode.trajectory.reward == 1.0
     assert [len(model.asked) for model in (phone, desktop, policy)] == [len(ON_PHONE), len(ON_DESKTOP), 0]
+
+
+def managed(request: ChatRequest) -> str:
+    """Plans each atomic task in one subgoal, and empties the plan when the Worker reports success."""
+    asked = read_sections(user_text(request))
+    done = asked.get("last action description", "").startswith(WORKER_REPORTS)
+    return f"### Plan ###\n{'Finished' if done else '1. ' + asked['user request']}"
+
+
+def test_each_device_can_have_a_manager_and_a_reflector_around_its_operator() -> None:
+    manager, reflector = ScriptedModel(managed), ScriptedModel(lambda _: "### Outcome ###\nSUCCESS")
+    spec = NAMED.model_copy(update={"manager": "m", "reflector": "r"})
+    worker = executor()
+    finished = run(spec, worker, executors={"manager": manager, "reflector": reflector})
+    assert finished.episode.trajectory.reward == 1.0
+    tasks = [read_sections(user_text(request))["user request"] for request in manager.asked]
+    written = 'Write DELTA33 as the headline of "Cover letter" in Writer'
+    assert list(dict.fromkeys(tasks)) == ['Answer with the code in the mail "Thank you gift"', written]
+    assert "Thank you gift" not in user_text(worker.asked[-1]) and "### Overall Plan ###" in user_text(worker.asked[-1])
+    outputs = [json.loads(step.role_outputs) for step in finished.episode.steps]
+    assert outputs[0]["plan"] == tasks[0] and outputs[-2]["plan"] == written and outputs[-2]["device"] == "desktop"
+    # The first action of a task has no outcome; a new device begins with a new plan.
+    assert len(reflector.asked) == len(ON_PHONE) + len(ON_DESKTOP) - 2
+    failing = ScriptedModel(lambda _: "### Outcome ###\nFAILURE\n### Feedback ###\nNothing happened.")
+    told = executor()
+    run(spec, told, executors={"manager": manager, "reflector": failing})
+    assert "FAILURE: Nothing happened." in user_text(told.asked[1])
 
 
 @pytest.mark.parametrize("name", ["embedded", "off"])

@@ -24,7 +24,7 @@ from trajmill.stages.curate.training_set import (
     retained_reflections,
     shortest_successes,
     training_set,
-    with_equal_reflections,
+    with_equal_sides,
     without_alike_screens,
     without_duplicates,
 )
@@ -184,12 +184,12 @@ def test_both_sides_are_made_equally_many_and_other_roles_stay() -> None:
     made = [example for number in range(4) for example in examples_of(3, f"t{number}", "q")]
     variants = [POSITIVE] * 7 + [NEGATIVE] * 3 + ["manager"] * 2
     rows = [row.model_copy(update={"variant": variant}) for row, variant in zip(made, variants, strict=True)]
-    balanced = with_equal_reflections(table(*rows))
+    balanced = with_equal_sides(table(*rows))
     assert Counter(balanced["variant"].to_pylist()) == {POSITIVE: 3, NEGATIVE: 3, "manager": 2}
-    again = with_equal_reflections(table(*rows[::-1]))
+    again = with_equal_sides(table(*rows[::-1]))
     assert set(again["example_id"].to_pylist()) == set(balanced["example_id"].to_pylist())
-    assert with_equal_reflections(table(*rows[:7], rows[-1]))["variant"].to_pylist() == ["manager"]
-    assert with_equal_reflections(table(*made[:2])).num_rows == 2, "rows of other kinds have no variant"
+    assert with_equal_sides(table(*rows[:7], rows[-1]))["variant"].to_pylist() == ["manager"]
+    assert with_equal_sides(table(*made[:2])).num_rows == 2, "rows of other kinds have no variant"
 
 
 averages = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(0, 1), min_size=1, max_size=12)

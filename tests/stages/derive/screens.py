@@ -76,7 +76,7 @@ def tools_of(
 ) -> Tools:
     keep = screens.kept.append if isinstance(screens, DrawnScreens) else lambda _: None
     maker, prompts = Maker(spec.name, "test", ORIGIN), DerivePromptFiles().load()
-    return Tools(maker, screens or BlankScreens(), keep, prompts, writer, describer, of_tasks)
+    return Tools(maker, screens or BlankScreens(), keep, prompts, writer, describer, of_tasks=of_tasks)
 
 
 def derived(

@@ -26,7 +26,6 @@ STAGE_COMMANDS = {
     "rollout": "Attempt training queries with the policy in force.",
     "guide": "Write guidance for failed queries, attempt them again, and judge the attempts.",
     "release": "Write the release: Parquet files for the trainers, card and manifest.",
-    "train": "Train the policy on the release.",
     "evaluate": "Measure the new policy on held-out queries, and promote it or not.",
 }
 """The stages that are commands of their own, with their help."""
@@ -98,6 +97,28 @@ for _stage, _purpose in STAGE_COMMANDS.items():
     _add_stage_command(_stage, _purpose)
 
 
+@app.command(epilog="Example: trajmill train --config trajmill.toml")
+def train(
+    config: ConfigFile = None,
+    new_run: NewRun = False,
+    recipe: str | None = Option(None, metavar="NAME", help="A [recipes.NAME], for a model that is not the policy."),
+) -> None:
+    """Train the policy on the release: one stage of the current round, done once, however often it is asked for.
+
+    With --recipe, train another model, such as a judge, on what the run has stored. No round and no policy changes.
+    """
+    if recipe is None:
+        _run_alone("train", config, new_run)
+        return
+    settings = load(config)
+    from trajmill.flows.tasks.train import train_beside
+
+    with progress_shown():
+        made = train_beside(settings, recipe)
+    counts = f"{made.report.rows:,} rows of {made.release}, {made.report.updates:,} updates"
+    print_lines(f"trained   {counts}, loss {made.report.loss:.4f}", f"weights   {made.folder}")
+
+
 def _run_alone(stage: str, config: Path | None, new_run: bool = False) -> None:
     """Run one stage of the current round and print its counts."""
     settings = begin(config, new_run)
@@ -151,6 +172,7 @@ def calibrate(
         None, "--judge", metavar="NAME", help="A [judges.NAME], once for each; the run's own judge if none."
     ),
     labels: Path | None = Option(None, metavar="FOLDER", help="A labelled set: AgentRewardBench or CUAVerifierBench."),
+    heldout: bool = Option(False, "--heldout", help="Only attempts at queries that nothing is trained on."),
 ) -> None:
     """Measure precision, recall and cost of judges, their channels and their critics.
 
@@ -161,7 +183,7 @@ def calibrate(
     from trajmill.flows.terminal.show import calibration_table
 
     with progress_shown(width_of_file=160) as console:
-        for calibrated in measure(settings, names or (), labels):
+        for calibrated in measure(settings, names or (), labels, heldout):
             console.print(calibration_table(calibrated))
 
 
@@ -192,7 +214,7 @@ def derive(
     kind: str | None = Argument(
         None,
         metavar="[KIND]",
-        help="step, grounding, action_semantics, reasoning, planning, roles, ces, coda or rft; none for the stage.",
+        help="step, grounding, planning, judge, ...: a kind of data.md; none for the stage.",
     ),
     config: ConfigFile = None,
     new_run: NewRun = False,

@@ -239,6 +239,8 @@ class Config(Spec):
     """The models that roles can be mapped to, by name."""
     judges: Annotated[dict[Name, NamedJudgeSection], OPERATIONAL] = {}
     """Judges beside the one that decides, by name."""
+    recipes: Annotated[dict[Name, Annotated[RecipeSpec, ByKind(RECIPES, "trl-sft")]], OPERATIONAL] = {}
+    """Recipes for models beside the policy, such as a judge, by name: `trajmill train --recipe NAME`."""
     pathways: PathwaysSection = PathwaysSection()
     atomic: AtomicSection = AtomicSection()
     graphs: GraphSourceSpec = GraphSourceSpec()

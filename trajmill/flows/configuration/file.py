@@ -194,9 +194,13 @@ def _endpoints(config: Config) -> Iterator[tuple[str, str]]:
     for name, judge in config.judges.items():
         by_key = {"step": (judge.step or EMBEDDED,), "text": judge.text, "multimodal": judge.multimodal}
         named += [(("judges", name, key), endpoint) for key, endpoints in by_key.items() for endpoint in endpoints]
+    for name, recipe in config.recipes.items():
+        named += [(("recipes", name, key), each) for key, each in {"model": recipe.model, **recipe.roles()}.items()]
     known = [EMBEDDED, *config.endpoints]
     for keys, name in named:
-        if name not in known:
+        if keys[0] == "recipes" and name in ("", EMBEDDED):
+            yield ".".join(keys), " is missing: the NAME of the [endpoints.NAME] of its model"
+        elif name not in known:
             yield ".".join(keys), f": there is no [endpoints.{name}]; {instead_of(name, known)}"
     for name, spec in config.endpoints.items():
         if name == EMBEDDED:
@@ -257,6 +261,9 @@ def _training(config: Config) -> Iterator[tuple[str, str]]:
         if (getattr(config.derive, role) or getattr(config.models, role)) == EMBEDDED:
             advice = f"set derive.{role} to the NAME of an [endpoints.NAME]"
             yield "train", f".kind {config.train.kind!r} derives {kind}, which asks a model: {advice}"
+    if kind and not config.derive.kind(kind).trains_policy:
+        advice = "put it in [recipes.NAME] and run `trajmill train --recipe NAME`"
+        yield "train", f".kind {config.train.kind!r} on {kind} trains no policy; {advice}"
     for role, name in config.train.roles().items():
         if name == EMBEDDED or getattr(config.endpoints.get(name), "kind", "") == EMBEDDED:
             yield f"train.{role}", f": the frozen {role} must read images; name an [endpoints.NAME]"

@@ -82,9 +82,7 @@ def exploring_agent(context: RoundContext, acts: RoundContext) -> ActingAgent:
 
 
 def training_queries(context: RoundContext) -> list[Query]:
-    queries = [query for query in context.queries.values() if query.split is Split.TRAIN]
-    resting = context.environment.resting_apps(context.round)
-    return [query for query in queries if resting.isdisjoint(query.apps)]
+    return [query for query in context.queries.values() if query.split is Split.TRAIN]
 
 
 def without_solved(queries: Sequence[Query], history: History, retire_after: int) -> Sequence[Query]:

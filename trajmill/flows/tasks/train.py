@@ -7,13 +7,16 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from trajmill.flows.configuration.config import policy_family
+from trajmill.flows.configuration.config import Config, policy_family
 from trajmill.flows.configuration.sections import EMBEDDED
+from trajmill.flows.deriving import derive_kind
 from trajmill.flows.policies import policy as policies
 from trajmill.flows.policies.policy import Policy, PolicyInForce
+from trajmill.flows.progress import watched_work
 from trajmill.flows.serving.model_server import ADAPTER_FILE
+from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import (
     AwaitedError,
     RoundContext,
@@ -28,10 +31,18 @@ from trajmill.flows.stage import (
 )
 from trajmill.flows.tasks.generate import GENERATE, Generated
 from trajmill.flows.tasks.judge import judge_precision
-from trajmill.flows.tasks.release import DERIVE_RL, NOT_ACCEPTED, RELEASE, derived_from, release_to_train_on
+from trajmill.flows.tasks.release import (
+    DERIVE_RL,
+    NOT_ACCEPTED,
+    RELEASE,
+    derived_from,
+    release_again,
+    release_to_train_on,
+)
 from trajmill.flows.tasks.rollout import ROLLOUT, attempt_all
 from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, SplitSuccess
@@ -44,10 +55,10 @@ from trajmill.stages.rollout.base import plan_once
 from trajmill.stages.training.admission import admit
 from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.promotion import Promotion, QueryGroup, Rival, compare, reason_not_to_train
-from trajmill.stages.training.spec import ParentPolicy, TrainingReport
+from trajmill.stages.training.spec import ParentPolicy, RecipeSpec, TrainingReport
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.releases import keep_weights, release_folder, verify_release
-from trajmill.warehouse.staging import ShardProgress, plan_items
+from trajmill.warehouse.staging import ShardProgress, forget, plan_items
 
 TRAIN = "train"
 
@@ -100,8 +111,8 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
     weights = at.staging(context.warehouse) / "weights"
     try:
         frozen = {role: config.endpoints[name] for role, name in recipe.roles().items()}
-        report = _train(context, at, ParentPolicy(folder, adapter, policy_family(config), frozen), weights)
-        admit(weights, folder)
+        own = ParentPolicy(folder, adapter, policy_family(config), frozen)
+        report = trained_weights(context, recipe, own, str(released["release"]), weights, context.round)
     except (TrainingFailedError, BadInputError) as error:
         message = str(error)
         if (log := weights / LOG_FILE).is_file():
@@ -158,10 +169,14 @@ def _untrained(rows: int, reason: str, precision: Precision) -> StageOutcome:
     return StageOutcome(rows, 0, result=untrained.as_json())
 
 
-def _train(context: RoundContext, at: StageRun, parent: ParentPolicy, weights: Path) -> TrainingReport:
-    """Train into a folder; the updates are counted where `trajmill status` and the terminal look."""
-    config, recipe, staging = context.config, context.config.train, at.staging(context.warehouse)
-    name = str(finished(context, RELEASE).result["release"])
+def trained_weights(
+    context: RoundContext, recipe: RecipeSpec, parent: ParentPolicy, name: str, weights: Path, seed: object
+) -> TrainingReport:
+    """Train on the release `name` into a new folder, whose parent is the stage's, and check the weights.
+
+    The updates are counted where `trajmill status` and the terminal look. Raises TrainingFailedError, BadInputError.
+    """
+    config, staging = context.config, weights.parent
     if recipe.takes is None:
         training_set = release_folder(context.warehouse, name)
     else:
@@ -176,13 +191,50 @@ def _train(context: RoundContext, at: StageRun, parent: ParentPolicy, weights: P
         plan_items(staging, updates)
         progress.fill(done)
 
-    return recipe.train(
-        parent=parent,
-        release=training_set,
-        seed=int(content_id("train", config.run.seed, context.round)[:12], 16),
-        folder=weights,
-        progress=count,
-    )
+    seed = int(content_id("train", config.run.seed, seed)[:12], 16)
+    report = recipe.train(parent=parent, release=training_set, seed=seed, folder=weights, progress=count)
+    admit(weights, parent.folder)
+    return report
+
+
+class TrainedModel(NamedTuple):
+    """A model that is not the policy, trained by a recipe of `[recipes.NAME]`."""
+
+    folder: Path
+    release: str
+    report: TrainingReport
+
+
+def train_beside(config: Config, name: str) -> TrainedModel:
+    """Train another model than the policy, such as a judge, on what the run has stored; no round changes.
+
+    Raises BadInputError (no such recipe, no weights, no rows), TrainingFailedError, RunInUseError.
+    """
+    if name not in config.recipes:
+        raise BadInputError(f"there is no [recipes.{name}] in the configuration; {instead_of(name, config.recipes)}")
+    recipe, endpoint = config.recipes[name], config.endpoints[config.recipes[name].model]
+    folder = endpoint.weights_folder
+    if folder is None or not recipe.trains(folder):
+        raise BadInputError(
+            f"recipes.{name}.model: [endpoints.{recipe.model}] has no folder of weights that kind {recipe.kind!r} "
+            "trains; set its weights"
+        )
+    if recipe.learns_kind:
+        derive_kind(config, recipe.learns_kind)
+    release, context = release_again(config), RoundContext.of(config)
+    at = StageRun(context.run_id, context.round, f"recipe-{name}")
+    frozen = {role: config.endpoints[each] for role, each in recipe.roles().items()}
+    parent = ParentPolicy(folder, endpoint.adapter_folder, endpoint.vision_family, frozen)
+    with working_on(context, [*recipe.roles().values()]), watched_work(context.warehouse, at, f"train {name}"):
+        weights = at.staging(context.warehouse) / "weights"
+        try:
+            report = trained_weights(context, recipe, parent, release, weights, name)
+        except TrainingFailedError as error:
+            raise TrainingFailedError(f"{error}; all that the trainer printed is in {weights / LOG_FILE}") from error
+        made = context.warehouse.model(report.version)
+        keep_weights(context.warehouse, weights, made)
+        forget(context.warehouse, at.staging(context.warehouse))
+    return TrainedModel(made, release, report)
 
 
 EVALUATE = "evaluate"

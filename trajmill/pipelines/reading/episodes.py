@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from typing import Final, NamedTuple, TypeVar, Unpack
+from typing import Final, Literal, NamedTuple, TypeVar, Unpack
 
 import duckdb
 import pyarrow as pa
@@ -68,12 +68,12 @@ def read_episodes(
     rounds: Collection[int] | None = None,
     with_verdicts: bool = False,
     with_guidance: bool = False,
-    with_calls: bool = False,
+    with_calls: bool | Literal["critics"] = False,
 ) -> list[Episode]:
     """Read the episodes of some trajectories, in the order of their ids.
 
     Only files of `rounds` are read, if given. Verdicts are those of the run's own judge; calls are the requests that
-    were made during the attempts, without those of the judge.
+    were made during the attempts, or those of the `critics` of all judges.
     """
 
     def grouped(record: type[R]) -> dict[str, list[R]]:
@@ -94,7 +94,7 @@ def read_episodes(
     steps, verdicts = grouped(Step), grouped(StepVerdict)
     votes, judgements = grouped(TrajectoryVerdict), grouped(Judgement)
     calls: dict[str, list[ModelCall]] = defaultdict(list)
-    for call in _rollout_calls(warehouse, run_id, trajectory_ids, rounds) if with_calls else ():
+    for call in _calls(warehouse, run_id, trajectory_ids, rounds, with_calls == "critics") if with_calls else ():
         calls[call.trajectory_id or ""].append(call)
     guided = with_guidance and any(trajectory.guidance_id for trajectory in trajectories)
     hints = guidance_texts(warehouse, run_id) if guided else {}
@@ -149,14 +149,14 @@ def rounds_of(
     return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
-def _rollout_calls(
-    warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str], rounds: Collection[int] | None
+def _calls(
+    warehouse: Warehouse, run_id: str, ids: Collection[str], rounds: Collection[int] | None, critics: bool = False
 ) -> Iterator[ModelCall]:
-    """Read the calls of some trajectories; most rows of the table are a judge's, so it is read batch by batch."""
-    where = {"trajectory_id": trajectory_ids}
+    """Read the calls of agents or critics; most rows of the table are a judge's, so it is read batch by batch."""
+    where = {"trajectory_id": ids}
     for batch in read_batches(warehouse, "model_calls", rounds=rounds, run_id=run_id, where=where):
-        own = batch.filter(pc.invert(pc.starts_with(batch["role"], _CRITIC)))
-        yield from rows_from_arrow(ModelCall, pa.Table.from_batches([own]))
+        chosen = batch.filter(pc.equal(pc.starts_with(batch["role"], _CRITIC), critics))
+        yield from rows_from_arrow(ModelCall, pa.Table.from_batches([chosen]))
 
 
 def read_role_calls(
@@ -164,7 +164,7 @@ def read_role_calls(
 ) -> Mapping[str, tuple[ModelCall, ...]]:
     """Read the answered calls of an agent's roles by trajectory, in the order of steps and, in a step, of the roles."""
     calls: dict[str, list[ModelCall]] = defaultdict(list)
-    for call in _rollout_calls(warehouse, run_id, trajectory_ids, rounds):
+    for call in _calls(warehouse, run_id, trajectory_ids, rounds):
         if call.response is not None and call.trajectory_id is not None and call.step_index is not None:
             calls[call.trajectory_id].append(call)
     places = {role: place for place, role in enumerate(_ORDER)}

@@ -18,6 +18,8 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion
 
+DRAW_TEMPERATURE = 1.0
+"""Sampling temperature of the later draws of a greedy agent."""
 NO_ACTION = "The reply held no valid action."
 """Conclusion of a step whose reply could not be parsed."""
 
@@ -39,19 +41,23 @@ class EndToEndAgent:
     def model_version(self) -> str:
         return self.model.version
 
-    async def act(self, episode: EpisodeView, context: str = "", shown: Sequence[Observation] = ()) -> Decision:
+    async def act(
+        self, episode: EpisodeView, context: str = "", shown: Sequence[Observation] = (), draw: int = 0
+    ) -> Decision:
         """Decide on the next action; a reply that cannot be parsed gives a decision without action that keeps the text.
 
         `context` is a text of other roles before the task, `shown` are screens before that text. Like guidance, they
-        are in the request alone and not in the decision's prompt. Raises ModelFailure if the model did not answer.
+        are in the request alone and not in the decision's prompt. A later `draw` is another sample, also of a greedy
+        agent. Raises ModelFailure if the model did not answer.
         """
         frame = self.model.frame(episode.observation.screen.size)
         asked = step_prompt(self.family, self.platform, frame, episode)
-        seed = int(content_id("act", episode.seed, len(episode.history)), 16) % 2**31
+        drawn = (draw,) if draw else ()
+        seed = int(content_id("act", episode.seed, len(episode.history), *drawn), 16) % 2**31
         request = ChatRequest(
             self.role,
             chat_messages(asked, context, shown),
-            self.temperature,
+            (self.temperature or DRAW_TEMPERATURE) if draw else self.temperature,
             seed,
             max_tokens=self.max_tokens,
             with_tokens=self.with_tokens,

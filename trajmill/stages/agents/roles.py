@@ -52,6 +52,8 @@ class Role:
     """The family of its model; None for embedded rules, which read stored pixels."""
     max_tokens: int = 1024
     retry: bool = False
+    top_logprobs: int = 0
+    """Number of candidates whose log probabilities are given for each token of its reply."""
 
     async def ask(
         self,
@@ -67,7 +69,9 @@ class Role:
         filled = self.prompt.fill(**fields)
         messages = (ChatMessage("system", (filled.system,)), ChatMessage("user", (filled.user, *screens)))
         seed = int(content_id(self.name, episode.seed, len(episode.history)), 16) % 2**31
-        request = ChatRequest(self.name, messages, seed=seed, max_tokens=self.max_tokens)
+        request = ChatRequest(
+            self.name, messages, seed=seed, max_tokens=self.max_tokens, top_logprobs=self.top_logprobs
+        )
         calls: tuple[AgentCall, ...] = ()
         for _ in range(2 if self.retry else 1):
             start = perf_counter()
@@ -129,12 +133,19 @@ class EmbeddedRole:
 
 
 def open_role(
-    spec: RolesSpec, given: AgentModel, name: str, embedded: ChatModel, own: Path | None, prompt: str = ""
+    spec: RolesSpec,
+    given: AgentModel,
+    name: str,
+    embedded: ChatModel,
+    own: Path | None,
+    prompt: str = "",
+    package: str = "",
 ) -> Role | None:
     """Open the role that a field of an agent's spec names; None if it is off.
 
     `embedded` has the rules for a role without an endpoint; `own` is the user's file in place of the packaged one that
-    `prompt` names. Raises BadInputError if it cannot be read, or misses a section or a field.
+    `prompt` names, of `package` or else of the spec's. Raises BadInputError if it cannot be read, or misses a section
+    or a field.
     """
     named = spec.roles()[name]
     if named == OFF_ROLE:
@@ -143,7 +154,7 @@ def open_role(
     family: Family | None = given.families.get(name, ANY)
     if named == POLICY_MODEL:
         model, family = given.model, given.family
-    text = load_prompt(type(spec).__module__.rpartition(".")[0], prompt or f"{name}-1", own)
+    text = load_prompt(package or type(spec).__module__.rpartition(".")[0], prompt or f"{name}-1", own)
     if model is None:
         model, family = embedded, None
     return Role(name, model, text, family, spec.role_tokens, spec.retry_malformed)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
 
-from pydantic import AfterValidator, PositiveInt
+from pydantic import AfterValidator, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.names import UNKNOWN_KIND
@@ -14,6 +14,7 @@ from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
+    from trajmill.schemas.tables.query import Query
     from trajmill.stages.agents.base import AgentMaker, AgentModel
 
 
@@ -93,19 +94,42 @@ class EndToEndSpec(AgentSpec):
     """One model sees the screen and answers with an action."""
     max_tokens: PositiveInt = 512
     """Longest reply in tokens."""
+    candidates: PositiveInt = 1
+    """Replies that are sampled at each step, of which `prm` chooses one."""
+    prm: ActingRole = ""
+    """The process reward model that chooses among `candidates`: the NAME of an `[endpoints.NAME]` that reads images, or
+    `policy`. None if empty."""
+
+    @model_validator(mode="after")
+    def _has_a_choice(self) -> EndToEndSpec:
+        if (self.candidates > 1) is not bool(self.prm):
+            raise PydanticCustomError("prm", "should have both prm and candidates of 2 or more, or neither")
+        return self
+
+    def identity(self) -> dict[str, Any]:
+        """Return all keys that decide rows; `candidates` only if there are several."""
+        return {key: value for key, value in super().identity().items() if key != "candidates" or value > 1}
+
+    def roles(self) -> dict[str, str]:
+        return {"prm": self.prm} if self.prm else {}
 
     def open(self, model: AgentModel | None) -> AgentMaker:
+        from trajmill.stages.agents.candidates import best_of_candidates
         from trajmill.stages.agents.end_to_end import EndToEndAgent
 
         asked = given_model(model)
-        return lambda query: EndToEndAgent(
-            asked.model,
-            query.platform,
-            asked.temperature,
-            family=asked.family,
-            with_tokens=asked.with_tokens,
-            max_tokens=self.max_tokens,
-        )
+
+        def alone(query: Query) -> EndToEndAgent:
+            return EndToEndAgent(
+                asked.model,
+                query.platform,
+                asked.temperature,
+                family=asked.family,
+                with_tokens=asked.with_tokens,
+                max_tokens=self.max_tokens,
+            )
+
+        return best_of_candidates(alone, asked, self.candidates) if self.prm else alone
 
 
 class ExplorerSpec(AgentSpec):

@@ -10,12 +10,10 @@ from trajmill.schemas import actions
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.trajectory import Step
-from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.agents.candidates import STEP_SCORES
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.overlap import words_of
 
-STEP_SCORES: Final = {StepLabel.GOOD: 1.0, StepLabel.NEUTRAL: 0.5, StepLabel.HARMFUL: 0.0}
-"""CriticScore of paper 2.2.3: what a label of the step critic is worth."""
 _USUAL_LEAST = 0.5
 """Up to this score, the derivation itself decides: it drops HARMFUL steps, and NEUTRAL ones without an effect."""
 LOW_SCORE: Final = "low_step_score"

@@ -167,6 +167,9 @@ def training_set(
 POSITIVE: Final = "reflector_positive"
 NEGATIVE: Final = "reflector_negative"
 """Variants of the rows of a Reflector."""
+VERDICT_CORRECT: Final = "verdict_correct"
+VERDICT_INCORRECT: Final = "verdict_incorrect"
+"""Variants of the rows of a judge."""
 
 
 def retained_reflections(positive: Mapping[int, bool]) -> frozenset[int]:
@@ -183,15 +186,19 @@ def retained_reflections(positive: Mapping[int, bool]) -> frozenset[int]:
     return frozenset(step for step, success in positive.items() if not success and positive.get(step + 1, False))
 
 
-def with_equal_reflections(examples: pa.Table) -> pa.Table:
-    """Keep as many positive as negative reflections, those with the smallest ids (hashes, so a random sample)."""
-    positive, negative = (
-        sorted(examples.filter(pc.equal(examples["variant"], variant))["example_id"].to_pylist())
-        for variant in (POSITIVE, NEGATIVE)
-    )
-    size = min(len(positive), len(negative))
-    surplus = pa.array([*positive[size:], *negative[size:]], pa.string())
-    return examples.filter(pc.invert(pc.is_in(examples["example_id"], surplus)))
+def with_equal_sides(examples: pa.Table) -> pa.Table:
+    """Keep as many rows of one side as of the other: of a Reflector's outcomes, and of a judge's verdicts.
+
+    Those with the smallest ids are kept (hashes, so a random sample).
+    """
+    surplus = list[str]()
+    for sides in ((POSITIVE, NEGATIVE), (VERDICT_CORRECT, VERDICT_INCORRECT)):
+        one, other = (
+            sorted(examples.filter(pc.equal(examples["variant"], side))["example_id"].to_pylist()) for side in sides
+        )
+        size = min(len(one), len(other))
+        surplus += [*one[size:], *other[size:]]
+    return examples.filter(pc.invert(pc.is_in(examples["example_id"], pa.array(surplus, pa.string()))))
 
 
 _LETTERS = 3

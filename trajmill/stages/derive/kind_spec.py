@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Literal, NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.spec import Spec
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from trajmill.schemas.episode import Episode
     from trajmill.schemas.observation import Observation, ScreenReader
+    from trajmill.stages.agents.base import AgentModel
     from trajmill.stages.curate.leaks import NearLeaks
     from trajmill.stages.derive.collected import Deriver, Maker
     from trajmill.stages.models.base import ChatModel
@@ -53,6 +54,8 @@ class Tools(NamedTuple):
     """The language model of `derive.writer`; None if it is embedded."""
     describer: ChatModel | None = None
     """The vision-language model of `derive.describer`; None if it is embedded."""
+    policy: AgentModel | None = None
+    """The policy in force, for a kind that samples it."""
     of_tasks: TaskSources | None = None
     """For a kind that derives from tasks or failures."""
 
@@ -71,10 +74,12 @@ class KindSpec(Spec):
     """Whether it derives from the successes of a task in a round together."""
     once_per_failure: ClassVar[bool] = False
     """Whether it derives from failed attempts, each with a success at the same query in the round."""
-    with_calls: ClassVar[bool] = False
-    """Whether it derives from the model calls of agent roles."""
+    with_calls: ClassVar[bool | Literal["critics"]] = False
+    """Whether it derives from the model calls of agent roles, or of `critics`."""
+    trains_policy: ClassVar[bool] = True
+    """Whether its rows are for a policy or a role of its agent; False for other models, as a judge."""
     roles: ClassVar[tuple[str, ...]] = ()
-    """The models it can use: `writer`, `describer`."""
+    """The models it can use: `writer`, `describer`, `policy`."""
     needs: ClassVar[tuple[str, ...]] = ()
     """Those of them that it requires."""
     prompts: ClassVar[tuple[str, ...]] = ()

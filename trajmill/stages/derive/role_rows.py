@@ -19,7 +19,7 @@ from trajmill.stages.derive.spec import CodaDataSpec, RolesSpec
 from trajmill.stages.guidance.strip import quotes_guidance, without_guidance
 
 REFLECTOR, PLANNER = "reflector", "planner"
-_OTHER_CALLERS = ("policy", "explorer", "writer", "describer", "proposer")
+_OTHER_CALLERS = ("policy", "explorer", "writer", "describer", "proposer", "prm")
 _HOME = "home"
 """The variant of rows on the home screen, which belongs to no app."""
 

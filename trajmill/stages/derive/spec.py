@@ -136,12 +136,30 @@ class GroundingSpec(KindSpec):
             raise BadInputError("derive.grounding.ocr needs rapidocr: pip install 'trajmill[ocr]', or leave it empty")
 
 
+class GroundingRLSpec(GroundingSpec):
+    """Grounding that the policy does by luck, for RL (GUI-Owl 3.1.2): `trajmill derive grounding_rl`."""
+
+    name: ClassVar[str] = "grounding_rl"
+    version: ClassVar[str] = "1"
+    deriver: ClassVar[str] = "trajmill.stages.derive.grounding.deriver:PartlyHit"
+    roles: ClassVar[tuple[str, ...]] = ("writer", "policy")
+
+    samples: Annotated[int, Field(ge=2)] = 8
+    """Presses of the policy for each instruction; those that it hits with some, not with none or all, are kept."""
+
+    def refuse_without(self, models: dict[str, str], embedded: str) -> None:
+        """Also check that the policy is a model that reads images."""
+        super().refuse_without(models, embedded)
+        if models["policy"] == embedded:
+            raise BadInputError("derive grounding_rl asks the policy: map models.policy to an [endpoints.NAME]")
+
+
 class RolesSpec(KindSpec):
     """What the roles of agents said in accepted trajectories: `trajmill derive roles`."""
 
     name: ClassVar[str] = "roles"
     deriver: ClassVar[str] = "trajmill.stages.derive.role_rows:RoleRows"
-    with_calls: ClassVar[bool] = True
+    with_calls = True
 
     only: tuple[str, ...] = ()
     """The roles that rows are made for, e.g. `manager`; all if empty."""
@@ -160,7 +178,7 @@ class CodaDataSpec(KindSpec):
 
     name: ClassVar[str] = "coda"
     deriver: ClassVar[str] = "trajmill.stages.derive.role_rows:CodaRows"
-    with_calls: ClassVar[bool] = True
+    with_calls = True
 
 
 class RftDataSpec(KindSpec):
@@ -172,6 +190,23 @@ class RftDataSpec(KindSpec):
 
     least_reward: Fraction = 0.8
     """Least process reward of a candidate: the mean score of its steps, where GOOD is 1, NEUTRAL 0.5, HARMFUL 0."""
+
+
+class JudgeDataSpec(KindSpec):
+    """What critics said of attempts with a known outcome, where they were right: `trajmill derive judge`."""
+
+    name: ClassVar[str] = "judge"
+    deriver: ClassVar[str] = "trajmill.stages.derive.critic_rows:JudgeRows"
+    with_calls: ClassVar[bool | Literal["critics"]] = "critics"
+    trains_policy: ClassVar[bool] = False
+
+
+class PrmDataSpec(KindSpec):
+    """Candidate actions with the step critic's labels, for a process reward model: `trajmill derive prm`."""
+
+    name: ClassVar[str] = "prm"
+    deriver: ClassVar[str] = "trajmill.stages.derive.critic_rows:PrmRows"
+    trains_policy: ClassVar[bool] = False
 
 
 class ForksSpec(KindSpec):
@@ -264,6 +299,7 @@ DERIVE_KINDS: Final = PartGroup(
     {
         "step": f"{__name__}:StepDataSpec",
         "grounding": f"{__name__}:GroundingSpec",
+        "grounding_rl": f"{__name__}:GroundingRLSpec",
         "action_semantics": f"{__name__}:ActionSemanticsSpec",
         "reasoning": f"{__name__}:ReasoningSpec",
         "planning": f"{__name__}:PlanningSpec",
@@ -272,6 +308,8 @@ DERIVE_KINDS: Final = PartGroup(
         "coda": f"{__name__}:CodaDataSpec",
         "rft": f"{__name__}:RftDataSpec",
         "forks": f"{__name__}:ForksSpec",
+        "judge": f"{__name__}:JudgeDataSpec",
+        "prm": f"{__name__}:PrmDataSpec",
     },
 )
 """The built-in kinds of derived data, and those of installed packages."""
@@ -289,11 +327,14 @@ class DeriveSpec(Spec):
     prompts: DerivePromptFiles = DerivePromptFiles()
     step: StepDataSpec = StepDataSpec()
     grounding: GroundingSpec = GroundingSpec()
+    grounding_rl: GroundingRLSpec = GroundingRLSpec()
     roles: RolesSpec = RolesSpec()
     ces: CesDataSpec = CesDataSpec()
     coda: CodaDataSpec = CodaDataSpec()
     rft: RftDataSpec = RftDataSpec()
     forks: ForksSpec = ForksSpec()
+    judge: JudgeDataSpec = JudgeDataSpec()
+    prm: PrmDataSpec = PrmDataSpec()
     action_semantics: ActionSemanticsSpec = ActionSemanticsSpec()
     reasoning: ReasoningSpec = ReasoningSpec()
     planning: PlanningSpec = PlanningSpec()

@@ -13,8 +13,8 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.agents.candidates import STEP_SCORES
 from trajmill.stages.critics.trees.replay import SeenStep, replay
-from trajmill.stages.curate.episodes import STEP_SCORES
 from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk, unfit
 from trajmill.stages.derive.conversation import step_messages
 from trajmill.stages.derive.end_to_end import unlearned_step

@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 from pydantic import Field, NonNegativeInt, PositiveInt
 
 from trajmill.schemas.dialects.families import ANY, Family
-from trajmill.schemas.spec import Spec
+from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.export.formats.base import TrainerFormat
 from trajmill.stages.models.spec import ModelSpec
 from trajmill.stages.parts import PartGroup
@@ -45,6 +45,8 @@ class RecipeSpec(Spec):
     kind: str
     """Name of the recipe."""
 
+    model: Annotated[str, OPERATIONAL] = ""
+    """Only in `[recipes.NAME]`: the NAME of the `[endpoints.NAME]` whose weights `trajmill train --recipe` trains."""
     learns_from: ClassVar[Literal["examples", "rl_steps"]] = "examples"
     """The table whose rows it trains on."""
     role_names: ClassVar[tuple[str, ...]] = ()
@@ -107,6 +109,6 @@ RECIPES: Final = PartGroup(
     },
     {
         kind: f"trajmill.stages.training:presets/{kind}.toml"
-        for kind in ("rft", "coda-generalist", "online-rejection", "role-rejection")
+        for kind in ("rft", "coda-generalist", "online-rejection", "role-rejection", "judge-sft", "prm")
     },
 )

@@ -8,23 +8,26 @@ import pytest
 from PIL import Image
 
 from tests.http_server import QuietHandler, serving
-from tests.stages.derive.samples import DONE, TAP, episode, step
+from tests.stages.derive.samples import DONE, PHONE, TAP, episode, step
 from tests.stages.derive.screens import DrawnScreens, tools_of
 from tests.stages.derive.screens import derived as derived_by
 from tests.stages.environments.simulated.worlds import NO_FAULTS, query_of
-from tests.stages.models.scripted import ScriptedModel
+from tests.stages.models.scripted import ScriptedModel, SeveralModel
 from trajmill.schemas.actions import Click
 from trajmill.schemas.coordinates import native_frame
-from trajmill.schemas.dialects.base import Reply
+from trajmill.schemas.dialects.base import Reply, bare_call
+from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
-from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.geometry import Box, Point, Size
+from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.screen import ObservedScreens
+from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.grounding.boxes import regions
 from trajmill.stages.derive.grounding.colours import colour_name, element_colours
-from trajmill.stages.derive.spec import GroundingSpec
+from trajmill.stages.derive.spec import GroundingRLSpec, GroundingSpec
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.models.base import ChatModel, ChatRequest
@@ -209,3 +212,37 @@ def test_colours_have_common_names_and_a_box_off_the_screen_has_none() -> None:
     size, image = seen.screen.size, seen.screen.encode()
     boxes = [Box(0, 0, size.width, size.height), Box(-9, -9, 5, 5), Box(size.width, 0, size.width + 9, 9)]
     assert element_colours(image, boxes)[boxes[2]].name == ""
+
+
+@pytest.mark.parametrize("model_class", [SeveralModel, ScriptedModel])
+def test_rl_takes_what_the_policy_hits_with_some_of_its_samples(model_class: type[ScriptedModel]) -> None:
+    family = family_named("qwen2.5-vl")
+    dialect = family.dialect(Platform.PHONE)
+
+    def press(request: ChatRequest) -> str | ModelFailure:
+        asked, lucky = str(request.messages[1].parts[0]), request.seed % 4 == 0
+        if "House" in asked:
+            return ModelFailure("the server is gone")
+        hit = "Share" in asked or ('Use "Save"' in asked and lucky)
+        at = (SHARE if "Share" in asked else SAVE).bounds.center if hit else Point(5, 5)
+        return "I see." if not hit and lucky else bare_call(Click(x=at.x, y=at.y), dialect, native_frame(PHONE))
+
+    model, spec = model_class(press), GroundingRLSpec(instructions=("functional",), dense_from=4, region_elements=2)
+    screens = DrawnScreens({"s0": TREE, "s1": TREE}, COLOURS)
+    tools = tools_of(spec, screens)._replace(policy=AgentModel(model, family, 1.0))
+    rows = derived_by(spec, episode([step(0, TAP), step(1, DONE)]), tools, frozenset({0}))
+    kept = [row for row in rows.examples if row.variant == "functional"]
+    assert [(row.box, row.kind, row.messages[1].content[-18:]) for row in kept] == [
+        (SAVE.bounds, "grounding_rl", 'Use "Save".<image>')
+    ]
+    assert {reason for _, reason in refused(rows)} >= {"always_hit"}
+    assert rows.failures and "the server is gone" in rows.failures[0].message
+    (first, *_) = model.asked
+    assert first.messages[0].parts == (dialect.system_prompt(native_frame(PHONE)),)
+    assert (first.n, first.temperature) == (8 if model_class is SeveralModel else 1, 1.0)
+    assert isinstance(first.messages[1].parts[1], ScreenHandle)
+
+
+def test_rl_needs_a_policy_that_reads_images() -> None:
+    with pytest.raises(BadInputError, match=r"map models.policy to an \[endpoints.NAME\]"):
+        GroundingRLSpec().refuse_without({"writer": "embedded", "policy": "embedded"}, "embedded")

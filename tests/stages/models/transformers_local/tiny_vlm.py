@@ -42,9 +42,9 @@ _CHAT_TEMPLATE = """\
 """
 
 
-def build_tiny_vlm(folder: Path, seed: int = 0) -> Path:
-    """Write a model with random weights by `seed`; its tokenizer is always the same. Takes less than a second."""
-    vocabulary, merges = tiny_vocabulary()
+def build_tiny_vlm(folder: Path, seed: int = 0, texts: Sequence[str] = (), size: int = 600) -> Path:
+    """Write a model with random weights by `seed`, and `size` tokens for some texts. Takes less than a second."""
+    vocabulary, merges = tiny_vocabulary([*_CORPUS, *texts], size)
     tokenizer = Qwen2Tokenizer(
         vocab=vocabulary,
         merges=merges,  # type: ignore[arg-type]  # BPE takes pairs

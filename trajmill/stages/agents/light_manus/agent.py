@@ -1,4 +1,7 @@
-"""The agent of LightManus (paper NaturalGAIA, 4.1): each atomic task on its device, its answer handed on."""
+"""The agent of LightManus (paper NaturalGAIA, 4.1): each atomic task on its device, its answer handed on.
+
+The unit of a device is an executor, the paper's Operator, or Mobile-Agent-v3's Manager, Worker and Reflector around it.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +15,11 @@ from typing import Annotated, ClassVar, Literal, NamedTuple
 from pydantic import Field
 
 from trajmill.schemas.actions import Answer, SwitchDevice, Terminate
-from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.schemas.spec import OPERATIONAL
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.agents.base import Agent, AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
+from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3, PlanningPrompts, planning_roles
 from trajmill.stages.agents.replies import Malformed, numbered, one_line, read_atomic_tasks, read_items
 from trajmill.stages.agents.roles import (
     EmbeddedQuestion,
@@ -25,7 +29,7 @@ from trajmill.stages.agents.roles import (
     open_role,
     without_action,
 )
-from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
+from trajmill.stages.agents.spec import EMBEDDED_ROLE, OFF_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
 
 COLLAPSED = "The pathway collapses: "
 """Begins the conclusion of the step that ends a pathway at a failed task."""
@@ -34,9 +38,9 @@ _NAMED = re.compile(r"(?:^|(?<=[.;,] ))(?:and |then )*on the (phone|desktop|web)
 
 @dataclass(frozen=True, slots=True)
 class LightManus:
-    """The parser, and an executor for each device; without a parser, which is None then, the task is not divided."""
+    """The parser, and a unit for each device; without a parser, which is None then, the task is not divided."""
 
-    executors: Mapping[Platform, EndToEndAgent]
+    units: Mapping[Platform, EndToEndAgent | MobileAgentV3]
     parser: Role | None
     first: Platform
     """The device at which the episode begins."""
@@ -46,12 +50,12 @@ class LightManus:
 
     @property
     def model_version(self) -> str:
-        return self.policy_version or self.executors[self.first].model_version
+        return self.policy_version or self.units[self.first].model_version
 
     async def act(self, episode: EpisodeView) -> Decision:
         """Go to the device of the atomic task that is due, or do its next action there.
 
-        Until the parser gives a well-formed division, nothing is done. An executor ends its task with `Answer` or
+        Until the parser gives a well-formed division, nothing is done. A unit ends its task with `Answer` or
         `Terminate`; then the next task is due. The first task that fails, or that gives no answer where one is needed,
         ends the episode with failure. Raises ModelFailure if a model did not answer.
         """
@@ -66,9 +70,9 @@ class LightManus:
                 history=episode.history[begun:],
                 past_observations=episode.past_observations[begun:],
             )
-            decision = await self.executors[workflow.device].act(of_task)
+            decision = await self.units[workflow.device].act(of_task)
             calls = (*calls, *decision.calls)
-            recorded = replace(decision, role_outputs=workflow.outputs(), calls=calls)
+            recorded = replace(decision, role_outputs=decision.role_outputs | workflow.outputs(), calls=calls)
             match decision.action:
                 case Answer(text=answer):
                     pass
@@ -100,8 +104,8 @@ class LightManus:
         task = one_line(episode.instruction)
         if self.parser is None:
             return Workflow((PathwayTask(self.first, task),), self.first), ()
-        read = partial(read_division, devices=tuple(self.executors))
-        reply = await self.parser.ask(episode, read, instruction=task, devices=numbered(self.executors))
+        read = partial(read_division, devices=tuple(self.units))
+        reply = await self.parser.ask(episode, read, instruction=task, devices=numbered(self.units))
         if reply.said is None:
             return None, reply.calls
         return Workflow(reply.said, self.first, begun=len(episode.history)), reply.calls
@@ -216,7 +220,7 @@ def read_workflow(outputs: Mapping[str, str]) -> Workflow | None:
     )
 
 
-class LightManusPrompts(Spec):
+class LightManusPrompts(PlanningPrompts):
     """Your prompt files for the roles (see agents.md)."""
 
     parser: Path | None = None
@@ -224,9 +228,9 @@ class LightManusPrompts(Spec):
 
 
 class LightManusSpec(RolesSpec):
-    """Does each atomic task of a task on its device (paper NaturalGAIA, 4.1); each device has an executor."""
+    """Does each atomic task of a task on its device (paper NaturalGAIA, 4.1); each device has a unit of roles."""
 
-    role_names: ClassVar[tuple[str, ...]] = ("parser", "phone", "desktop", "web")
+    role_names: ClassVar[tuple[str, ...]] = ("parser", "phone", "desktop", "web", "manager", "reflector")
 
     kind: Literal["light_manus"] = "light_manus"
     """Tasks across devices, with `environment.kind = "devices"`."""
@@ -239,6 +243,11 @@ class LightManusSpec(RolesSpec):
     """The executor on the desktop: `policy`, or the NAME of an `[endpoints.NAME]`."""
     web: ActingRole = POLICY_MODEL
     """The executor in the browser: `policy`, or the NAME of an `[endpoints.NAME]`."""
+    manager: Annotated[str, OPERATIONAL] = OFF_ROLE
+    """Plans each atomic task on its device and revises the plan after each action, as that of `mobile_agent_v3`:
+    `embedded`, the NAME of an `[endpoints.NAME]`, `policy`, or `off`."""
+    reflector: Annotated[str, OPERATIONAL] = OFF_ROLE
+    """Says whether an action succeeded: `embedded`, the NAME of an `[endpoints.NAME]`, `policy`, or `off`."""
     devices: Annotated[tuple[Platform, ...], Field(min_length=1)] = (Platform.PHONE, Platform.DESKTOP)
     """The devices of the environment: `phone`, `desktop`, `web`."""
     prompts: LightManusPrompts = LightManusPrompts()
@@ -247,10 +256,14 @@ class LightManusSpec(RolesSpec):
     def open(self, model: AgentModel | None) -> AgentMaker:
         given = given_model(model)
         parser = open_role(self, given, "parser", _PARSER, self.prompts.parser)
+        manager, reflector = planning_roles(self, given, self.prompts)
 
         def make(query: Query) -> Agent:
             devices = dict.fromkeys((query.platform, *self.devices))
             executors = {name: open_acting_role(self, given, "executor", name, name) for name in devices}
-            return LightManus(executors, parser, query.platform, given.model.version)
+            units: Mapping[Platform, EndToEndAgent | MobileAgentV3] = executors
+            if manager or reflector:
+                units = {name: MobileAgentV3(each, manager, reflector, None, None) for name, each in executors.items()}
+            return LightManus(units, parser, query.platform, given.model.version)
 
         return make

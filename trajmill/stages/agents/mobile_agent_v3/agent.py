@@ -256,8 +256,8 @@ def with_outcomes(episode: EpisodeView, state: TaskState) -> EpisodeView:
     return replace(episode, history=tuple(marked))
 
 
-class MobileAgentV3Prompts(Spec):
-    """Your prompt files for the roles (see agents.md)."""
+class PlanningPrompts(Spec):
+    """Your prompt files for a Manager and a Reflector."""
 
     manager_plan: Path | None = None
     """For the first plan."""
@@ -265,6 +265,29 @@ class MobileAgentV3Prompts(Spec):
     """For the plan after an action."""
     reflector: Path | None = None
     """For the outcome of an action."""
+
+
+class PlanningRoles(NamedTuple):
+    manager: ManagerRoles | None
+    reflector: Role | None
+
+
+def planning_roles(spec: RolesSpec, given: AgentModel, files: PlanningPrompts) -> PlanningRoles:
+    """Open the roles `manager` and `reflector` of a spec; None for one that is off."""
+    from trajmill.stages.agents.mobile_agent_v3 import embedded
+
+    package = MobileAgentV3.__module__.rpartition(".")[0]
+    plans, revises = (
+        open_role(spec, given, "manager", embedded.MANAGER, own, f"{prompt}-1", package)
+        for prompt, own in (("manager_plan", files.manager_plan), ("manager_update", files.manager_update))
+    )
+    reflector = open_role(spec, given, "reflector", embedded.REFLECTOR, files.reflector, "", package)
+    return PlanningRoles(ManagerRoles(plans, revises) if plans and revises else None, reflector)
+
+
+class MobileAgentV3Prompts(PlanningPrompts):
+    """Your prompt files for the roles (see agents.md)."""
+
     notetaker: Path | None = None
     """For the notes of a screen."""
     researcher_queries: Path | None = None
@@ -302,10 +325,7 @@ class MobileAgentV3Spec(RolesSpec):
         from trajmill.stages.agents.mobile_agent_v3 import embedded
 
         given, files = given_model(model), self.prompts
-        plans = open_role(self, given, "manager", embedded.MANAGER, files.manager_plan, "manager_plan-1")
-        revises = open_role(self, given, "manager", embedded.MANAGER, files.manager_update, "manager_update-1")
-        manager = ManagerRoles(plans, revises) if plans and revises else None
-        reflector = open_role(self, given, "reflector", embedded.REFLECTOR, files.reflector)
+        manager, reflector = planning_roles(self, given, files)
         notetaker = open_role(self, given, "notetaker", embedded.NOTETAKER, files.notetaker)
         retrieval = self._retrieval(given)
         return lambda query: MobileAgentV3(

@@ -8,18 +8,19 @@ from typing import Annotated, NamedTuple
 
 from pydantic import Field, StringConstraints
 
-from trajmill.schemas.actions import Click
+from trajmill.schemas.actions import Click, pressed_point
 from trajmill.schemas.coordinates import native_frame
-from trajmill.schemas.dialects.base import bare_call
+from trajmill.schemas.dialects.base import Reply, bare_call
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure
-from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import UIElement
-from trajmill.schemas.record import Record
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import ScreenHandle, UIElement
+from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
-from trajmill.stages.critics.model.marking import untrusted
+from trajmill.stages.critics.model.marking import picture, untrusted
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue
 from trajmill.stages.derive.grounding.boxes import cropped, holds, overlap, regions, relative
@@ -35,10 +36,13 @@ from trajmill.stages.derive.grounding.instructions import (
 )
 from trajmill.stages.derive.grounding.words import TextReader, TextRules, text_instructions
 from trajmill.stages.derive.kind_spec import Tools
-from trajmill.stages.derive.spec import GroundingSpec
+from trajmill.stages.derive.spec import GroundingRLSpec, GroundingSpec
+from trajmill.stages.models.base import ChatMessage, ChatRequest, gives_several
 from trajmill.stages.models.prompts import PromptedModel, Sampling, on_lines
 
 DENSE = "dense"
+_LONGEST_PRESS = 256
+"""Longest reply of the policy in tokens."""
 _ASK = "Answer with the call alone, without a thought. Press the element that this describes: "
 _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=240)]
 
@@ -52,10 +56,15 @@ class RephrasedAnswer(Record):
 class _Shown(NamedTuple):
     """The picture of an example: a stored screen, or a region of it."""
 
-    screen_id: str
-    size: Size
+    screen: ScreenHandle
     source: str
     region: Box
+
+
+class _Made(NamedTuple):
+    lesson: Lesson
+    question: str
+    screen: ScreenHandle
 
 
 class Grounding(KindDeriver[GroundingSpec]):
@@ -67,24 +76,31 @@ class Grounding(KindDeriver[GroundingSpec]):
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
         for step in episode.steps:
             if only is None or step.index in only:
+                made: list[_Made] = []
                 try:
-                    await self._collect_screen(episode, step, collected)
+                    await self._collect_screen(episode, step, collected, made)
                 except ModelFailure as error:
                     collected.fail(error, step)
+                await self.keep(made, episode.query.platform, step, collected)
 
-    async def _collect_screen(self, episode: Episode, step: Step, collected: Collected) -> None:
+    async def keep(self, made: Sequence[_Made], platform: Platform, step: Step, collected: Collected) -> None:
+        for one in made:
+            collected.add(one.lesson, step)
+
+    async def _collect_screen(self, episode: Episode, step: Step, collected: Collected, lessons: list[_Made]) -> None:
         spec, screens, screen_id = self.spec, self.tools.screens, step.screen_before
         size, elements, image = screens.size(screen_id), screens.elements(screen_id), screens.image(screen_id)
-        whole = _Shown(screen_id, size, screen_id, Box(0, 0, *size))
+        whole = _Shown(picture(screen_id, screens), screen_id, Box(0, 0, *size))
         detected = await detected_boxes(spec.detector, image, size) if spec.detector else None
 
         def add(bounds: Box, shown: _Shown, variant: str, text: str, author: str) -> None:
             box = relative(bounds, shown.region)
             action = Click(x=box.center.x, y=box.center.y)
-            dialect, frame = ANY.dialect(episode.query.platform), native_frame(shown.size)
+            dialect, frame = ANY.dialect(episode.query.platform), native_frame(shown.screen.size)
             question, call = f"{_ASK}{text}{IMAGE_PLACEHOLDER}", bare_call(action, dialect, frame)
             messages = dialogue(dialect.system_prompt(frame), question, call)
-            collected.add(Lesson(messages, (shown.screen_id,), variant, author, action, box, (shown.source,)), step)
+            lesson = Lesson(messages, (shown.screen.screen_id,), variant, author, action, box, (shown.source,))
+            lessons.append(_Made(lesson, f"{_ASK}{text}", shown.screen))
 
         if self._reader is not None:
             # A writer rephrases no word: words are quotes.
@@ -124,7 +140,7 @@ class Grounding(KindDeriver[GroundingSpec]):
         for box in parts if len(parts) > 1 else ():
             crop = cropped(screen_id, image, elements, box)
             self.tools.keep_screen(crop)
-            shown = _Shown(crop.screen.screen_id, crop.screen.size, screen_id, box)
+            shown = _Shown(crop.screen, screen_id, box)
             for one, (text, author) in zip(made, texts, strict=True):
                 if one.variant == "functional" and holds(box, one.box):
                     add(one.box, shown, DENSE, text, author)
@@ -159,6 +175,40 @@ class Grounding(KindDeriver[GroundingSpec]):
             else:
                 found.append((sentence, self._writer.version))
         return found
+
+
+class PartlyHit(Grounding):
+    """Keeps what the policy hits with some of its samples, so that their rewards differ (GUI-Owl 3.1.2, n_g = 8)."""
+
+    spec: GroundingRLSpec
+
+    async def keep(self, made: Sequence[_Made], platform: Platform, step: Step, collected: Collected) -> None:
+        tried = await asyncio.gather(*(self._hits(one, platform) for one in made), return_exceptions=True)
+        for one, hits in zip(made, tried, strict=True):
+            if isinstance(hits, ModelFailure):
+                collected.fail(hits, step)
+            elif isinstance(hits, BaseException):
+                raise hits
+            else:
+                refused = {0: "never_hit", self.spec.samples: "always_hit"}.get(hits)
+                collected.add_or_refuse(refused or one.lesson, step, one.lesson.variant)
+
+    async def _hits(self, made: _Made, platform: Platform) -> int:
+        """Count the samples that press within the element. Raises ModelFailure if the policy did not answer."""
+        policy, box = self.tools.policy, made.lesson.box
+        assert policy is not None and box is not None
+        dialect, frame = policy.family.dialect(platform), policy.model.frame(made.screen.size)
+        asked = (
+            ChatMessage("system", (dialect.system_prompt(frame),)),
+            ChatMessage("user", (made.question, made.screen)),
+        )
+        seed = int(content_id("hits", made.screen.screen_id, made.question), 16) % 2**31
+        request = ChatRequest("policy", asked, policy.temperature, seed, _LONGEST_PRESS, n=self.spec.samples)
+        singly = () if gives_several(policy.model) else map(request.sample, range(request.n))
+        found = await asyncio.gather(*map(policy.model.complete, singly or (request,)))
+        replies = [dialect.parse(text, frame) for one in found for text in (one.text, *one.others)]
+        points = [pressed_point(reply.action) for reply in replies if isinstance(reply, Reply)]
+        return sum(point is not None and box.contains(*point) for point in points)
 
 
 def _changes_meaning(made: Instruction, sentence: str, others: Sequence[str]) -> bool:

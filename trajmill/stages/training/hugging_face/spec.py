@@ -92,8 +92,8 @@ class HuggingFaceRecipe(RecipeSpec):
 class TrlSftSpec(HuggingFaceRecipe):
     """Supervised training with TRL's `SFTTrainer` on correct trajectories, in the dialect of the policy's family.
 
-    Only replies are learned, each with its loss weight. The presets `rft`, `coda-generalist`, `online-rejection` and
-    `role-rejection` are this recipe on the rows of a derived kind.
+    Only replies are learned, each with its loss weight. The presets `rft`, `coda-generalist`, `online-rejection`,
+    `role-rejection`, `judge-sft` and `prm` are this recipe on the rows of a derived kind.
     """
 
     trainer: ClassVar[str] = "trajmill.stages.training.trl_sft:train_supervised"

@@ -1,1 +1,0 @@
-"""Makes new app files from a grammar of domains, features, widgets, wordings and layouts."""
