@@ -97,21 +97,21 @@ class Budget(NamedTuple):
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
     # branches, exchange formats and the papers' parts (2,850 lines), `compare` (260) and worlds with a state API (760).
-    Budget(("schemas",), 4_006),
+    Budget(("schemas",), 4_008),
     # 60 more than the design has, for one snapshot a stage; taken from the environments.
     Budget(("warehouse",), 3_760),
     Budget(("pipelines",), 3_226),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_676),
-    Budget(("stages/environments",), 13_885),
-    Budget(("stages/queries",), 4_500),
-    Budget(("stages/critics",), 4_475),
+    Budget(("stages/environments",), 13_910),
+    Budget(("stages/queries",), 4_780),
+    Budget(("stages/critics",), 4_485),
     Budget(("stages/models",), 4_393),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_712),
     Budget(("stages/derive", "stages/guidance"), 4_251),
     Budget(("stages/training",), 2_995),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_010),
-    Budget(("stages/graphs", "stages/annotation"), 3_790),
+    Budget(("stages/graphs", "stages/annotation"), 4_400),
     Budget(("",), 73_000),
 )
 _MOST_FILES = 500

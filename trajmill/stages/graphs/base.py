@@ -110,6 +110,27 @@ class SlotKind(StrEnum):
     """A key is pressed in it; the values are its ends."""
 
 
+class ValueType(StrEnum):
+    """What the values of a slot mean; an answer is only entered where its type is taken."""
+
+    TEXT = "text"
+    PERSON = "person"
+    TITLE = "title"
+    DATE = "date"
+    """As `2026-12-01`."""
+    TIME = "time"
+    """As `14:30`."""
+    NUMBER = "number"
+    AMOUNT = "amount"
+    """Of money."""
+    EMAIL = "email"
+    PHONE = "phone"
+    ADDRESS = "address"
+    LINK = "link"
+    SEARCH = "search"
+    """Words that are looked for."""
+
+
 class GraphSlot(Record):
     """A value that the user can ask for on one page (the paper's slot-value pairs, 6.2)."""
 
@@ -119,6 +140,8 @@ class GraphSlot(Record):
     name: str = ""
     """What people call it, e.g. `the title of the note`."""
     description: str = ""
+    type: ValueType = ValueType.TEXT
+    """What its values mean, e.g. `date`."""
     values: tuple[str, ...] = ()
     """Values that can be asked for, as the screen shows them."""
     default: str = ""
@@ -134,6 +157,8 @@ class GraphSlot(Record):
 
     def target_of(self, value: str) -> str:
         """The element to press or fill for a value."""
+        if self.kind not in (SlotKind.CHOICE, SlotKind.LIST):
+            return self.target
         return self.targets.get(value, self.target.replace(VALUE, value))
 
     def shown_for(self, value: str) -> str:
@@ -159,6 +184,8 @@ class GraphTransition(Record):
     """The page that it leads to, maybe the same one; `outside` if it leaves the app."""
     does: str = ""
     """What it changes, in one sentence."""
+    submits: bool = False
+    """Whether it sends a form: a query fills the `slots` that it names, and leaves the others at their default."""
     shows: tuple[Feature, ...] = ()
     """Elements that stand on the page afterwards; `{slot}` stands for the value of a slot set on the way."""
     lacks: tuple[Feature, ...] = ()

@@ -43,13 +43,13 @@ def check_graph(file: GraphFile) -> GraphFindings:
         found = (*_slots(page), *_transitions(page, known), *_answers(page, known))
         mistakes += (source.mistake(("pages", name, *path), text) for path, text in found)
     for (first, one), (second, other) in combinations(graph.pages.items(), 2):
-        if not one.recognise.is_empty and _is_same(one.recognise, other.recognise):
+        if not one.recognise.is_empty and is_same(one.recognise, other.recognise):
             text = f"`{first}` and `{second}` are recognised alike; add what one of them shows or lacks"
             mistakes.append(source.mistake(("pages", second, "recognise"), text))
     return GraphFindings(tuple(sorted(mistakes, key=lambda mistake: mistake.line)), tuple(_remarks(file)))
 
 
-def _is_same(first: Recogniser, second: Recogniser) -> bool:
+def is_same(first: Recogniser, second: Recogniser) -> bool:
     """Whether one screen may have both pages, and neither shows more than the other."""
     if set(first.shows) & set(second.lacks) or set(second.shows) & set(first.lacks):
         return False

@@ -6,6 +6,8 @@ People and models write better sentences over the plain ones.
 from __future__ import annotations
 
 import re
+from functools import cache
+from importlib.resources import files
 
 from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage, GraphTransition
 
@@ -50,3 +52,14 @@ def has_no_words(name: str, page: GraphPage, transition: GraphTransition) -> boo
     if element is None or transition.to != name:
         return False
     return element.is_nameless and not (transition.does or written(element.does))
+
+
+def starts_with_verb(label: str) -> bool:
+    """Whether a label begins with a word for something to do, e.g. `Sort by price`."""
+    first = re.split(r"[^a-z]", label.strip().lower(), maxsplit=1)[0]
+    return first in _verbs()
+
+
+@cache
+def _verbs() -> frozenset[str]:
+    return frozenset(files(__package__).joinpath("verbs.txt").read_text(encoding="utf-8").split())

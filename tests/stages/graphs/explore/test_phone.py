@@ -23,7 +23,8 @@ def test_an_app_on_a_phone_is_explored_and_its_form_is_sent_from_below_the_keybo
     with serving([Phone("emulator-5554", load_world())]) as server:
         factory = settings_for(server, call_seconds=60.0).factory(Platform.PHONE)
         found = explore(app, tmp_path / "notes.jsonl", bounds, 1, factory, verified=True)
-    save = next(each for each in found.graph.pages["start"].transitions if each.by == "save-note")
-    assert (save.slots, found.graph.pages[save.to].title) == (("title", "text"), "Note saved")
-    assert {feature.text for feature in save.shows} == {"Title: {title}", "Text: {text}"}
+    save = next(each for each in found.graph.pages["start"].transitions if each.submits)
+    assert (save.by, found.graph.pages[save.to].title) == ("save-note", "Note saved")
+    assert save.slots == ("title", "text", "folder", "pin-this-note")
+    assert {feature.text for feature in save.shows} == {"Title: {title}", "Text: {text}", "Folder: {folder}"}
     assert {edge.state for edge in found.edges} == {EdgeState.HOLDS}

@@ -116,23 +116,24 @@ def test_what_is_pressed_to_choose_a_value_has_no_sentence_of_its_own(origin: Or
 
 @pytest.mark.parametrize(
     ("title", "said"),
-    [("the rest of them", "the rest of them and press Help"), ("the options", "the options and press The rest and")],
+    [("the rest of them", "the rest of them and ask for help"), ("the options", "the options and press The rest and")],
 )
 def test_the_way_is_said_by_the_nearest_page_of_a_name(title: str, said: str, origin: Origin) -> None:
     """Behind the options there is a page with a button on it that says something."""
-    more = {
+    more: dict[str, Any] = {
         "title": title,
         "recognise": {"shows": [{"role": "heading", "text": "More"}]},
         "elements": {"help": {"target": "button:Help", "name": "Help"}},
         "transitions": [{"by": "help", "to": "more", "shows": [{"role": "text", "text": "Ask somebody."}]}],
     }
+    more["elements"]["help"]["does"] = "Asks for help."
     rest = {"target": "button:The rest", "name": "The rest"}
     graph = with_transitions("options", {"by": "rest", "to": "more"}, rest=rest)
     graph = graph.model_copy(update={"pages": {**graph.pages, "more": GraphPage.model_validate(more)}})
     found = samples_by_task(graph, 0)
     (sample,) = found["list.more-help"]
     text = query_for(sample, origin).instruction
-    assert said in text and "press Help" in text and (title == "the options" or "the options" not in text)
+    assert said in text and "ask for help" in text and (title == "the options" or "the options" not in text)
     assert [each.end for each in found["list.visit"]] == ["options", *(["more"] if title != "the options" else [])]
 
 
@@ -146,8 +147,11 @@ def test_what_is_entered_on_two_pages_differs_because_no_goal_counts() -> None:
     assert values == [("jam", "milk"), ("jam", "tea"), ("milk", "tea")]
 
 
-@pytest.mark.parametrize(("words", "asked"), [({}, False), ({"name": "the mark"}, True), ({"does": "Ends it."}, True)])
-def test_nobody_is_asked_to_press_what_has_no_name(words: dict[str, str], asked: bool) -> None:
+@pytest.mark.parametrize(
+    ("words", "asked"),
+    [({}, False), ({"name": "the mark"}, False), ({"name": "Mark all"}, True), ({"does": "Ends it."}, True)],
+)
+def test_nobody_is_asked_to_press_what_no_word_says_the_purpose_of(words: dict[str, str], asked: bool) -> None:
     ticks = {"by": "box", "to": "things", "shows": [{"role": "text", "text": "1 left"}]}
     graph = with_transitions("things", ticks, box={"target": "checkbox:#2", "role": "checkbox", **words})
     assert any(move.transition.by == "box" for route in routes(graph) for move in route.moves) is asked

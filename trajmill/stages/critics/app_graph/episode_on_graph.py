@@ -233,6 +233,8 @@ def _operated(
     pressed = {name: {slot.target_of(value) for value in slot.values} for name, slot in spec.slots.items()}
     slots = {name for name, each in spec.slots.items() if names & {each.target, each.opens, *pressed[name]}}
     able = [each for each in spec.transitions if each.by in elements.keys() | slots and not each.keys]
+    # Of the ways to send a form, that which reads most of it.
+    able.sort(key=lambda each: -len(each.slots) if each.submits else 0)
     taken = next((each for each in able if each.to == page_after), able[0] if able else None)
     marks = frozenset(mark for each in elements.values() for mark in each.marks)
     marks |= marks_on_way(graph, page, taken) if taken else frozenset()
@@ -254,9 +256,13 @@ def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
         values |= _given(page, step, path[at - 1].target if at else "")
         able = [each for each in page.transitions if each.operation == step.operation and _operates(page, each, step)]
         to = names[at + 1] if at + 1 < len(names) else name
+        # A form can be sent by one button in several ways: that which takes what was given, and little else.
+        able.sort(key=lambda each: len(set(each.slots) ^ values.keys()) if each.submits else 0)
         transition = next((each for each in able if each.to == to), able[0] if able else None)
         if transition is None:
             continue
+        if transition.submits:
+            values = {**{slot: page.slots[slot].default for slot in transition.slots}, **values}
         taken.append(TakenTransition(name, transition, values))
         given |= set(values.items())
         act = act_of(name, transition, values, opened)

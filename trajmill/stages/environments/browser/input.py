@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
@@ -16,6 +17,19 @@ _DRAG_STEPS = 5
 _LONGEST_WAIT_MS = 5000
 _MOST_CLICKS = 3
 _SCROLL_POSITIONS = "() => [...document.querySelectorAll('*')].reduce((sum, e) => sum + e.scrollTop + e.scrollLeft, 0)"
+_DATE_OR_TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d)?|\d{4}-\d\d|\d{4}-W\d\d|\d\d:\d\d(:\d\d)?")
+# Fill the date or time field that has the focus; returns whether there is one.
+_FILL_DATE = """
+(text) => {
+  let field = document.activeElement;
+  while (field && field.shadowRoot) field = field.shadowRoot.activeElement;
+  const types = ["date", "time", "month", "week", "datetime-local"];
+  if (!field || field.tagName !== "INPUT" || !types.includes(field.type)) return false;
+  Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(field, text);
+  for (const name of ["input", "change"]) field.dispatchEvent(new Event(name, { bubbles: true, composed: true }));
+  return true;
+}
+"""
 _MOST_POLLS, _POLLS_AT_REST, _POLL_SECONDS = 40, 4, 0.03
 _MOVES = 10
 _MOST_TAPS = 3
@@ -38,6 +52,10 @@ class PlaywrightCall(NamedTuple):
 
 async def perform(page: Page, action: actions.Action, scale: int) -> None:
     """Do an action; one that a page cannot do changes nothing. `scale` is screenshot pixels per CSS pixel."""
+    # A date field takes keys in the order of its locale; `2026-12-01` means the same in each.
+    typed = action if isinstance(action, actions.TypeText) and _DATE_OR_TIME.fullmatch(action.text) else None
+    if typed is not None and await page.evaluate(_FILL_DATE, typed.text):
+        action = actions.PressKeys(keys=("enter",)) if typed.enter else actions.Wait(seconds=0)
     for call in playwright_calls(action, scale):
         await call.on(page)
         if call.method == "wheel":

@@ -36,8 +36,9 @@ class ExploreBounds(Spec):
     """Time limit of one call in seconds; the next call continues."""
     submit: bool = True
     """Whether forms are sent: the Enter key in a field, and buttons after all fields are filled."""
-    text: str = "trajmill"
-    """The harmless text that fields are filled with; a field that wants a number or an address may refuse it."""
+    text: str = ""
+    """The harmless text that fields of free text are filled with, e.g. `trajmill`; examples of a title, a person and so
+    on, if the key is left out."""
 
 
 class TrialKind(StrEnum):
@@ -54,7 +55,9 @@ class TrialKind(StrEnum):
     ENTER = "enter"
     """A field is filled, then the Enter key is pressed."""
     SUBMIT = "submit"
-    """All fields of the page are filled, then a button is pressed."""
+    """A form is filled, then a button is pressed."""
+    PLAIN = "plain"
+    """As `submit`, but the switches of the form stay as they are."""
     SCROLL = "scroll"
     """What lies below the visible part is brought up; the steps of the record name the last element that came up."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
@@ -22,10 +22,12 @@ from trajmill.stages.graphs.base import (
 from trajmill.stages.graphs.explore.base import SETTING, Effect, Trial, TrialKind, WalkedScreen
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.features import recognisers, screen_change, shows_slot
+from trajmill.stages.graphs.explore.forms import FIELDS
 from trajmill.stages.graphs.explore.naming import element_names, name_of_address, slug, unique, word_of
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
-from trajmill.stages.graphs.explore.plan import FIELDS, asks_for_password
+from trajmill.stages.graphs.explore.plan import asks_for_password, is_denied
 from trajmill.stages.graphs.explore.slots import FoundSlot, popup_options, slots_of, typed_texts
+from trajmill.stages.graphs.explore.sound import sound
 from trajmill.stages.graphs.operations import staying
 
 _NO_TRANSITIONS = SETTING | {TrialKind.SCROLL}
@@ -72,7 +74,7 @@ class GraphBuilder:
         pages = {
             part.name: self._page(part, recogniser, screenshots) for part, recogniser in zip(parts, found, strict=True)
         }
-        return self._app.model_copy(update={"start": parts[0].name, "pages": pages})
+        return sound(self._app.model_copy(update={"start": parts[0].name, "pages": pages}))
 
     def _parts(self, page: FoundPage) -> _PageParts:
         slots = slots_of(page, self._trials[page.number], self._typed, self._popups)
@@ -112,7 +114,8 @@ class GraphBuilder:
 
     def _element(self, part: _PageParts, target: str) -> GraphElement:
         element = part.page.elements[target].element
-        holds = {Mark.DESTRUCTIVE: self._deny_list.denies(element.text), Mark.LEAVES: target in self._leaving}
+        denied = is_denied(part.page, element, self._deny_list, self._app.platform)
+        holds = {Mark.DESTRUCTIVE: denied, Mark.LEAVES: target in self._leaving}
         marks = tuple(mark for mark, held in holds.items() if held)
         return GraphElement(target=target, role=element.role, name=element.text, marks=marks, box=element.bounds)
 
@@ -122,7 +125,22 @@ class GraphBuilder:
             transition = self._transition(part, trial)
             if transition is not None and not any(_adds_nothing(transition, other) for other in found):
                 found.append(transition)
-        return tuple(found)
+        return (*found, *self._shared_ways(part, {each.by for each in found}))
+
+    def _shared_ways(self, part: _PageParts, known: set[str]) -> Iterator[GraphTransition]:
+        """Yield where links lead that another page has in the same place, and that were only tried there."""
+        for other in self._book.pages:
+            for target in sorted(self._book.shared(part.page, other) & other.results.keys()):
+                by, end = part.elements.get(target), other.results[target]
+                # A link of a menu does nothing only on its own page.
+                group = other.group_of(target)
+                leads_on = end == other.number and group is not None and group.is_run
+                if by is None or by in known or end in (-1, part.page.number) or (end == other.number and not leads_on):
+                    continue
+                # What opens a part of its page does so on each.
+                if leads_on or self._book.pages[end].key.address != other.key.address:
+                    known.add(by)
+                    yield GraphTransition(by=by, to=self._names[end])
 
     def _transition(self, part: _PageParts, trial: Trial) -> GraphTransition | None:
         if trial.kind in _NO_TRANSITIONS or trial.undone or trial.effect not in (Effect.CHANGED, Effect.LEFT):
@@ -130,7 +148,7 @@ class GraphBuilder:
         after = self._operated_before(part, trial)
         if after is None and trial.target not in part.page.first.by_target:
             return None  # It stands only in a state of the page that is set on other pages.
-        used = _slots_used(part, trial.steps)
+        used = _slots_used(part, trial.steps[:-1])
         slot = part.slot_with(trial.target)
         by = slot.name if slot is not None else part.elements[trial.target]
         keys = trial.steps[-1].text if trial.kind is TrialKind.ENTER else ""
@@ -138,8 +156,10 @@ class GraphBuilder:
             "by": by,
             "operation": _OPERATIONS.get(trial.kind, "tap"),
             "keys": keys,
-            "slots": tuple(used.values()),
+            "slots": tuple(dict.fromkeys(used.values())),
             "after": after or (),
+            "does": slot.does if slot is not None else "",
+            "submits": bool(used) and trial.kind in (TrialKind.SUBMIT, TrialKind.PLAIN, TrialKind.ENTER),
         }
         if trial.effect is Effect.LEFT:
             return GraphTransition.model_validate(
@@ -152,10 +172,11 @@ class GraphBuilder:
             return None  # The list of a choice was opened, or one of it chosen.
         values = dict(used)
         if slot is not None and slot.slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
-            values[part.page.elements[trial.target].element.text] = slot.name
-        change = screen_change(self._screens[trial.before], self._screens[trial.after], values)
+            values[slot.value_of(trial.target)] = slot.name
+        is_new_page = to.number != part.page.number
+        change = screen_change(self._screens[trial.before], self._screens[trial.after], values, is_new_page)
         shows = tuple(each for each in change.shows if not _is_filled_field(each))
-        if to.number != part.page.number:
+        if is_new_page:
             return GraphTransition.model_validate(
                 {**common, "to": self._names[to.number], "shows": tuple(filter(shows_slot, shows))}
             )
@@ -222,12 +243,21 @@ def _title(page: FoundPage) -> str:
 
 
 def _slots_used(part: _PageParts, steps: Sequence[PathStep]) -> dict[str, str]:
-    """By the typed text, the slots that the steps of a trial fill."""
+    """By the value that each gets, the slots that the steps of a trial set."""
     used: dict[str, str] = {}
+    opened: FoundSlot | None = None
     for step in steps:
-        slot = part.slot_with(step.target) if step.operation == "replace" else None
-        if slot is not None:
+        slot = opened if opened is not None and step.target in opened.targets else part.slot_with(step.target)
+        if slot is None or step.operation not in ("tap", "replace"):
+            continue
+        kind = slot.slot.kind
+        opened = slot if kind is SlotKind.CHOICE and step.target == slot.slot.opens else None
+        if kind is SlotKind.FIELD and step.operation == "replace":
             used[step.text] = slot.name
+        elif kind is SlotKind.CHOICE and opened is None:
+            used[slot.value_of(step.target)] = slot.name
+        elif kind is SlotKind.SWITCH:
+            used[f"{slot.name}\n"] = slot.name  # No screen says its value.
     return used
 
 

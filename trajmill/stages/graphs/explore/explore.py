@@ -19,10 +19,12 @@ from trajmill.stages.graphs.explore.base import (
     PlannedTrial,
     Trial,
     TrialKind,
+    WalkedScreen,
     seen_screen,
     taken_text,
 )
 from trajmill.stages.graphs.explore.deny_list import DenyList
+from trajmill.stages.graphs.explore.forms import BOX
 from trajmill.stages.graphs.explore.journal import ExploreJournal, Tried
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import origin_of, trials_on
@@ -77,15 +79,23 @@ class Findings:
         if trial.kind is TrialKind.FILL and not taken_text(trial, tried.after):
             self._numbers.add(trial.target)
         after = tried.after if trial.effect is Effect.CHANGED else None
+        if after is None and trial.kind is TrialKind.PRESS:
+            page.results[trial.target] = page.number if trial.effect is Effect.NOTHING else -1
         if after is not None and trial.kind in SETTING:
             self.book.add_filled(page, after)
             return
         if after is not None and trial.kind is TrialKind.SCROLL:
             self.book.add_scrolled(page, after, (*trial.way, *trial.steps), trial.region)
             return
-        origin = origin_of(page, trial.target)
-        if after is not None and (self.book.knows(after, origin) or len(self.book.pages) < self._bounds.pages):
-            self.book.add(after, (*trial.way, *trial.steps), origin)
+        if after is None:
+            return
+        origin, end = None if _stays(page, trial.target, after) else origin_of(page, trial.target), -1
+        if self.book.knows(after, origin) or len(self.book.pages) < self._bounds.pages:
+            end = self.book.add(after, (*trial.way, *trial.steps), origin).number
+        if trial.kind is TrialKind.PRESS:
+            page.results[trial.target] = end
+            if (pressed := page.elements.get(trial.target)) and pressed.element.role == BOX:
+                page.options[trial.target] = _options(tried.before, after)
 
     def claim(self, at: tuple[PathStep, ...] | None) -> PlannedTrial | None:
         """Claim the next trial, preferably at the current position of the walker."""
@@ -113,7 +123,24 @@ class Findings:
             if (page.number, trial.name) not in self._taken
             and trial.name not in self._leaving
             and self._elsewhere[trial.name] < _MOST_PAGES_PER_ELEMENT
+            and not (trial.kind is TrialKind.PRESS and self._is_shared(page, trial.target))
         ]
+
+    def _is_shared(self, page: FoundPage, target: str) -> bool:
+        """Whether an element was tried on another page that has the same menu or header in the same place."""
+        return any(target in self.book.shared(page, other) and target in other.results for other in self.book.pages)
+
+
+def _stays(page: FoundPage, target: str, after: WalkedScreen) -> bool:
+    """Whether what was pressed belongs to a menu, which the next page has too."""
+    group = page.group_of(target)
+    return group is not None and group.is_run and after.by_target.keys() >= set(group.items.values())
+
+
+def _options(before: WalkedScreen, after: WalkedScreen) -> tuple[str, ...]:
+    """Return the options that a press on a box of choices brought up."""
+    known = before.by_target
+    return tuple(name for name, each in after.by_target.items() if each.role == "list_item" and name not in known)
 
 
 class Exploration:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
@@ -16,6 +17,7 @@ _MOST_SHOWN, _MOST_LACKED = 4, 6
 _OVER = ("dialog", "menu_item")
 """Roles of overlays."""
 _CONTENT = frozenset({"list_item", "icon", "value", "image", "list"})
+_INPUTS = frozenset({"text_field", "search_field", "combo_box", "radio", "checkbox", "switch"})
 _MOST = 3
 _STATES = ("checked", "selected")
 
@@ -132,19 +134,25 @@ class ScreenChange(NamedTuple):
     lacks: tuple[Feature, ...]
 
 
-def screen_change(before: WalkedScreen, after: WalkedScreen, slots: Mapping[str, str]) -> ScreenChange:
+def screen_change(
+    before: WalkedScreen, after: WalkedScreen, slots: Mapping[str, str], is_new_page: bool = False
+) -> ScreenChange:
     """Return what only the second screen shows, and what only the first one shows.
 
-    `slots` has the slot of each text that a trial used; features have `{slot}` in its place.
+    `slots` has the slot of each text that a trial used; features have `{slot}` in its place. A heading of a new page
+    counts, though the list before it has the same words.
     """
     shows = [
-        _with_slots(feature, slots) for feature in _changing_features(after) if not is_on(feature, before.elements)
+        _with_slots(feature, slots)
+        for feature in _changing_features(after)
+        if not is_on(feature, before.elements) or (is_new_page and feature.role == "heading")
     ]
     lacks = [
         feature for feature in _changing_features(before) if not is_on(feature, after.elements) and not feature.value
     ]
     # What says a value of a slot tells more than counts and other side effects.
     said = [feature for feature in shows if shows_slot(feature)]
+    said = [feature for feature in said if feature.role not in _INPUTS] or said
     return ScreenChange(tuple((said or shows)[:_MOST]), () if said else tuple(lacks[:_MOST]))
 
 
@@ -160,6 +168,8 @@ def _changing_features(screen: WalkedScreen) -> dict[Feature, None]:
 
 def _changing_feature(element: UIElement) -> Feature | None:
     if not (element.text or element.value or element.element_id):
+        return None
+    if "{" in f"{element.text}{element.value}":  # It would be read as a slot.
         return None
     state = next((state for state in _STATES if state in element.states and element.role != "menu"), "")
     return Feature(
@@ -181,6 +191,9 @@ def _with_slots(feature: Feature, slots: Mapping[str, str]) -> Feature:
 def _replaced(text: str | None, slots: Mapping[str, str]) -> str | None:
     if text is None:
         return None
-    for value, slot in sorted(slots.items(), key=lambda each: -len(each[0])):
-        text = text.replace(value, "{" + slot + "}")
-    return text
+    values = sorted(filter(None, slots), key=len, reverse=True)
+    if not values:
+        return text
+    # At once, so that no value is looked for in the name of a slot.
+    one_of = "|".join(map(re.escape, values))
+    return re.sub(rf"(?<!\w)(?:{one_of})(?!\w)", lambda found: f"{{{slots[found[0]]}}}", text)

@@ -9,12 +9,19 @@ from typing import NamedTuple
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.graphs.explore.base import WalkedScreen
+from trajmill.stages.graphs.explore.items import ItemGroup, item_groups, repeated
 
 _LEAST_ALIKE = 0.8
 """Least Jaccard index of the operable elements of two screens of one page."""
 _CONTENT = frozenset({"list_item", "icon", "value", "text", "image", "list", "heading", "title", "cell"})
 """Roles of elements that come and go with the content of a page."""
+_SHARED = frozenset({"link", "tab"})
+_FEWEST_SHARED = 3
+"""Fewest links that make a menu or a header of several pages."""
 _NUMBERS = re.compile(r"\d+|[0-9a-f]{8,}")
+_FILE = re.compile(r"/index\.html?(?=$|[?#])")
+"""What a server adds to a folder's address."""
+_PLACE_IN_RESULTS = re.compile(r"(?<=[?&])(?:page|p|offset|start|from)=\d*&?")
 _MARKS = "*• "
 """Characters that title bars add to the name of a changed document."""
 
@@ -82,10 +89,27 @@ class FoundPage:
     """By the names in paths, on the screen that showed them first."""
     scrolled: list[ScrolledScreen] = field(default_factory=list)
     """Its further parts, in the order of their discovery."""
+    results: dict[str, int] = field(default_factory=dict)
+    """By element that was pressed, the number of the page that it led to; -1 for none."""
+    options: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By box of choices that was opened, its options."""
+    _groups: tuple[int, list[ItemGroup]] = (0, [])
 
     @property
     def first(self) -> WalkedScreen:
         return self.screens[0]
+
+    @property
+    def groups(self) -> list[ItemGroup]:
+        """What repeats on it, also below the visible part."""
+        if self._groups[0] != len(self.elements):
+            stood = {target: each.element for target, each in self.elements.items()}
+            self._groups = len(stood), item_groups(stood)
+        return self._groups[1]
+
+    def group_of(self, target: str) -> ItemGroup | None:
+        """The group that an element belongs to; None for another element."""
+        return next((group for group in self.groups if target in group.items.values()), None)
 
     @property
     def every_screen(self) -> tuple[WalkedScreen, ...]:
@@ -98,6 +122,7 @@ class PageBook:
     def __init__(self) -> None:
         self.pages: list[FoundPage] = []
         self._by_screen: dict[str, FoundPage] = {}
+        self._shared: dict[tuple[int, int], frozenset[str]] = {}
 
     def page_of(self, screen_id: str) -> FoundPage | None:
         """The page of a screen that was added; None for another one."""
@@ -107,6 +132,19 @@ class PageBook:
         """The elements that stand on pages below a page with a menu or a dialog, by their names in paths."""
         lower = (other for other in self.pages if page.key.stands_over(other.key))
         return frozenset(target for other in lower for target in other.elements)
+
+    def shared(self, page: FoundPage, other: FoundPage) -> frozenset[str]:
+        """The links and tabs that two pages have in the same place, by their names in paths; few ones are none."""
+        if page is other:
+            return frozenset()
+        key = page.number, other.number
+        if key not in self._shared:
+            first, second = page.first.by_target, other.first.by_target
+            same = {
+                target for target, each in first.items() if each.role in _SHARED and _is_at(each, second.get(target))
+            }
+            self._shared[key] = frozenset(same if len(same) >= _FEWEST_SHARED else ())
+        return self._shared[key]
 
     def screen(self, screen_id: str) -> WalkedScreen:
         """A screen that was added. Raises KeyError for another one."""
@@ -167,26 +205,46 @@ class PageBook:
         return page
 
 
+def _is_at(element: UIElement, other: UIElement | None) -> bool:
+    return other is not None and other.bounds[:2] == element.bounds[:2] and other.role == element.role
+
+
 def page_key(screen: WalkedScreen) -> PageKey:
     """Return what distinguishes pages, whatever their content."""
     title = next((element for element in screen.elements if "title" in element.states), None)
     return PageKey(
         app=screen.app,
         title=_NUMBERS.sub("0", title.text.strip(_MARKS)) if title else "",
-        address=_NUMBERS.sub("0", title.value) if title else "",
+        address=_address(title.value) if title else "",
         dialogs=frozenset(e.text for e in screen.elements if e.role == "dialog"),
         menu=frozenset(e.text for e in screen.elements if e.role in ("menu", "menu_item")),
         tabs=frozenset(e.text for e in screen.elements if e.role == "tab" and "selected" in e.states),
     )
 
 
+def _address(value: str) -> str:
+    """An address without what names no page: the file of a folder, the page of results, numbers."""
+    address = _PLACE_IN_RESULTS.sub("", _FILE.sub("/", value)).rstrip("?&#")
+    return _NUMBERS.sub("0", address)
+
+
 def operable(screen: WalkedScreen) -> frozenset[tuple[str, str]]:
-    """The elements of a screen that belong to the page rather than to its content, by role and name."""
-    return frozenset(
-        (element.role, element.element_id or element.text)
-        for element in screen.elements
-        if element.role not in _CONTENT and "title" not in element.states and (element.element_id or element.text)
-    )
+    """The elements of a screen that belong to the page rather than to its content, by role and name.
+
+    Rows of several parts count once, however many there are.
+    """
+    in_rows = repeated(screen.elements)
+    found: set[tuple[str, str]] = set()
+    for at, element in enumerate(screen.elements):
+        if element.role in _CONTENT or "title" in element.states or not (element.element_id or element.text):
+            continue
+        name = element.element_id or element.text
+        if at in in_rows:
+            name = "*"
+        elif any(map(str.isalpha, name)):
+            name = _NUMBERS.sub("0", name)
+        found.add((element.role, name))
+    return frozenset(found)
 
 
 def _is_alike(first: frozenset[tuple[str, str]], second: frozenset[tuple[str, str]]) -> bool:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
+from functools import partial
 from itertools import islice
 
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.graphs.explore.base import ExploreBounds, PlannedTrial, TrialKind
 from trajmill.stages.graphs.explore.deny_list import DenyList
+from trajmill.stages.graphs.explore.forms import BOX, FIELDS, SWITCHES, Form, filling_of, forms_of, is_field
+from trajmill.stages.graphs.explore.items import ItemGroup
 from trajmill.stages.graphs.explore.pages import FoundElement, FoundPage, ListOrigin
 
 ITEMS = frozenset({"list_item", "icon", "radio", "cell"})
 """Roles of elements of which several are alike; only the first ones are tried."""
 _MOST_ITEMS = 2
-FIELDS = frozenset({"text_field", "search_field"})
 SLIDER = "slider"
-NUMBER = "7"
-"""What fields that do not take a text are filled with."""
 KEYS = {TrialKind.HIGHEST: "end", TrialKind.LOWEST: "home"}
 """The keys that move a slider."""
-BUTTONS = frozenset({"button", "icon_button"})
 _MOST_SCROLLED = 8
 """Most further parts of one page."""
 SCROLLABLE = "scrollable_down"
+_CLOSE = re.compile(r"(?<!\w)close(?!\w)", re.IGNORECASE)
 _OPENED_BY_TWO = frozenset({"icon", "list_item"})
 
 
@@ -69,31 +70,31 @@ def items_of(page: FoundPage) -> dict[str, list[str]]:
 
 def origin_of(page: FoundPage, target: str) -> ListOrigin | None:
     """The list that an element is an item of; None for another element."""
-    found = page.elements.get(target)
+    found, group = page.elements.get(target), page.group_of(target)
+    if group is not None:
+        return ListOrigin(page.number, group.kind)
     if found is None or found.element.role not in ITEMS:
         return None
     return ListOrigin(page.number, _kind_of_item(found.element))
 
 
+def lists_of(page: FoundPage) -> list[ItemGroup]:
+    """The groups of which each item does the same: rows, and runs whose first items lead to one other page."""
+    differ = ((group, _differ(page, group)) for group in page.groups)
+    return [group for group, told in differ if told is False or (told is None and not group.is_run)]
+
+
+def _differ(page: FoundPage, group: ItemGroup) -> bool | None:
+    """Whether items of a group lead to different places, as in a menu; None until enough were tried."""
+    ends = [page.results[target] for target in group.items.values() if target in page.results][:_MOST_ITEMS]
+    if len(ends) < min(_MOST_ITEMS, len(group.items)):
+        return None
+    is_row = not group.is_run or bool(group.verb)
+    return len(set(ends)) > 1 or ends[0] < 0 or (ends[0] == page.number and not is_row)
+
+
 def fields_of(page: FoundPage) -> list[str]:
-    return [target for target, found in page.elements.items() if _is_field(found.element)]
-
-
-def filling_of(
-    fields: Sequence[str], numbers: Collection[str], text: str, way: Sequence[PathStep]
-) -> tuple[PathStep, ...]:
-    """The operations that fill fields, each with a number or a text that was not typed on the way either."""
-    typed = sum(step.operation == "replace" for step in way)
-    texts = [f"{text} {typed + number}" if typed + number > 1 else text for number in range(1, len(fields) + 1)]
-    texts = [NUMBER if field in numbers else own for field, own in zip(fields, texts, strict=True)]
-    return tuple(
-        step
-        for target, own in zip(fields, texts, strict=True)
-        for step in (
-            PathStep(page="", operation="tap", target=target),
-            PathStep(page="", operation="replace", target=target, text=own),
-        )
-    )
+    return [target for target, found in page.elements.items() if is_field(found.element)]
 
 
 def _scrolls(page: FoundPage) -> Iterator[PlannedTrial]:
@@ -112,11 +113,14 @@ def _scrolls(page: FoundPage) -> Iterator[PlannedTrial]:
 
 def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterator[PlannedTrial]:
     skipped = {target for items in items_of(page).values() for target in items[_MOST_ITEMS:]}
+    # The first items tell whether the others do the same.
+    groups = [list(group.items.values()) for group in page.groups if not _differ(page, group)]
+    skipped.update(target for items in groups for target in items[_MOST_ITEMS:])
     for target, found in page.elements.items():
         element = found.element
         if not element.clickable or target in skipped or element.role in (*FIELDS, SLIDER):
             continue
-        if deny_list.denies(element.text):
+        if is_denied(page, element, deny_list, platform):
             continue
         if not (element.text or element.element_id or element.role == "checkbox"):
             continue
@@ -127,10 +131,16 @@ def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterat
             yield _planned(found, TrialKind.DOUBLE, target, "double_tap")
 
 
+def is_denied(page: FoundPage, element: UIElement, deny_list: DenyList, platform: Platform) -> bool:
+    """Whether an element must not be pressed; to close a dialog, or something on a web page, ends no program."""
+    only_closes = platform is Platform.WEB or bool(page.key.dialogs)
+    return deny_list.denies(_CLOSE.sub("", element.text) if only_closes else element.text)
+
+
 def _fields(page: FoundPage, numbers: Collection[str], bounds: ExploreBounds) -> Iterator[PlannedTrial]:
     for target in fields_of(page):
         found = page.elements[target]
-        filling = filling_of([target], numbers, bounds.text, found.way)
+        filling = filling_of(page, (target,), numbers, bounds.text)
         kind = TrialKind.NUMBER if target in numbers else TrialKind.FILL
         yield PlannedTrial(found.way, found.screen_id, kind, target, filling)
         if bounds.submit and not asks_for_password(page):
@@ -152,28 +162,35 @@ def _sliders(page: FoundPage, platform: Platform) -> Iterator[PlannedTrial]:
 def _forms(
     page: FoundPage, numbers: Collection[str], bounds: ExploreBounds, deny_list: DenyList, platform: Platform
 ) -> Iterator[PlannedTrial]:
-    fields = fields_of(page)
-    if not bounds.submit or not fields or asks_for_password(page):
+    """Fill all that a form asks for, and send it; once the options of its choices are known."""
+    if not bounds.submit or asks_for_password(page):
         return
-    filling = filling_of(fields, numbers, bounds.text, page.elements[fields[0]].way)
-    for target, found in page.elements.items():
-        together = all(page.elements[each].screen_id == found.screen_id for each in fields)
-        if found.element.role in BUTTONS and together and not deny_list.denies(found.element.text):
-            # On a phone the keyboard may cover the button.
-            operations = ("scroll", "tap") if platform is Platform.PHONE else ("tap",)
-            presses = (PathStep(page="", operation=operation, target=target) for operation in operations)
-            yield PlannedTrial(found.way, found.screen_id, TrialKind.SUBMIT, target, (*filling, *presses))
+    denied = partial(is_denied, page, deny_list=deny_list, platform=platform)
+    for form in forms_of(page):
+        if not _is_ready(page, form):
+            continue
+        plain = tuple(each for each in form.inputs if page.elements[each].element.role not in SWITCHES)
+        buttons = [each for each in form.buttons if not denied(page.elements[each].element)]
+        for kind, inputs in ((TrialKind.SUBMIT, form.inputs), (TrialKind.PLAIN, plain)):
+            if kind is TrialKind.PLAIN and inputs == form.inputs:
+                continue
+            filling = filling_of(page, inputs, numbers, bounds.text)
+            for target in buttons:
+                # On a phone the keyboard may cover the button.
+                operations = ("scroll", "tap") if platform is Platform.PHONE or page.scrolled else ("tap",)
+                presses = (PathStep(page="", operation=operation, target=target) for operation in operations)
+                yield PlannedTrial(page.way, page.first.screen_id, kind, target, (*filling, *presses))
+
+
+def _is_ready(page: FoundPage, form: Form) -> bool:
+    """Whether each choice of a form was opened, or cannot be."""
+    boxes = (target for target in form.inputs if page.elements[target].element.role == BOX)
+    return all(target in page.results for target in boxes)
 
 
 def _planned(found: FoundElement, kind: TrialKind, target: str, operation: str) -> PlannedTrial:
     step = PathStep(page="", operation=operation, target=target)
     return PlannedTrial(found.way, found.screen_id, kind, target, (step,))
-
-
-def _is_field(element: UIElement) -> bool:
-    return (
-        element.role in FIELDS and "editable" in element.states and not {"password", "disabled"} & set(element.states)
-    )
 
 
 def _kind_of_item(element: UIElement) -> str:

@@ -7,16 +7,19 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind
+from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind, ValueType
 from trajmill.stages.graphs.explore.base import Trial, TrialKind, WalkedScreen, taken_text
+from trajmill.stages.graphs.explore.forms import BOX, SWITCHES, radio_groups, values_for
 from trajmill.stages.graphs.explore.naming import slug, unique
 from trajmill.stages.graphs.explore.pages import FoundPage
-from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of
+from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of, lists_of
 from trajmill.stages.graphs.operations import OFF, ON
+from trajmill.stages.graphs.plain_does import starts_with_verb
+from trajmill.stages.graphs.values import examples, type_of
 
-_SWITCHES = frozenset({"checkbox", "switch"})
 _MARKED = ("checked", "selected")
-_BOX = "combo_box"
+_MOST_ITEMS = 40
+"""Most items of a list that can be asked for."""
 
 
 class PopupOption(NamedTuple):
@@ -34,6 +37,22 @@ class FoundSlot(NamedTuple):
     name: str
     slot: GraphSlot
     targets: tuple[str, ...]
+    verb: str = ""
+    """For a list: what each of its elements says, e.g. `Like`."""
+
+    @property
+    def does(self) -> str:
+        """What a press on an item does, in words of the app; empty if these say only the item."""
+        words = self.verb.split()
+        if not words or "{" in self.verb:
+            return ""
+        if starts_with_verb(self.verb):
+            return f"{self.verb} {{{self.name}}}."
+        return f"Show the {self.verb.lower()} of {{{self.name}}}."
+
+    def value_of(self, target: str) -> str:
+        """The value that a press on one of its elements gives; empty for another element."""
+        return next((value for value in self.slot.values if self.slot.target_of(value) == target), "")
 
 
 def slots_of(
@@ -45,19 +64,19 @@ def slots_of(
     `popup_options`).
     """
     screens = {screen.screen_id: screen for screen in page.every_screen}
-    chosen = [*_choices(page, trials, screens), *_popups(page, popups)]
+    chosen = [*_choices(page, trials, screens), *_popups(page, popups), *_radios(page)]
     in_choices = {target for slot in chosen for target in slot.targets}
     own = typed_texts(trials, screens)
     found: list[FoundSlot] = []
-    for name, slot, targets in (
+    for each in (
         *_fields(page, {**typed, **own}),
         *_switches(page, trials),
         *_sliders(page, trials, screens),
         *chosen,
         *_lists(page, in_choices),
     ):
-        taken = [each.name for each in found]
-        found.append(FoundSlot(unique(slug(name) or slot.kind.value, taken), slot, targets))
+        name = unique(slug(each.name) or each.slot.kind.value, [other.name for other in found])
+        found.append(each._replace(name=name))
     return found
 
 
@@ -79,7 +98,7 @@ def popup_options(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) 
         opens = trial.way[-1].target
         option = screens[trial.before].by_target.get(trial.target)
         box = screens[trial.after].by_target.get(opens)
-        if option is not None and option.role == "menu_item" and box is not None and box.role == _BOX and box.value:
+        if option is not None and option.role == "menu_item" and box is not None and box.role == BOX and box.value:
             found[opens].append(PopupOption(option.text, trial.target, box.value))
     return dict(found)
 
@@ -94,7 +113,10 @@ def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
         if target in typed:
             element, value = page.elements[target].element, typed[target]
             default = "" if element.value == value else element.value  # It was typed on the way.
-            yield _labelled(element, SlotKind.FIELD, (target,), target=target, values=(value,), default=default)
+            kind = type_of(element)
+            kind = ValueType.NUMBER if kind is ValueType.TEXT and value in examples()[ValueType.NUMBER] else kind
+            fields = {"target": target, "values": values_for(page, kind, value), "default": default, "type": kind}
+            yield _labelled(element, SlotKind.FIELD, (target,), **fields)
 
 
 def _sliders(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
@@ -110,7 +132,7 @@ def _choices(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, Wal
     """The boxes of which a press opened a list that has the box's own value in it."""
     for trial in trials:
         box = page.elements[trial.target].element if trial.target in page.elements else None
-        if box is None or box.role != _BOX or trial.kind is not TrialKind.PRESS or trial.after not in screens:
+        if box is None or box.role != BOX or trial.kind is not TrialKind.PRESS or trial.after not in screens:
             continue
         before, after = screens[trial.before].by_target, screens[trial.after].by_target
         options = {
@@ -128,7 +150,7 @@ def _popups(page: FoundPage, popups: Mapping[str, Sequence[PopupOption]]) -> Ite
     for target, (element, *_) in page.elements.items():
         options = {each.text: each for each in popups.get(target, ()) if each.text}
         opened = any(each.target in page.elements for each in options.values())
-        if element.role == _BOX and not opened and len({each.shown for each in options.values()}) > 1:
+        if element.role == BOX and not opened and len({each.shown for each in options.values()}) > 1:
             yield _labelled(
                 element,
                 SlotKind.CHOICE,
@@ -144,14 +166,44 @@ def _popups(page: FoundPage, popups: Mapping[str, Sequence[PopupOption]]) -> Ite
 def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
     for trial in trials:
         element = page.elements[trial.target].element if trial.target in page.elements else None
-        if trial.undone and element is not None and element.role in _SWITCHES:
+        if trial.undone and element is not None and element.role in SWITCHES:
             fields = {"values": (OFF, ON), "default": ON if "checked" in element.states else OFF}
             yield _labelled(element, SlotKind.SWITCH, (trial.target,), target=trial.target, **fields)
 
 
+def _radios(page: FoundPage) -> Iterator[FoundSlot]:
+    """The groups of radio buttons, named after the text before them; those whose ids have a group are lists."""
+    for group in radio_groups(page):
+        named = {page.elements[target].element.text: target for target in group}
+        is_list = any(set(":/") & set(page.elements[target].element.element_id) for target in group)
+        if len(named) < 2 or not all(named) or is_list:
+            continue
+        marked = (text for text, target in named.items() if set(_MARKED) & set(page.elements[target].element.states))
+        label = _words_before(page, group[0], named)
+        fields = {"values": tuple(named), "default": next(marked, ""), **_pressed(named)}
+        yield FoundSlot(label or "choice", GraphSlot(kind=SlotKind.CHOICE, name=label, **fields), group)
+
+
+def _words_before(page: FoundPage, target: str, options: Mapping[str, str]) -> str:
+    """The text that stands right before an element and is none of some options."""
+    names = list(page.elements)
+    for name in reversed(names[: names.index(target)]):
+        element = page.elements[name].element
+        if element.text not in options:
+            return element.text if element.role in ("text", "heading", "group") else ""
+    return ""
+
+
 def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:
+    in_groups = set(in_choices)
+    for group in lists_of(page):
+        named = {name: target for name, target in group.items.items() if target not in in_choices}
+        in_groups.update(group.items.values())
+        if len(named) > 1:
+            slot = GraphSlot(kind=SlotKind.LIST, values=tuple(named)[:_MOST_ITEMS], **_pressed(named))
+            yield FoundSlot(group.verb or "item", slot, tuple(named.values()), group.verb)
     for kind, targets in items_of(page).items():
-        elements = {target: page.elements[target].element for target in targets if target not in in_choices}
+        elements = {target: page.elements[target].element for target in targets if target not in in_groups}
         named = {element.text: target for target, element in elements.items() if element.text}
         if len(named) < 2:
             continue
@@ -169,7 +221,7 @@ def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:
 def _pressed(named: Mapping[str, str]) -> dict[str, object]:
     """The pattern of the elements to press, and those that do not follow it."""
     text, target = next(iter(named.items()))
-    pattern = target.replace(text, VALUE) if text in target else VALUE
+    pattern = target.replace(text, VALUE) if text in target and VALUE not in target else VALUE
     return {
         "target": pattern,
         "targets": {each: to for each, to in named.items() if pattern.replace(VALUE, each) != to},

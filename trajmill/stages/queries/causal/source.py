@@ -24,7 +24,8 @@ from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.recognise import fill
 from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written
 from trajmill.stages.queries.graph.routes import Route, Setting, routes, routes_to, values_of
-from trajmill.stages.queries.graph.source import as_wish, merged, navigation_words, path_metadata, route_goal, steps_of
+from trajmill.stages.queries.graph.source import merged, path_metadata, route_goal, steps_of
+from trajmill.stages.queries.graph.wishes import as_wish, navigation_words
 from trajmill.stages.queries.leaks import is_held_out_phrasing
 from trajmill.stages.queries.spec import CausalSpec
 from trajmill.stages.queries.templates import explicit_instruction, packaged_phrasings, tidy
@@ -384,6 +385,8 @@ def atomic_tasks(graphs: Sequence[AppGraph]) -> tuple[list[AtomicTask], list[Ato
                 if ways:
                     reading.append(AtomicTask(min(ways, key=length), answer.of, answer))
         for route in sorted(routes(graph), key=length):
+            if PATHWAY in route_goal(route):
+                continue  # What a form was filled with is seen before it is sent, not in the turn of an answer.
             fields = [each.slot for each in route.settings if each.spec.kind is SlotKind.FIELD]
             # Filled twice, a field would need two values, but there is one answer.
             if len(fields) == len(set(fields)) and not route.final and len(slots(route)) <= _MOST_SLOTS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,10 +14,11 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from trajmill.stages.environments.simulated.annotations import KnownSlot
-from trajmill.stages.graphs.base import AppGraph, Feature, GraphSlot, GraphTransition, SlotKind
+from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, SlotKind
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.operations import OFF, ON, staying
-from trajmill.stages.graphs.plain_does import has_no_words
+from trajmill.stages.graphs.plain_does import has_no_words, starts_with_verb, written
+from trajmill.stages.graphs.recognise import filled
 
 DEPTH = 5
 _WAYS = 3
@@ -25,6 +27,10 @@ _REPEATS = 2
 """Most transitions that stay on the last page."""
 _SET_TOGETHER = 2
 """Most slots that are set on the last page."""
+_MOST_OF_FORMS = 2
+"""Most values of forms that are asked for beside something else."""
+_SHOWING = frozenset({"link", "tab", "menu_item", "list_item"})
+"""Roles of elements that show what they say."""
 _MOST_SAMPLES = 60
 _MOST_COMBINATIONS = 20_000
 _PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
@@ -155,13 +161,36 @@ def samples_by_task(graph: AppGraph, seed: int) -> dict[str, tuple[Route, ...]]:
         # An instruction can only name a page to visit if no nearer page has its name.
         if route.task == f"{graph.app}.visit" and not is_nearest(graph, route.end):
             continue
-        offered = list(islice(product(*(values_of(setting.spec) for setting in route.settings)), _MOST_COMBINATIONS))
         # By chance: otherwise the splits would follow the order of lists.
-        for values in rng.sample(offered, min(len(offered), _MOST_SAMPLES)):
+        for values in _drawn([values_of(setting.spec) for setting in route.settings], rng):
             if route.tells_apart(values):
                 sample = route.with_values(values)
                 found[sample.task].setdefault(sample.key, sample)
-    return {task: tuple(goals.values()) for task, goals in found.items()}
+    return {task: _mixed(tuple(goals.values()), seed) for task, goals in found.items()}
+
+
+def _mixed(goals: tuple[Route, ...], seed: int) -> tuple[Route, ...]:
+    """Return the samples of a task; those of a form by chance, so that each split has all its parts."""
+    if not any(move.transition.submits for move in goals[0].moves):
+        return goals
+    return tuple(Random(f"{seed} {goals[0].task}").sample(goals, len(goals)))
+
+
+def _drawn(offered: Sequence[Sequence[str]], rng: Random) -> Iterator[tuple[str, ...]]:
+    """Yield some combinations of one value each."""
+    if math.prod(map(len, offered)) > _MOST_COMBINATIONS:
+        yield from (tuple(map(rng.choice, offered)) for _ in range(_MOST_SAMPLES))
+        return
+    every = list(product(*offered))
+    yield from rng.sample(every, min(len(every), _MOST_SAMPLES))
+
+
+def can_be_seen_before(move: RouteMove) -> bool:
+    """Whether the screen before a form is sent shows what it was filled with, and its effect can be seen after."""
+    transition = move.transition
+    has_effect = bool(transition.shows or transition.lacks or transition.goal) or transition.to != move.page
+    is_sent = transition.submits and transition.operation != "key"
+    return is_sent and has_effect and all(each.spec.kind is not SlotKind.LIST for each in move.settings)
 
 
 def values_of(slot: GraphSlot) -> tuple[str, ...]:
@@ -174,10 +203,33 @@ def routes(graph: AppGraph) -> tuple[Route, ...]:
     """Return all routes whose end shows their values: to a page, to a change on it, and to values set on it.
 
     No route leaves the app, destroys something, needs a log-in, presses what has no name, or enters what none asks for.
+    A form is filled and sent, or left alone.
     """
     allowed = walkable(graph)
     found = (route for page in graph.pages for way in routes_to(allowed, graph, page) for route in _from(allowed, way))
-    return tuple(filter(_can_be_asked, found))
+    asked = (each for route in found for each in _with_parts_of_forms(route))
+    return tuple(route for route in asked if _can_be_asked(route) and is_wish(route))
+
+
+def _with_parts_of_forms(route: Route) -> Iterator[Route]:
+    """Yield a route with each choice of what the last form gets: all of it, or its defaults but for one or none."""
+    at = next((number for number, move in reversed([*enumerate(route.moves)]) if move.transition.submits), None)
+    if at is None:
+        yield route
+        return
+    move = route.moves[at]
+    slots = route.graph.pages[move.page].slots
+    optional = [
+        name for name in move.transition.slots if slots[name].default and slots[name].kind is not SlotKind.SWITCH
+    ]
+    for kept in dict.fromkeys(((), *((name,) for name in optional), tuple(optional))):
+        left = {name: slots[name].default for name in optional if name not in kept}
+        asked = tuple(name for name in move.transition.slots if name not in left)
+        shows = tuple(filled(each, left) for each in move.transition.shows)
+        transition = move.transition.model_copy(update={"slots": asked, "shows": shows})
+        moves = (*route.moves[:at], _move(route.graph, move.page, transition), *route.moves[at + 1 :])
+        if asked:
+            yield route._replace(moves=moves)
 
 
 def routes_to(allowed: nx.MultiDiGraph[str], graph: AppGraph, page: str) -> Iterator[Route]:
@@ -227,13 +279,58 @@ def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
     return False
 
 
+def is_wish(route: Route) -> bool:
+    """Whether somebody would ask for it: no part of a form alone, and no press that no word says the purpose of."""
+    forms = {page: in_forms(route.graph, page) for page in {route.end, *(move.page for move in route.moves)}}
+    if any(setting.slot in forms[setting.page] for setting in route.final):
+        return False
+    for move in route.acts:
+        transition, page = move.transition, route.graph.pages[move.page]
+        sent = {each.by for each in page.transitions if each.submits}
+        if not transition.submits and (
+            transition.by in forms[move.page] | sent or set(transition.slots) & forms[move.page]
+        ):
+            return False
+        if transition.submits and transition.operation == "key" and _is_part(transition, page):
+            return False
+        if not (move.settings or says_purpose(page, transition)):
+            return False
+    if (
+        sum(len(move.settings) for move in route.acts if move.transition.submits) > _MOST_OF_FORMS
+        and len(route.acts) > 1
+    ):
+        return False
+    alone = [move for move in route.acts if not move.settings and not move.transition.does]
+    return len(alone) < _REPEATS
+
+
+def in_forms(graph: AppGraph, page: str) -> set[str]:
+    """Return the slots of a page that belong to forms."""
+    return {slot for each in graph.pages[page].transitions if each.submits for slot in each.slots}
+
+
+def _is_part(transition: GraphTransition, page: GraphPage) -> bool:
+    """Whether a key sends less of a form than a button does."""
+    whole = (set(each.slots) for each in page.transitions if each.submits and each.operation != "key")
+    return any(set(transition.slots) <= slots for slots in whole)
+
+
+def says_purpose(page: GraphPage, transition: GraphTransition) -> bool:
+    """Whether there are words for what a transition is for, other than what is pressed."""
+    element = page.elements.get(transition.by)
+    if transition.does or element is None or written(element.does):
+        return True
+    return element.role in _SHOWING or starts_with_verb(element.name)
+
+
 def _can_be_asked(route: Route) -> bool:
     """Whether its moves have names and need no value for what comes before, and its goal shows its values."""
     for move in route.moves:
         page, transition = route.graph.pages[move.page], move.transition
         shown = {name for feature in transition.shows for name in slot_names(feature)}
         shown.update(_PLACE.findall(json.dumps(transition.goal)))
-        if not shown.issuperset(setting.slot for setting in move.settings) or has_no_words(move.page, page, transition):
+        is_seen = shown.issuperset(setting.slot for setting in move.settings) or can_be_seen_before(move)
+        if not is_seen or has_no_words(move.page, page, transition):
             return False
         for name in transition.after:
             before = staying(page, move.page).get(name)

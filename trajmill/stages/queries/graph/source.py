@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from random import Random
 from typing import Any, NamedTuple
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import PathStep, Platform, Slot, Source, Split
-from trajmill.stages.environments.screen_goal import ScreenGoal, Showing
+from trajmill.stages.environments.screen_goal import PATHWAY, ScreenGoal, Showing
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
-from trajmill.stages.graphs.base import AppGraph, Feature, SlotKind
+from trajmill.stages.graphs.base import AppGraph, Feature, GraphSlot, SlotKind
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.operations import OFF, set_slot, take
-from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.graphs.recognise import fill, filled
 from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written, phrased
-from trajmill.stages.queries.graph.routes import Route, RouteMove, Wish, is_nearest, samples_by_task, slot_names
+from trajmill.stages.queries.graph.routes import Route, RouteMove, can_be_seen_before, samples_by_task, slot_names
+from trajmill.stages.queries.graph.wishes import done_on_the_way, pressed_name
 from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.spec import GraphSourceSpec
 from trajmill.stages.queries.templates import explicit_instruction
@@ -52,7 +52,7 @@ class RouteGoal(NamedTuple):
             [opened] = acts[0].settings
             kind, words, said = "open", {"item": opened.value}, {opened.name: opened.value}
         else:
-            wishes = [*_done_on_the_way(sample, rng), *(setting.wish(rng) for setting in sample.final)]
+            wishes = [*done_on_the_way(sample, rng), *(setting.wish(rng) for setting in sample.final)]
             kind, words = "do", {"wish": " and ".join(wish.text for wish in wishes)}
             said = {name: text for wish in wishes for name, text in wish.said.items()}
         words |= {"app": sample.graph.name}
@@ -157,17 +157,39 @@ def route_goal(sample: Route) -> dict[str, Any]:
         lacking += [_wanted(filled(feature, move.values)) for feature in gone]
         own = merged(own, fill(move.transition.goal, move.values))
     for setting in sample.final:
-        slot, value = setting.spec, setting.value
-        if slot.kind is SlotKind.SWITCH:
-            (lacking if value == OFF else showing).append(Showing(target=slot.target, any_state=_MARKED))
-        elif slot.kind in (SlotKind.FIELD, SlotKind.SLIDER):
-            showing.append(Showing(target=slot.target, value=value))
-        elif slot.opens:
-            showing.append(Showing(target=slot.opens, value=slot.shown_for(value)))
-        else:
-            showing.append(Showing(target=slot.target_of(value), any_state=_MARKED))
+        (lacking if _is_off(setting.spec, setting.value) else showing).append(_stands(setting.spec, setting.value))
+    before = [_filled_form(move) for move in moves if can_be_seen_before(move) and _unseen(move)]
     goal = ScreenGoal(showing=tuple(dict.fromkeys(showing)), lacking=tuple(dict.fromkeys(lacking)))
-    return {**own, **goal.model_dump(exclude_defaults=True)}
+    filled_forms = {PATHWAY: [each.model_dump(exclude_defaults=True) for each in before]} if before else {}
+    return {**own, **goal.model_dump(exclude_defaults=True), **filled_forms}
+
+
+def _unseen(move: RouteMove) -> bool:
+    """Whether the page after a form does not show all that it was filled with."""
+    shown = {name for feature in move.transition.shows for name in slot_names(feature)}
+    return not shown.issuperset(setting.slot for setting in move.settings)
+
+
+def _filled_form(move: RouteMove) -> ScreenGoal:
+    """Return what the screen shows before a form is sent: the values asked for, and no other switch turned."""
+    stands = [_stands(each.spec, each.value) for each in move.settings if not _is_off(each.spec, each.value)]
+    lacks = [_stands(each.spec, each.value) for each in move.settings if _is_off(each.spec, each.value)]
+    return ScreenGoal(showing=tuple(stands), lacking=tuple(lacks))
+
+
+def _is_off(slot: GraphSlot, value: str) -> bool:
+    return slot.kind is SlotKind.SWITCH and value == OFF
+
+
+def _stands(slot: GraphSlot, value: str) -> Showing:
+    """Return the element that shows the value of a slot; for a switch, that it is on."""
+    if slot.kind is SlotKind.SWITCH:
+        return Showing(target=slot.target, any_state=_MARKED)
+    if slot.kind in (SlotKind.FIELD, SlotKind.SLIDER):
+        return Showing(target=slot.target, value=value)
+    if slot.opens:
+        return Showing(target=slot.opens, value=slot.shown_for(value))
+    return Showing(target=slot.target_of(value), any_state=_MARKED)
 
 
 def _wanted(feature: Feature) -> Showing:
@@ -185,45 +207,9 @@ def merged(first: Any, second: Any) -> Any:
             return second
 
 
-def _done_on_the_way(sample: Route, rng: Random) -> Iterator[Wish]:
-    graph, way = sample.graph, list[RouteMove]()
-    for move in (*sample.moves, None):
-        if move is not None and move not in sample.acts:
-            way.append(move)
-            continue
-        if way:
-            yield from map(Wish, navigation_words(graph, way, rng.choice(("go to", "open", "get to"))))
-        way = []
-        if move is None:
-            return
-        # What the transition does, and before that the values which this does not name.
-        text, said, before = pressing(graph, move), dict[str, str](), list[str]()
-        for setting in move.settings:
-            place = f"{{{setting.slot}}}"
-            if place in text:
-                quoted = f'"{setting.value}"' if setting.spec.kind is SlotKind.FIELD else setting.value
-                text, said[setting.name] = text.replace(place, quoted), setting.value
-            else:
-                wish = setting.wish(rng)
-                before.append(wish.text)
-                said |= wish.said
-        then = [f"then {text}" if before else text] if text else []
-        yield Wish(", ".join([*before, *then]), said)
-
-
-def _pressed_name(graph: AppGraph, move: RouteMove) -> str:
-    """Return the name of the pressed element; the keys of a move without one."""
-    element = graph.pages[move.page].elements.get(move.transition.by)
-    if element is None:
-        return move.transition.keys
-    name = element.name or move.transition.by.replace("-", " ")
-    # A sentence would swallow a name such as `.` or `+`.
-    return name if any(letter.isalnum() for letter in name) else f'"{name}"'
-
-
 def path_metadata(sample: Route) -> PathMetadata:
     graph, pages, every = sample.graph, list[PageMetadata](), list[SlotValue]()
-    parts = [(move.page, move.settings, _pressed_name(graph, move)) for move in sample.moves]
+    parts = [(move.page, move.settings, pressed_name(graph, move)) for move in sample.moves]
     for name, settings, leave_by in (*parts, (sample.end, sample.final, "")):
         page, values = f"{graph.app}.{name}", list[SlotValue]()
         for each in settings:
@@ -235,32 +221,3 @@ def path_metadata(sample: Route) -> PathMetadata:
     done = " ".join(move.transition.does for move in sample.moves if move.transition.does)
     description = done or f"Get to {graph.name_of(sample.end)} in {graph.name}."
     return PathMetadata(sample.task, description, graph.platform, tuple(pages), tuple(every))
-
-
-def navigation_words(graph: AppGraph, way: Sequence[RouteMove], going: str) -> tuple[str, ...]:
-    """Describe moves between pages: `going` to the last page that its name identifies, then press what leads on."""
-    named = [number for number, move in enumerate(way) if is_nearest(graph, move.transition.to)]
-    last = named[-1] if named else -1
-    first = (f"{going} {graph.name_of(way[last].transition.to)}",) if named else ()
-    return (*first, *(pressing(graph, move) for move in way[last + 1 :]))
-
-
-def pressing(graph: AppGraph, move: RouteMove) -> str:
-    """Word a move as the end of `I want you to ...`; empty for a slot that is operated."""
-    element = graph.pages[move.page].elements.get(move.transition.by)
-    does = move.transition.does or (written(element.does) if element else "")
-    pressed = _pressed_name(graph, move)
-    return as_wish(does) if does else f"press {pressed}" if pressed else ""
-
-
-def as_wish(does: str) -> str:
-    """Turn a sentence about an element into a wish: `Adds the entry.` gives `add the entry`."""
-    first, _, rest = does.strip().rstrip(".").partition(" ")
-    verb = first[:1].lower() + first[1:]
-    if verb.endswith("ies") and len(verb) > 4:
-        verb = f"{verb[:-3]}y"
-    elif verb.endswith(("sses", "shes", "ches", "xes", "zes", "oes")):
-        verb = verb[:-2]
-    elif verb.endswith("s") and not verb.endswith("ss"):
-        verb = verb[:-1]
-    return f"{verb} {rest}".strip()

@@ -6,6 +6,7 @@
   const squeeze = (text) => (text || "").replace(/\s+/g, " ").trim().slice(0, 200);
   const inputRoles = { checkbox: "checkbox", radio: "radio", range: "slider", submit: "button", button: "button",
                        image: "button", color: "button", file: "button", reset: "button" };
+  const INPUT_TYPES = ["date", "time", "number", "email", "tel", "url", "search"];
   const tagRoles = { A: "link", BUTTON: "button", TEXTAREA: "text_field", SELECT: "combo_box", OPTION: "list_item",
                      LI: "list_item", IMG: "image", H1: "heading", H2: "heading", H3: "heading", H4: "heading" };
   const ownText = (node) =>
@@ -29,11 +30,18 @@
     const color = node.getAttribute("fill") || node.style.fill || "";
     return squeeze(`${color} ${node.tagName === "rect" ? "square" : node.tagName}`);
   };
+  // The words of a label without those of the controls in it, such as the options of a choice.
+  const labelText = (label) => {
+    if (!label.querySelector("select, textarea, button")) return squeeze(label.innerText);
+    const words = (node) => node.nodeType === 3 ? node.data
+      : ["SELECT", "TEXTAREA", "BUTTON"].includes(node.tagName) ? " " : [...node.childNodes].map(words).join(" ");
+    return squeeze(words(label));
+  };
   const labelOf = (node, role) => {
     if (node.getAttribute("aria-label")) return squeeze(node.getAttribute("aria-label"));
     if (node.tagName === "INPUT" || node.tagName === "TEXTAREA" || node.tagName === "SELECT") {
       if (role === "button") return squeeze(node.value || node.alt);
-      const label = node.labels && node.labels.length ? squeeze(node.labels[0].innerText) : "";
+      const label = node.labels && node.labels.length ? labelText(node.labels[0]) : "";
       return label || squeeze(node.placeholder) || besides(node) || squeeze(node.name || node.id);
     }
     if (role === "link" || role === "button" || role === "list_item" || role === "tab")
@@ -116,6 +124,7 @@
         if (node.disabled) states.push("disabled");
         if (role === "text_field") states.push("editable");
         if (node.type === "password") states.push("password");
+        if (role === "text_field" && INPUT_TYPES.includes(node.type)) states.push(node.type);
         const chosen = node.tagName === "SELECT" && node.selectedOptions[0];
         const value = chosen ? squeeze(chosen.text) : ["text_field", "combo_box", "slider"].includes(role) ? squeeze(node.value) : "";
         rows.push([role, text, left, top, right, bottom, states, value, node.id || ""]);

@@ -1,0 +1,150 @@
+"""Applications made by chance, as an environment without a browser: pages with menus, lists, tables and forms."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import NamedTuple
+
+from trajmill.schemas.actions import Action, Click, PressKeys, TypeText
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.base import make_observation
+
+SIZE = Size(800, 4000)
+WORDS = (
+    "Pine",
+    "Oak {name}",
+    "{value}",
+    "Low",
+    "Wide",
+    "Save",
+    "Item 1",
+    "Item 2",
+    "",
+    "Close",
+    "Delete",
+    "{",
+    "a}b",
+    "7",
+)
+
+
+class Widget(NamedTuple):
+    role: str
+    text: str
+    leads_to: int = -1
+    """The page that a press leads to; -1 for none."""
+    says: str = ""
+    """The text that a press brings up."""
+
+
+def generated_pages(seed: int) -> list[list[Widget]]:
+    """Return the pages of an app, the same ones for equal seeds."""
+    rng = Random(seed)
+    count = rng.randint(1, 5)
+    menu = [Widget("link", rng.choice((f"Page {at}", rng.choice(WORDS))), at) for at in range(count)]
+    return [_page(rng, count, menu if rng.random() < 0.7 else []) for _ in range(count)]
+
+
+def _page(rng: Random, count: int, menu: list[Widget]) -> list[Widget]:
+    parts = [*menu, Widget("heading", rng.choice(WORDS))]
+    for kind in rng.choices(("rows", "links", "form", "buttons", "nothing"), k=rng.randint(1, 3)):
+        to = rng.randrange(count) if rng.random() < 0.5 else -1
+        match kind:
+            case "rows":
+                verb = rng.choice(WORDS)
+                for at in range(rng.randint(2, 5)):
+                    parts.append(Widget("text", f"{rng.choice(WORDS)} {at}"))
+                    parts.append(Widget("button", verb, to, says=f"{verb}d {at}"))
+            case "links":
+                parts += [Widget("link", rng.choice(WORDS), rng.choice((to, -1))) for _ in range(rng.randint(2, 5))]
+            case "form":
+                parts += [Widget(*each) for each in _inputs(rng)]
+                parts.append(Widget("button", rng.choice(WORDS), to, says="Saved {fields}"))
+            case "buttons":
+                parts += [Widget("button", rng.choice(WORDS), to, rng.choice(WORDS)) for _ in range(rng.randint(1, 3))]
+            case _:
+                parts.append(Widget("text", rng.choice(WORDS)))
+    return parts
+
+
+def _inputs(rng: Random) -> list[tuple[str, str]]:
+    kinds = rng.choices(("text_field", "checkbox", "radio", "search_field"), k=rng.randint(1, 4))
+    found = [("text_field", rng.choice(WORDS))]
+    for kind in kinds:
+        found += [(kind, rng.choice(WORDS)) for _ in range(3 if kind == "radio" else 1)]
+    return found
+
+
+class GeneratedFactory(NamedTuple):
+    pages: list[list[Widget]]
+
+    async def __call__(self) -> GeneratedEnvironment:
+        return GeneratedEnvironment(self.pages)
+
+    async def close(self) -> None:
+        return None
+
+
+class GeneratedEnvironment:
+    """Runs a generated app: presses lead on or bring up a text, fields take text, switches turn."""
+
+    platform = Platform.WEB
+    name = "generated"
+
+    def __init__(self, pages: list[list[Widget]]) -> None:
+        self._pages = pages
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        self._page, self._said, self._focus = 0, "", -1
+        self._values: dict[tuple[int, int], str] = {}
+        return self._observe()
+
+    async def step(self, action: Action) -> Observation:
+        parts = self._pages[self._page]
+        if isinstance(action, Click) and action.y // 20 < len(parts):
+            self._press(action.y // 20, parts[action.y // 20])
+        elif isinstance(action, TypeText) and self._focus >= 0:
+            self._values[self._page, self._focus] = action.text
+        elif isinstance(action, PressKeys) and action.keys == ("enter",) and self._focus >= 0:
+            self._said = f"Found {self._values.get((self._page, self._focus), '')}"
+        return self._observe()
+
+    def _press(self, at: int, part: Widget) -> None:
+        key = self._page, at
+        self._focus = at if part.role.endswith("_field") else -1
+        if part.role == "checkbox":
+            self._values[key] = "" if self._values.get(key) else "on"
+        elif part.role == "radio":
+            same = [each for each in self._values if each[0] == self._page and self._values[each] == "chosen"]
+            self._values |= dict.fromkeys(same, "")
+            self._values[key] = "chosen"
+        elif part.role in ("button", "link"):
+            typed = ", ".join(value for (page, _), value in sorted(self._values.items()) if page == self._page)
+            self._said = part.says.replace("{fields}", typed)
+            if part.leads_to >= 0:
+                self._page, self._values = part.leads_to, {}
+
+    def _observe(self) -> Observation:
+        found = [title_element_of(self._page)]
+        for at, part in enumerate(self._pages[self._page]):
+            value = self._values.get((self._page, at), "")
+            is_field = part.role.endswith("_field")
+            states: tuple[str, ...] = ("clickable",) if part.role not in ("heading", "text") else ()
+            states += ("editable",) if is_field else ("checked",) if value else ()
+            box = Box(10, at * 20, 200, at * 20 + 18)
+            found.append(UIElement(part.role, part.text, box, states, value if is_field else ""))
+        if self._said:
+            found.append(UIElement("text", self._said, Box(10, 3900, 200, 3918)))
+        return make_observation(b"", SIZE, tuple(found), "site")
+
+    async def score(self) -> float | None:
+        return None
+
+    async def close(self) -> None:
+        return None
+
+
+def title_element_of(page: int) -> UIElement:
+    return UIElement("heading", "site", Box(0, 0, 800, 1), ("title",), f"/{'abcdefgh'[page]}.html")

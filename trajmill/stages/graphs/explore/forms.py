@@ -1,0 +1,146 @@
+"""Finds the forms of a page, and fills them as a person would: typed values, another choice, switches."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.query import PathStep
+from trajmill.stages.graphs.base import ValueType
+from trajmill.stages.graphs.explore.pages import FoundPage
+from trajmill.stages.graphs.values import examples, fresh_example, type_of
+
+FIELDS = frozenset({"text_field", "search_field"})
+BUTTONS = frozenset({"button", "icon_button"})
+SWITCHES = frozenset({"checkbox", "switch"})
+BOX = "combo_box"
+_INPUTS = FIELDS | SWITCHES | {BOX, "radio"}
+_MOST_INPUTS = 12
+"""A page with more is a table or a list of settings; of those, a form has the text fields alone."""
+_MOST_BUTTONS = 3
+_MOST_WORDS = 12
+_FREE = frozenset({ValueType.TEXT, ValueType.TITLE, ValueType.PERSON})
+"""Types whose fields take any text."""
+
+
+class Form(NamedTuple):
+    inputs: tuple[str, ...]
+    """In reading order, by their names in paths; of radio buttons, the one to choose."""
+    buttons: tuple[str, ...]
+    """The buttons after them, of which one sends the form."""
+
+
+def is_field(element: UIElement) -> bool:
+    states = set(element.states)
+    return element.role in FIELDS and "editable" in states and not {"password", "disabled"} & states
+
+
+def forms_of(page: FoundPage) -> list[Form]:
+    """Return the forms of a page: inputs with at least one field, and the buttons that follow them."""
+    found: list[Form] = []
+    inputs, buttons, before = list[str](), list[str](), list[str]()
+    for target, element in [*_standing(page), ("", None)]:
+        is_input = element is not None and element.role in _INPUTS
+        if (is_input and buttons) or element is None:
+            found += _form(page, inputs, buttons or before)
+            inputs, buttons, before = [], [], []
+        if element is None:
+            break
+        if is_input and "disabled" not in element.states:
+            inputs.append(target)
+        elif element.role in BUTTONS:
+            (buttons if inputs else before).append(target)
+    return found
+
+
+def _standing(page: FoundPage) -> Iterator[tuple[str, UIElement]]:
+    """Yield the elements of a page as it is first shown, and below the visible part."""
+    shown = {page.first.screen_id, *(part.screen.screen_id for part in page.scrolled)}
+    yield from ((target, each.element) for target, each in page.elements.items() if each.screen_id in shown)
+
+
+def _form(page: FoundPage, inputs: Sequence[str], buttons: Sequence[str]) -> list[Form]:
+    fields = [each for each in inputs if is_field(page.elements[each].element)]
+    if not fields or not buttons:
+        return []
+    radios = {group[0] for group in radio_groups(page)}
+    chosen = {target for group in radio_groups(page) for target in group}
+    kept = [each for each in inputs if each not in chosen or each in radios]
+    return [Form(tuple(kept if len(kept) <= _MOST_INPUTS else fields), tuple(buttons[:_MOST_BUTTONS]))]
+
+
+def radio_groups(page: FoundPage) -> list[tuple[str, ...]]:
+    """Return the radio buttons that exclude each other: those without another input between them, one marked each."""
+    groups: list[list[str]] = [[]]
+    marked = False
+    for target, element in _standing(page):
+        if element.role == "radio":
+            is_marked = "checked" in element.states or "selected" in element.states
+            if is_marked and marked:
+                groups.append([])
+            marked = is_marked or (marked and bool(groups[-1]))
+            groups[-1].append(target)
+        elif element.role in _INPUTS | BUTTONS:
+            groups.append([])
+            marked = False
+    return [tuple(group) for group in groups if len(group) > 1]
+
+
+def filling_of(page: FoundPage, inputs: Sequence[str], numbers: Collection[str], text: str) -> tuple[PathStep, ...]:
+    """Return the operations that fill inputs: each field with another example, each choice with another option.
+
+    `numbers` are fields that took no text; `text` is for fields of free text, examples without it.
+    """
+    used = {step.text for each in inputs for step in page.elements[each].way if step.operation == "replace"}
+    steps: list[PathStep] = []
+    groups = {group[0]: group for group in radio_groups(page)}
+    for target in inputs:
+        element = page.elements[target].element
+        pressed = [target]
+        if element.role in FIELDS:
+            kind = ValueType.NUMBER if target in numbers else type_of(element)
+            value = _example(page, kind, {*used, element.value}, text)
+            used.add(value)
+            steps += [*_press(page, target), PathStep(page="", operation="replace", target=target, text=value)]
+            continue
+        if element.role == BOX:
+            other = [each for each in page.options.get(target, ()) if each.partition(":")[2] != element.value]
+            pressed = [target, other[0]] if other else []
+        elif target in groups:
+            pressed = [each for each in groups[target] if "checked" not in page.elements[each].element.states][-1:]
+        elif "checked" in element.states:
+            pressed = []
+        steps += [step for number, each in enumerate(pressed) for step in _press(page, each, scrolls=not number)]
+    return tuple(steps)
+
+
+def _press(page: FoundPage, target: str, scrolls: bool = True) -> Iterator[PathStep]:
+    if page.scrolled and scrolls:
+        yield PathStep(page="", operation="scroll", target=target)
+    yield PathStep(page="", operation="tap", target=target)
+
+
+def _example(page: FoundPage, kind: ValueType, used: Collection[str], text: str) -> str:
+    if text and kind in _FREE:
+        return next(each for number in range(1, len(used) + 3) if (each := _numbered(text, number)) not in used)
+    words = [each for each in words_to_find(page) if each not in used] if kind is ValueType.SEARCH else []
+    return words[0] if words else fresh_example(kind, used)
+
+
+def _numbered(text: str, number: int) -> str:
+    return f"{text} {number}" if number > 1 else text
+
+
+def values_for(page: FoundPage, kind: ValueType, typed: str) -> tuple[str, ...]:
+    """Return what a field can be asked to hold: the value that it took, and others of its type."""
+    others = words_to_find(page) if kind is ValueType.SEARCH else ()
+    return tuple(dict.fromkeys((typed, *(others or examples()[kind]))))
+
+
+def words_to_find(page: FoundPage) -> tuple[str, ...]:
+    """Return names of items on a page, which a search there finds."""
+    names = (name for group in page.groups for name in group.items)
+    own = (each.text for _, each in _standing(page) if each.role in ("list_item", "cell", "heading"))
+    found = [name for name in dict.fromkeys((*names, *own)) if 3 < len(name) <= 40 and any(map(str.isalpha, name))]
+    return tuple(found[:_MOST_WORDS])
