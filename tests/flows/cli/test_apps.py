@@ -60,3 +60,15 @@ def test_serve_answers_until_it_is_interrupted(mine: Path) -> None:
             assert b'"name":"Paper"' in answer.read()
         server.send_signal(signal.SIGINT)
         assert server.wait(200) == 0
+
+
+def test_generate_writes_apps_that_check_accepts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["apps", "generate", "--count", "2", "--seed", "4", "--out", "more"]) == 0
+    files = sorted(Path("more").iterdir())
+    assert capsys.readouterr().out.startswith("2 apps with ")
+    assert len(files) == 2
+    assert run(["apps", "generate", "--count", "2", "--out", "more"]) == 1
+    assert "more holds other files" in capsys.readouterr().err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -33,6 +34,22 @@ def check_apps(files: AppFiles) -> None:
     if mistakes := check_app_files(files):
         raise TrajmillError("\n".join(map(str, mistakes)))
     print(f"{len(files)} file{'s' if len(files) != 1 else ''} without mistakes")
+
+
+@apps.command("generate", epilog="Example: trajmill apps generate --count 20 --seed 1 --out more-apps")
+def generate_apps(
+    out: Path = Option(..., metavar="FOLDER", help="Where to write; a new or empty folder."),
+    count: int = Option(200, min=1, max=10_000, help="Apps to make; the first ones are the same for any count."),
+    seed: int = Option(0, min=0, help="Apps of another seed are others."),
+) -> None:
+    """Write app files that a grammar makes, and walk every task of them."""
+    from trajmill.stages.environments.simulated.generated.generate import generated_apps, write_apps
+    from trajmill.stages.queries.tasks.source import check_app_files
+
+    made = list(islice(generated_apps(seed), count))
+    if mistakes := check_app_files(write_apps(made, out)):
+        raise TrajmillError("\n".join(map(str, mistakes)))
+    print(f"{count} apps with {sum(len(app.file['tasks']) for app in made)} tasks, each walked, in {out}")
 
 
 @apps.command("build", epilog="Example: trajmill apps build my_app.yaml --out site")

@@ -82,7 +82,9 @@ def exploring_agent(context: RoundContext, acts: RoundContext) -> ActingAgent:
 
 
 def training_queries(context: RoundContext) -> list[Query]:
-    return [query for query in context.queries.values() if query.split is Split.TRAIN]
+    queries = [query for query in context.queries.values() if query.split is Split.TRAIN]
+    resting = context.environment.resting_apps(context.round)
+    return [query for query in queries if resting.isdisjoint(query.apps)]
 
 
 def without_solved(queries: Sequence[Query], history: History, retire_after: int) -> Sequence[Query]:

@@ -95,6 +95,23 @@ class AppFilesSpec(EnvironmentSpec):
         return tuple(self.navigation_graph().apps.values())
 
 
+class GeneratedAppsSpec(Spec):
+    """Apps that nobody drew (see apps.md), for training queries alone. They are on devices of their own."""
+
+    count: NonNegativeInt = 0
+    """Number of apps to generate, as `trajmill apps generate` does."""
+    seed: NonNegativeInt = 0
+    """Seed of the generated apps."""
+    folders: tuple[Path, ...] = ()
+    """Folders of app files to use in the same way."""
+    per_round: PositiveInt = 25
+    """Most of these apps in the attempts of a round; the next round has the next ones."""
+
+    @property
+    def any_wanted(self) -> bool:
+        return self.count > 0 or bool(self.folders)
+
+
 class SimulatedSpec(AppFilesSpec):
     """The simulated phone and desktop, which need only this package."""
 
@@ -106,6 +123,26 @@ class SimulatedSpec(AppFilesSpec):
     """The rates of faults."""
     devices: DevicesSpec = DevicesSpec()
     """How much the devices differ."""
+    generated_apps: GeneratedAppsSpec = GeneratedAppsSpec()
+    """More apps to train on."""
+
+    def navigation_graph(self) -> World:
+        from trajmill.stages.environments.simulated.world import shared_world
+
+        generated = self.generated_apps if self.generated_apps.any_wanted else None
+        return shared_world(self.apps, self.builtin_apps, generated)
+
+    def resting_apps(self, round_number: int) -> frozenset[str]:
+        if not self.generated_apps.any_wanted:
+            return frozenset()
+        pool, size = self.navigation_graph().generated, self.generated_apps.per_round
+        first = (round_number - 1) * size
+        return frozenset(pool) - {pool[(first + place) % len(pool)] for place in range(size)}
+
+    def identity(self) -> dict[str, Any]:
+        """Return all keys that decide rows; `generated_apps` only if there are some."""
+        wanted = self.generated_apps.any_wanted
+        return {key: value for key, value in super().identity().items() if key != "generated_apps" or wanted}
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         from trajmill.stages.environments.simulated.environment import SimulatedFactory

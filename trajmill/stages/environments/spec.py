@@ -41,6 +41,10 @@ class EnvironmentSpec(Spec):
 
         return ImportedQueries([], [])
 
+    def resting_apps(self, round_number: int) -> frozenset[str]:
+        """Return the apps whose training queries are not attempted in a round."""
+        return frozenset()
+
     def missing(self, other_queries: bool) -> list[MissingKey]:
         return []
 

@@ -124,6 +124,8 @@ class Device:
     loading: bool = False
     surprises: Iterator[Surprise] = field(default_factory=lambda: repeat(NO_SURPRISE))
     running: dict[str, RunningApp] = field(default_factory=dict)
+    beside: str = ""
+    """A generated app whose neighbours the device has; by default it has the apps that are not generated."""
 
     def running_app(self, app: str) -> RunningApp:
         if app not in self.running:
@@ -142,12 +144,12 @@ class Device:
         return replace(self, running=running, surprises=deepcopy(self.surprises))
 
     def icons(self) -> tuple[AppSpec, ...]:
-        return self.profile.arrange("launcher", self.world.apps_on(self.platform))
+        return self.profile.arrange("launcher", self.world.apps_on(self.platform, self.beside))
 
     def view(self) -> ScreenView:
         views = self.world.views
         if not self.foreground:
-            key = (self.platform, self.profile, self.offset)
+            key = (self.platform, self.profile, self.offset, self.beside)
             return views.view(key, lambda: launcher_view(self.icons(), self.platform, self.profile, self.offset))
         running = self.running[self.foreground]
         if self.loading:

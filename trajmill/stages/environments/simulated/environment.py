@@ -79,7 +79,8 @@ class SimulatedEnvironment:
         goal = read_episode_goal(query, self._world, self.platform)
         chance = episode_chance(seed, query.query_id)
         met = surprises(chance.random(), self._faults.popup)
-        device = Device(self._world, self.platform, profile_of(seed, self._devices), surprises=met)
+        beside = self._world.generated_of(query.apps)
+        device = Device(self._world, self.platform, profile_of(seed, self._devices), surprises=met, beside=beside)
         for name in goal.start.setup:
             app = name.partition(".")[0]
             device.running_app(app).store = prepared_store(self._world, app, goal.start)
@@ -164,8 +165,7 @@ def _act(device: Device, action: Action) -> None:
             _press(device, (action.button.casefold(),))
         case actions.OpenApp():
             wanted = action.app.strip().casefold()
-            apps = device.world.apps_on(device.platform)
-            app = next((each.app for each in apps if wanted in (each.name.casefold(), each.app)), None)
+            app = next((each.app for each in device.icons() if wanted in (each.name.casefold(), each.app)), None)
             if app:
                 device.open(app)
 

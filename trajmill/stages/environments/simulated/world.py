@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,12 +18,17 @@ from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureCl
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.kinds import GeneratedAppsSpec
 from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import AnyWidget, AppSpec, Effect, Item, Scalar
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
 from trajmill.stages.environments.simulated.app_files.references import AppPlace, bind, bind_record, offered, place_of
+from trajmill.stages.environments.simulated.generated.generate import app_files_in, generated_apps
 from trajmill.stages.environments.simulated.layout.view import PreparedApp, ViewCache, prepare_app
 from trajmill.stages.environments.tasks import read_part
+
+_HOUSEHOLD = 14
+"""Most generated apps on one device."""
 
 
 class TaskSlot(NamedTuple):
@@ -67,9 +73,12 @@ class World:
 
     apps: Mapping[str, AppSpec]
     errands: Mapping[str, app_spec.ErrandSpec]
+    generated: tuple[str, ...] = ()
+    """Ids of the apps that nobody drew: training alone uses them, on devices without the others."""
 
-    def apps_on(self, platform: Platform) -> tuple[AppSpec, ...]:
-        return tuple(app for app in self.apps.values() if app.platform is platform)
+    def apps_on(self, platform: Platform, beside: str = "") -> tuple[AppSpec, ...]:
+        """Return the apps of a device: those beside a generated app, or all that are not generated."""
+        return self._households[platform, beside]
 
     def tasks(self) -> tuple[TaskGraph, ...]:
         return self._tasks
@@ -77,6 +86,22 @@ class World:
     @cached_property
     def prepared_apps(self) -> dict[str, PreparedApp]:
         return {name: prepare_app(app) for name, app in self.apps.items()}
+
+    @cached_property
+    def _households(self) -> dict[tuple[Platform, str], tuple[AppSpec, ...]]:
+        found = {}
+        for platform in Platform:
+            on_platform = [app for app in self.apps.values() if app.platform is platform]
+            found[platform, ""] = tuple(app for app in on_platform if app.app not in self.generated)
+            strange = [app for app in on_platform if app.app in self.generated]
+            for start in range(0, len(strange), _HOUSEHOLD):
+                together = tuple(strange[start : start + _HOUSEHOLD])
+                found.update({(platform, app.app): together for app in together})
+        return found
+
+    def generated_of(self, apps: Sequence[str]) -> str:
+        """Return the first generated app among some, or nothing."""
+        return next((app for app in apps if app in self.generated), "")
 
     @cached_property
     def views(self) -> ViewCache:
@@ -93,12 +118,18 @@ class World:
         )
 
     def __getstate__(self) -> dict[str, object]:
-        return {"apps": self.apps, "errands": self.errands}
+        return {"apps": self.apps, "errands": self.errands, "generated": self.generated}
 
 
-def load_world(extra: Sequence[Path] = (), builtin: Collection[str] | None = None) -> World:
-    """Load the `builtin` apps (None: all) and the user's files; raises BadInputError with one line per mistake."""
-    reading = read_files((*builtin_files(), *extra))
+def load_world(
+    extra: Sequence[Path] = (), builtin: Collection[str] | None = None, generated: GeneratedAppsSpec | None = None
+) -> World:
+    """Load the `builtin` apps (None: all), the user's files and generated apps.
+
+    Raises BadInputError with one line per mistake.
+    """
+    strange = tuple(path for folder in generated.folders for path in app_files_in(folder)) if generated else ()
+    reading = read_files((*builtin_files(), *extra, *strange))
     if reading.mistakes:
         raise BadInputError("\n".join(str(mistake) for mistake in reading.mistakes))
     apps = {file.spec.app: file.spec for file in reading.apps}
@@ -110,13 +141,18 @@ def load_world(extra: Sequence[Path] = (), builtin: Collection[str] | None = Non
                 raise BadInputError(f"builtin_apps: there is no app {name!r}; {instead_of(name, sorted(known))}")
         apps = {name: app for name, app in apps.items() if name in builtin or name not in known}
         errands = {name: errand for name, errand in errands.items() if apps.keys() >= set(errand.apps)}
-    return World(apps, errands)
+    new = [app.spec for app in islice(generated_apps(generated.seed), generated.count)] if generated else []
+    named = {str(path) for path in strange}
+    ids = [file.spec.app for file in reading.apps if file.source.file in named]
+    return World(apps | {app.app: app for app in new}, errands, (*ids, *(app.app for app in new)))
 
 
 @lru_cache(maxsize=2)
-def shared_world(extra: tuple[Path, ...], builtin: tuple[str, ...] | None = None) -> World:
+def shared_world(
+    extra: tuple[Path, ...], builtin: tuple[str, ...] | None = None, generated: GeneratedAppsSpec | None = None
+) -> World:
     """Load a world once in a process, so that all its environments share the cache of screens."""
-    return load_world(extra, builtin)
+    return load_world(extra, builtin, generated)
 
 
 def _task_graph(name: str, apps: tuple[AppSpec, ...], task: app_spec.TaskSpec) -> TaskGraph:

@@ -57,6 +57,8 @@ DRAWS_PER_GOAL = 8
 CLAUSES = "clauses"
 _FRESH_GOALS = 4 * SPARE_GOALS
 """Goals drawn for each fresh query; most of the first ones may be known already."""
+_QUERIES_OF_GENERATED = 4
+"""Training queries of each task of a generated app."""
 _CALM = FaultRates(popup=0.0)
 
 Pages = tuple[str, ...]
@@ -135,9 +137,10 @@ class TaskSource(NamedTuple):
             return SplitCandidates(split, number, streams)
 
         validation_apps = settings.validation_apps(self.world.apps)
-        trained, unseen, deciding = divide_tasks(self.world, settings.heldout_app_names, validation_apps)
+        trained, unseen, deciding, generated = divide_tasks(self.world, settings.heldout_app_names, validation_apps)
         walk = QueryWalker(lambda platform: SimulatedFactory(self.world, platform, _CALM), 1, origin).walk
         if fresh:
+            trained += generated
             goals = draw(trained, _FRESH_GOALS * _share(fresh.wanted, trained))
             return Offer((offer(Split.TRAIN, None, goals),), walk=walk)
         of_own_apps = settings.validation // 2 if validation_apps else 0
@@ -153,6 +156,9 @@ class TaskSource(NamedTuple):
         own = draw(deciding, SPARE_GOALS * _share(of_own_apps, deciding))
         offers = [offer(split, wanted[split], shares[split]) for split in Split]
         offers.append(offer(Split.VALIDATION, of_own_apps, own))
+        if generated:
+            goals = draw(generated, _QUERIES_OF_GENERATED)
+            offers.append(offer(Split.TRAIN, _QUERIES_OF_GENERATED * len(generated), goals))
         return Offer(tuple(offers), tuple(failures), walk=walk)
 
 
@@ -185,18 +191,20 @@ class TaskSides(NamedTuple):
     trained: list[TaskGraph]
     heldout: list[TaskGraph]
     validation: list[TaskGraph]
+    generated: list[TaskGraph]
 
 
 def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: Collection[str] = ()) -> TaskSides:
-    """Set aside the tasks that touch a held-out app, then those that touch an app for validation."""
+    """Set aside the tasks of generated apps, of held-out apps, then those that touch an app for validation."""
     for key, names in (("heldout_app_names", heldout_apps), ("validation_app_names", validation_apps)):
         for name in names:
             if name not in world.apps:
                 raise BadInputError(f"{key}: there is no app {name!r}; {instead_of(name, sorted(world.apps))}")
-    sides = TaskSides([], [], [])
+    sides = TaskSides([], [], [], [])
     for task in world.tasks():
         apps = {place_of(page).app for page in task.graph}
         side = sides.validation if apps & set(validation_apps) else sides.trained
+        side = sides.generated if world.generated_of(sorted(apps)) else side
         (sides.heldout if apps & set(heldout_apps) else side).append(task)
     return sides
 

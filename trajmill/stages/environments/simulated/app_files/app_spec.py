@@ -179,6 +179,9 @@ class ScreenSpec(Record):
     """The content and purpose of the page (the paper's d_i, 6.2)."""
     dialog: bool = False
     """Whether it is a dialog over the page that opened it."""
+    layout: Literal["", "rows", "grid", "start", "end"] = ""
+    """Where list items, buttons and toggles stand: over the whole width, in two columns, at the left or at the right.
+    By default the device decides."""
     widgets: tuple[AnyWidget, ...]
 
     def all_widgets(self) -> Iterator[AnyWidget]:

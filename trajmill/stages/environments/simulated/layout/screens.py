@@ -133,7 +133,8 @@ def _page(state: AppState, metrics: Metrics, page: PageState) -> _PageLayout:
 def _context(state: AppState, metrics: Metrics, page: PageState, width: int) -> PageContext:
     focus = state.focus if page is state.pages[-1] else ""
     name = f"{state.app.app}.{page.name}"
-    layout = state.profile.layout if page is state.pages[0] else Layout.ROWS
+    own = state.app.screens[page.name].layout
+    layout = (Layout(own) if own else state.profile.layout) if page is state.pages[0] else Layout.ROWS
     return PageContext(name, page.values, page.lists, metrics, width, focus, state.sponsored, layout)
 
 

@@ -1,0 +1,1 @@
+"""Makes new app files from a grammar of domains, features, widgets, wordings and layouts."""
