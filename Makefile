@@ -11,7 +11,7 @@ AZURITE := 3.35.0
 # Tests start hundreds of Python processes: without written bytecode each compiles the project again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run demo run-web run-pixels run-vllm test quick lint types pytest vllm-env test-vllm trainers-env azurite bench reference rows docs system-deps clean
+.PHONY: help run demo run-web run-pixels run-vllm test quick quick-stages quick-rest lint types pytest vllm-env test-vllm trainers-env azurite bench reference rows docs system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -82,7 +82,16 @@ pytest: .venv/installed-dev
 	$(BIN)/pytest -n $(WORKERS) --randomly-seed=$(SEED) --durations=25 -rs
 
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: under a minute
-	$(BIN)/pytest -n 2 -p no:randomly --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"
+	$(MAKE) --no-print-directory --jobs=2 --output-sync=target quick-stages quick-rest
+
+# In two processes of their own: each of xdist's workers would import what the tests of both need.
+QUICK := $(BIN)/pytest -p no:randomly --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"
+
+quick-stages:
+	$(QUICK) $(filter-out tests/stages/__pycache__/ tests/stages/export/,$(wildcard tests/stages/*/))
+
+quick-rest:
+	$(QUICK) tests/stages/export $(filter-out tests/__pycache__/ tests/stages/,$(wildcard tests/*/)) $(wildcard tests/test_*.py)
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)

@@ -25,9 +25,8 @@ settings.register_profile("untimed", deadline=None, max_examples=40)
 settings.register_profile("quick", deadline=None, max_examples=15)
 settings.load_profile("untimed")
 
-if "PYTEST_XDIST_WORKER" in os.environ:
-    # All that a worker imports stays to the end: garbage collection looks in vain for what of it is garbage.
-    gc.disable()
+# All that is imported stays to the end: garbage collection looks in vain for what of it is garbage.
+gc.disable()
 
 
 def pytest_collection_finish() -> None:

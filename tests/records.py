@@ -2,6 +2,7 @@
 
 import types
 from enum import StrEnum
+from functools import cache
 from typing import Any, TypeVar, Union, get_origin, get_type_hints
 
 from pydantic import BaseModel
@@ -11,9 +12,13 @@ R = TypeVar("R", bound=BaseModel)
 
 def record(kind: type[R], /, **values: Any) -> R:
     """A record with these values; a required field without one is "", 0, (), null, or the first of an enum."""
+    return kind.model_validate({name: _empty(hint) for name, hint in _required(kind) if name not in values} | values)
+
+
+@cache
+def _required(kind: type[BaseModel]) -> list[tuple[str, Any]]:
     hints = get_type_hints(kind)
-    required = (name for name, field in kind.model_fields.items() if field.is_required() and name not in values)
-    return kind.model_validate({name: _empty(hints[name]) for name in required} | values)
+    return [(name, hints[name]) for name, field in kind.model_fields.items() if field.is_required()]
 
 
 def _empty(annotation: Any) -> Any:

@@ -135,6 +135,7 @@ def test_there_are_few_files() -> None:
     assert len(_sources()) <= _MOST_FILES
 
 
+@pytest.mark.slow
 def test_a_rollout_imports_few_files() -> None:
     imported = subprocess.run([sys.executable, "-c", _COUNT_IMPORTED], capture_output=True, text=True, check=True)
     assert int(imported.stdout) <= _MOST_IMPORTED

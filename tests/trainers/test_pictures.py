@@ -10,7 +10,6 @@ from tests.stages.export.formats.folders import SOURCE
 from tests.stages.export.stored import StoredScreens
 from tests.trainers.conftest import TEMPLATES, Processes, packages_of
 from tests.trainers.loaded import Job, LoadedRow
-from tests.trainers.tiny_processor import build_tiny_processor
 from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import UIElement
@@ -61,6 +60,8 @@ def exported(kind: str, family: Family, folder: Path) -> Path:
 def test_a_trainer_sees_the_pictures_that_the_targets_were_written_for(
     trainer: str, trainer_process: Processes, tmp_path: Path
 ) -> None:
+    from tests.trainers.tiny_processor import build_tiny_processor  # transformers takes seconds to import
+
     family = PUBLISHED.within(MAX_PIXELS)
     template = (packages_of("trl") / TEMPLATES / "qwen2_5_vl.jinja").read_text(encoding="utf-8")
     model = build_tiny_processor(tmp_path / "model", PUBLISHED, template, ["Order it. Thought: tap. Action: click"])

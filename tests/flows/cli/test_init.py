@@ -126,6 +126,7 @@ def test_each_example_is_written_with_its_files(server: str, name: str, capsys: 
     assert load_config().run.root == Path("trajmill-data")
 
 
+@pytest.mark.slow
 def test_on_a_terminal_it_asks_until_the_test_passes(server: str, tmp_path: Path) -> None:
     main = "from trajmill.flows.cli.app import main; main()"
     ours, theirs = pty.openpty()

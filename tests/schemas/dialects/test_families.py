@@ -3,7 +3,7 @@ import pickle
 from contextlib import suppress
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.schemas.dialects.actions import EXAMPLES, actions_on
@@ -19,6 +19,7 @@ from trajmill.schemas.tables.query import Platform
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
 platforms = pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
 SCREEN = Size(720, 719)
+ACTIONS = actions_on(SCREEN)
 EXACT = CoordinateFrame(CoordinateSpace.RESIZED_PIXELS, SCREEN, SCREEN)
 PHONE = native_frame(Size(720, 1280))
 TAGS = "<tool_call></tool_call>"
@@ -49,12 +50,10 @@ SAID = {
 
 @families
 @platforms
-@settings(max_examples=50)
-@given(data=st.data(), thought=words, conclusion=words)
+@given(action=ACTIONS, thought=words, conclusion=words)
 def test_what_is_written_is_read(
-    family: Family, platform: Platform, data: st.DataObject, thought: str, conclusion: str
+    family: Family, platform: Platform, action: Action, thought: str, conclusion: str
 ) -> None:
-    action = data.draw(actions_on(SCREEN))
     dialect, frame = family.dialect(platform), exact(family)
     try:
         text = dialect.render(Reply(thought, action, conclusion), frame)

@@ -68,7 +68,9 @@ async def test_what_did_not_finish_is_not_judged_and_an_episode_without_steps_is
 
 async def test_noise_flips_votes_at_its_rates_and_is_repeatable() -> None:
     trees, noise = Trees(), Noise(0.3, 0.1, 1)
-    cases = [VotingCase(right_walk(trees).end(seed=seed), trees, []) for seed in range(400)]
+    walk = right_walk(trees).end()
+    others = (walk.trajectory.model_copy(update={"trajectory_id": f"walk {number}"}) for number in range(400))
+    cases = [VotingCase(walk.model_copy(update={"trajectory": each}), trees, []) for each in others]
 
     async def flips(correct: bool, noise: Noise = noise, channel: Channel = Channel.TEXT) -> list[bool]:
         critic = Scripted([correct], channel)

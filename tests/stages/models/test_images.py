@@ -10,7 +10,6 @@ from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.models.images import sent_image, sent_size
-from trajmill.stages.models.local.chat import RecentPictures, rgb_pictures
 
 _BUDGETS = (QWEN2_5_VL, GUI_OWL, QWEN3_VL, PixelBudget(factor=28, min_pixels=100 * 28 * 28, max_pixels=600 * 28 * 28))
 SIZE = Size(56, 84)
@@ -81,7 +80,10 @@ def test_bytes_that_do_not_decode_name_the_screen_in_one_line(declared: Size) ->
         sent_image(handle(b"", Size(3, 900), "s-8"), QWEN2_5_VL)
 
 
+@pytest.mark.slow
 def test_a_screen_is_decoded_once_for_each_scale_and_the_oldest_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
+    from trajmill.stages.models.local.chat import RecentPictures, rgb_pictures
+
     encoded: list[int] = []
 
     def screen(grey: int) -> ScreenHandle:

@@ -10,7 +10,6 @@ from trajmill.stages.environments.simulated.app_files.loader import Mistake, Yam
 from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
-from trajmill.stages.models.untrained import words_of
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import generate_queries
 
@@ -59,6 +58,8 @@ MARKET = Path(__file__).parents[4] / "docs" / "examples" / "market.yaml"
 
 @pytest.mark.slow
 def test_all_words_of_instructions_and_screens_are_known() -> None:
+    from trajmill.stages.models.untrained import words_of
+
     world = load_world([MARKET], ["bites", "clock"])
     known = set(words_of(texts_of(world.apps.values(), [task.spec for task in world.tasks()])))
     wanted = GraphQueriesSpec(train=60, heldout_slots=20, heldout_phrasings=20, heldout_apps=0, heldout_app_names=())

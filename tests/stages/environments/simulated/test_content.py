@@ -47,6 +47,7 @@ def wanted(task: TaskGraph, values: dict[str, Scalar]) -> Iterator[str]:
                 yield shown(bound)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", WORLD.tasks(), ids=lambda task: task.name)
 def test_every_path_reaches_its_goal_and_shows_what_that_checks(task: TaskGraph) -> None:
     plain = SimulatedEnvironment(WORLD, task.platform, NO_FAULTS)

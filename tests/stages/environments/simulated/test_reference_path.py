@@ -141,6 +141,7 @@ def distances(query: Query, *script: str) -> list[int | None]:
     return [*found]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("task", BUILTIN.tasks()[::7], ids=lambda task: task.name)
 def test_no_step_of_an_annotated_path_leads_away_from_the_goal(task: TaskGraph) -> None:
     chance = random.Random(task.name)

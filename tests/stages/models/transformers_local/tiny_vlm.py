@@ -12,9 +12,6 @@ from tokenizers import AddedToken, Tokenizer
 from tokenizers.models import BPE
 from tokenizers.pre_tokenizers import ByteLevel
 from tokenizers.trainers import BpeTrainer
-from transformers import Qwen2Tokenizer
-
-from trajmill.stages.models.untrained import CONTROL, END, PADDING, write_qwen
 
 CONTEXT: Final = 2048
 """Longest prompt with its answer, in tokens."""
@@ -44,6 +41,10 @@ _CHAT_TEMPLATE = """\
 
 def build_tiny_vlm(folder: Path, seed: int = 0, texts: Sequence[str] = (), size: int = 600) -> Path:
     """Write a model with random weights by `seed`, and `size` tokens for some texts. Takes less than a second."""
+    from transformers import Qwen2Tokenizer  # takes seconds to import
+
+    from trajmill.stages.models.untrained import CONTROL, END, PADDING, write_qwen
+
     vocabulary, merges = tiny_vocabulary([*_CORPUS, *texts], size)
     tokenizer = Qwen2Tokenizer(
         vocab=vocabulary,

@@ -34,7 +34,7 @@ from trajmill.stages.training.hugging_face.feedback import (
 )
 from trajmill.stages.training.hugging_face.spec import CesStage1Spec, CesStage2Spec, CodaSpecialistSpec, FeedbackRecipe
 
-pytest.importorskip("datasets", reason="the extra `train` is not installed")
+pytestmark = pytest.mark.slow  # its imports alone take five seconds
 
 
 STAGE_1 = CesStage1Spec(executor="executor")
@@ -149,9 +149,6 @@ async def test_the_executor_never_sees_the_task_in_place_of_an_instruction() -> 
     for reply in ("", "<think>Hm.</think><answer> </answer>", "{}"):
         assert await executed_action(STAGE_1, {"executor": executor}, ANY, task, reply) is None
     assert executor.asked == []
-
-
-pytest.importorskip("datasets", reason="the extra `train` is not installed")
 
 
 WALLET = Box(300, 800, 400, 850)
