@@ -142,6 +142,8 @@ class GraphSlot(Record):
     description: str = ""
     type: ValueType = ValueType.TEXT
     """What its values mean, e.g. `date`."""
+    in_form: bool = False
+    """Whether it is a part of a form; no query asks for it alone."""
     values: tuple[str, ...] = ()
     """Values that can be asked for, as the screen shows them."""
     default: str = ""

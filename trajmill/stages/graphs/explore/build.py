@@ -239,7 +239,8 @@ class GraphBuilder:
 def _title(page: FoundPage) -> str:
     """What the page calls itself: its dialog, its first heading, else its title bar."""
     heading = next((e.text for e in page.first.elements if e.role == "heading" and "title" not in e.states), "")
-    return next(iter(sorted(page.key.dialogs)), "") or heading or page.key.title
+    title = next(iter(sorted(page.key.dialogs)), "") or heading or page.key.title
+    return title if any(map(str.isalpha, title)) else ""
 
 
 def _slots_used(part: _PageParts, steps: Sequence[PathStep]) -> dict[str, str]:

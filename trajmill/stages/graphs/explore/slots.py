@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -9,7 +10,7 @@ from typing import Any, NamedTuple
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind, ValueType
 from trajmill.stages.graphs.explore.base import Trial, TrialKind, WalkedScreen, taken_text
-from trajmill.stages.graphs.explore.forms import BOX, SWITCHES, radio_groups, values_for
+from trajmill.stages.graphs.explore.forms import BOX, SWITCHES, forms_of, radio_groups, values_for
 from trajmill.stages.graphs.explore.naming import slug, unique
 from trajmill.stages.graphs.explore.pages import FoundPage
 from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of, lists_of
@@ -43,12 +44,12 @@ class FoundSlot(NamedTuple):
     @property
     def does(self) -> str:
         """What a press on an item does, in words of the app; empty if these say only the item."""
-        words = self.verb.split()
-        if not words or "{" in self.verb:
+        verb = re.sub(r"^\W+", "", self.verb)
+        if not verb or "{" in verb:
             return ""
-        if starts_with_verb(self.verb):
-            return f"{self.verb} {{{self.name}}}."
-        return f"Show the {self.verb.lower()} of {{{self.name}}}."
+        if starts_with_verb(verb):
+            return f"{verb.capitalize()} {'for ' if ' ' in verb else ''}{{{self.name}}}."
+        return f"Show the {verb.lower()} of {{{self.name}}}."
 
     def value_of(self, target: str) -> str:
         """The value that a press on one of its elements gives; empty for another element."""
@@ -68,6 +69,7 @@ def slots_of(
     in_choices = {target for slot in chosen for target in slot.targets}
     own = typed_texts(trials, screens)
     found: list[FoundSlot] = []
+    in_forms = {target for form in forms_of(page) for target in form.inputs}
     for each in (
         *_fields(page, {**typed, **own}),
         *_switches(page, trials),
@@ -75,6 +77,8 @@ def slots_of(
         *chosen,
         *_lists(page, in_choices),
     ):
+        if any(target in in_forms for target in each.targets) and each.slot.kind is SlotKind.FIELD:
+            each = each._replace(slot=each.slot.model_copy(update={"in_form": True}))
         name = unique(slug(each.name) or each.slot.kind.value, [other.name for other in found])
         found.append(each._replace(name=name))
     return found

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from trajmill.stages.environments.simulated.annotations import KnownSlot
-from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, SlotKind
+from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, SlotKind, ValueType
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.operations import OFF, ON, staying
 from trajmill.stages.graphs.plain_does import has_no_words, starts_with_verb, written
@@ -59,6 +59,8 @@ class Setting(NamedTuple):
             case SlotKind.SWITCH:
                 words = rng.choice(self._switch_words)
                 return Wish(words, {self.name: words})
+            case SlotKind.FIELD if self.spec.type is ValueType.SEARCH:
+                text = f'{rng.choice(("search for", "look for"))} "{value}"'
             case SlotKind.FIELD:
                 text = f'{rng.choice(("put", "enter"))} "{value}" into {label}'
             case SlotKind.CHOICE | SlotKind.SLIDER if self.spec.name:
@@ -306,7 +308,9 @@ def is_wish(route: Route) -> bool:
 
 def in_forms(graph: AppGraph, page: str) -> set[str]:
     """Return the slots of a page that belong to forms."""
-    return {slot for each in graph.pages[page].transitions if each.submits for slot in each.slots}
+    spec = graph.pages[page]
+    sent = {slot for each in spec.transitions if each.submits for slot in each.slots}
+    return sent | {name for name, slot in spec.slots.items() if slot.in_form}
 
 
 def _is_part(transition: GraphTransition, page: GraphPage) -> bool:
@@ -320,7 +324,7 @@ def says_purpose(page: GraphPage, transition: GraphTransition) -> bool:
     element = page.elements.get(transition.by)
     if transition.does or element is None or written(element.does):
         return True
-    return element.role in _SHOWING or starts_with_verb(element.name)
+    return starts_with_verb(element.name) or (element.role in _SHOWING and bool(transition.shows))
 
 
 def _can_be_asked(route: Route) -> bool:

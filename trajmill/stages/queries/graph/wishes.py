@@ -73,11 +73,12 @@ def pressed_name(graph: AppGraph, move: RouteMove) -> str:
 
 
 def navigation_words(graph: AppGraph, way: Sequence[RouteMove], going: str) -> tuple[str, ...]:
-    """Describe moves between pages: `going` to the last page that its name identifies, then press what leads on."""
+    """Describe moves between pages: `going` to the last page that its name identifies, then to what leads on."""
     named = [number for number, move in enumerate(way) if is_nearest(graph, move.transition.to)]
     last = named[-1] if named else -1
     first = (f"{going} {graph.name_of(way[last].transition.to)}",) if named else ()
-    return (*first, *(pressing(graph, move) for move in way[last + 1 :]))
+    words = (pressing(graph, move) for move in way[last + 1 :])
+    return (*first, *(re.sub(r"^press ", f"{going} ", each) for each in words))
 
 
 def pressing(graph: AppGraph, move: RouteMove) -> str:
