@@ -47,12 +47,13 @@ _TOGETHER: Final = {
     "tests/trainers/": _TRAINERS,
     "tests/vllm/test_policy.py": _VLLM,
     "tests/vllm/test_vllm.py": _VLLM,
+    "tests/flows/nights/test_deployments.py::test_the_deployments_are_served": "a Prefect server of its own",
     "tests/flows/nights/": _PREFECT,
     "tests/flows/test_interrupt.py": _PREFECT,
     "tests/flows/test_prefect_settings.py": _PREFECT,
     "tests/flows/test_secrets.py": _PREFECT,
 }
-"""Folders and files that go to one worker, because they share what is slow to start. They come first, being long."""
+"""What goes to one worker, because it shares what is slow to start; it comes first, being long."""
 
 _FIRST: Final = ("vllm", "desktop", "browser", "slow")
 """Marks of tests that take long or wait: they come before all others, which fill the gaps at the end."""
@@ -103,8 +104,8 @@ def _place(item: pytest.Item) -> int:
 
 
 def _group(nodeid: str) -> str:
-    file = nodeid.partition("::")[0]
-    return next((shared for place, shared in _TOGETHER.items() if file.startswith(place)), file)
+    shared = (shared for place, shared in _TOGETHER.items() if nodeid.startswith(place))
+    return next(shared, nodeid.partition("::")[0])
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -159,7 +159,7 @@ def killed_in_rollout(config: Config) -> None:
             following = context.in_round(2)
             episodes = attempt_counter(context.warehouse, following.at(ROLLOUT))
             while not episodes.count() and report_of(following, ROLLOUT) is None:
-                time.sleep(0.01)
+                time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGKILL)
         return do_stage(stage, context)
 

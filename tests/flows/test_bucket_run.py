@@ -47,7 +47,7 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
         killed = start(bucket_url, proxy.url, tmp_path / "first-disk")
         while not any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging")):
             assert killed.poll() is None
-            time.sleep(0.02)
+            time.sleep(0.25)
         killed.kill()
         assert killed.wait() == -signal.SIGKILL
         with pytest.MonkeyPatch.context() as patch:

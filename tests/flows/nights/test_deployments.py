@@ -63,17 +63,18 @@ class Served(NamedTuple):
     api: str
     folder: Path
 
-    def ask(self, path: str) -> list[dict[str, Any]]:
-        headers = {"Content-Type": "application/json"}
-        request = urllib.request.Request(f"{self.api}/{path}/filter", data=b"{}", headers=headers)
+    def ask(self, path: str, **wanted: object) -> list[dict[str, Any]]:
+        headers, body = {"Content-Type": "application/json"}, json.dumps(wanted).encode()
+        request = urllib.request.Request(f"{self.api}/{path}/filter", data=body, headers=headers)
         with urllib.request.urlopen(request, timeout=200) as answer:
             rows: list[dict[str, Any]] = json.load(answer)
         return rows
 
     def runs_of(self, deployment: str) -> list[tuple[str, str]]:
         """State and message of the runs of a deployment that were not put there by a schedule, the first one first."""
-        ids = {row["id"] for row in self.ask("deployments") if flow_of(row) == deployment}
-        rows = (row for row in self.ask("flow_runs") if row["deployment_id"] in ids and not row["auto_scheduled"])
+        # Hundreds of runs are scheduled, so to ask for all of them again and again keeps the server busy.
+        found = self.ask("flow_runs", flows={"name": {"any_": [deployment]}})
+        rows = (row for row in found if not row["auto_scheduled"])
         ordered = sorted(rows, key=lambda row: str(row["created"]))
         return [(row["state"]["name"], row["state"]["message"] or "") for row in ordered]
 
@@ -106,7 +107,7 @@ def wait_for(what: Callable[[], bool], seconds: float = 500) -> bool:
                 return True
         except OSError:
             pass
-        time.sleep(0.1)
+        time.sleep(0.5)
     return False
 
 

@@ -36,7 +36,7 @@ def eventually(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + 200
     while not holds():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(0.1)
 
 
 def until_gone(processes: Iterable[int], *folders: Path) -> None:
