@@ -27,7 +27,7 @@ def small_config(root: Path, rounds: int = 2) -> Config:
         judge=JudgeSection(precision_floor=0.0),
         guidance=GuidanceSection(after_failures=1, share=0.4),
         train=EmbeddedSftSpec(min_updates=5, max_updates=10),
-        evaluate=EvaluateSection(episodes=4, train_sample=4, promote_without_evidence=True),
+        evaluate=EvaluateSection(episodes=2, train_sample=2, promote_without_evidence=True),
         # Trials of manuals would double the attempts of each test that derives them.
         derive=DeriveSpec(planning=PlanningSpec(trials=0)),
     )

@@ -1,20 +1,16 @@
 import logging
 import os
-import signal
 import socket
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
-from tests.stages.environments.processes import eventually
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed
 from trajmill.flows.prefect_settings import long_lived_server, names_a_server, scrub_record
-from trajmill.flows.serving.server_keeper import is_free
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
 
@@ -73,23 +69,6 @@ def test_a_taken_port_is_reported(tmp_path: Path) -> None:
         port = other.getsockname()[1]
         with pytest.raises(TrajmillError, match=f"port {port} is taken"), long_lived_server(tmp_path / "log", port):
             raise AssertionError("no server can have started")
-
-
-def test_the_server_ends_when_its_owner_is_killed(prefect_home: Path, tmp_path: Path) -> None:
-    code = (
-        "import os, time; from pathlib import Path; from trajmill.flows.prefect_settings import short_lived_server\n"
-        f"with short_lived_server(Path({str(tmp_path / 'log')!r})):\n"
-        "    print(os.environ['PREFECT_API_URL'], flush=True); time.sleep(100)"
-    )
-    environment = {k: v for k, v in os.environ.items() if k != "PREFECT_API_URL"} | {"PREFECT_HOME": str(prefect_home)}
-    owner = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment)
-    assert owner.stdout is not None
-    port = int(owner.stdout.readline().removesuffix("/api\n").rpartition(":")[2])
-    assert not is_free(port)
-    owner.send_signal(signal.SIGKILL)
-    owner.wait()
-    owner.stdout.close()
-    eventually(lambda: is_free(port))
 
 
 def test_a_traceback_has_no_key_of_any_run_that_this_process_began() -> None:

@@ -30,7 +30,7 @@ def tiny_config(root: Path | BucketUrl, beam: BeamSettings | None = None, worker
         rollout=RolloutSection(episodes_per_round=16, concurrency=4, store_after=4, workers=workers),
         judge=JudgeSection(precision_floor=0.0),
         train=EmbeddedSftSpec(min_updates=2, max_updates=4),
-        evaluate=EvaluateSection(episodes=2, train_sample=2, promote_without_evidence=True),
+        evaluate=EvaluateSection(episodes=1, train_sample=2, promote_without_evidence=True),
         beam=beam or BeamSettings(),
     )
 

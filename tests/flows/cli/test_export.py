@@ -4,6 +4,7 @@ import errno
 import json
 import shutil
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -128,8 +129,10 @@ def parsed(family: str, row: Mapping[str, Any], reply: str) -> tuple[Action | No
     return (read_again.action if isinstance(read_again, Reply) else None), frame
 
 
-@pytest.mark.parametrize(("made", "family"), [("small_run", QWEN), ("served_run", QWEN), ("served_run", OWL)])
-@pytest.mark.parametrize("kind", [kind for kind in FORMATS.kinds() if kind != "dpo"])
+@pytest.mark.parametrize(
+    ("kind", "made", "family"),
+    [("trl", "small_run", QWEN), *product(sorted({*FORMATS.kinds()} - {"dpo"}), ["served_run"], [QWEN, OWL])],
+)
 def test_every_format_says_the_stored_actions_on_the_stored_screens(
     kind: str,
     made: str,

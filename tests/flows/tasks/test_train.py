@@ -105,7 +105,7 @@ def tiny_config(root: Path, rounds: int = 1) -> Config:
                 update={"train": 8, "heldout_slots": 2, "heldout_phrasings": 0, "validation": 4}
             ),
             "rollout": small.rollout.model_copy(update={"episodes_per_round": 24, "group_size": 2}),
-            "evaluate": small.evaluate.model_copy(update={"episodes": 2, "train_sample": 0}),
+            "evaluate": small.evaluate.model_copy(update={"train_sample": 0}),
         }
     )
 
