@@ -215,6 +215,7 @@ def test_the_glossary_is_short() -> None:
     assert len(rows) == len(set(rows)) <= 30
 
 
+@pytest.mark.slow
 def test_generated_pages_are_current() -> None:
     for name, text in runpy.run_path(str(DOCS / "reference.py"))["pages"]().items():
         assert (DOCS / name).read_text(encoding="utf-8") == text, f"{name}: run `make reference`"

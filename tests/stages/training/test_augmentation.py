@@ -15,7 +15,7 @@ from trajmill.stages.models.embedded.model import reply_for, untrained_network
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork, bags, collate
 from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
 from trajmill.stages.models.embedded.words import code_of
-from trajmill.stages.training.embedded.augmentation import App, Detour, apps_of, detours, disguise, strange_apps
+from trajmill.stages.training.embedded.augmentation import App, Detour, apps_of, detours, strange_apps
 from trajmill.stages.training.embedded.lessons import LessonStep, SeenScreen, Turn, lesson_steps
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import lessons, train_network
@@ -116,13 +116,6 @@ def test_an_app_without_what_is_sought_is_left_for_the_launcher() -> None:
     assert all(each.situation.flags[:2, DONE].tolist()[1 - each.label] == 1.0 for each in right)
 
 
-def test_of_a_wrong_menu_the_right_one_is_opened_at_once() -> None:
-    lessons_of_menus = on_screen("Palm beach")
-    assert {kind(each) for each in lessons_of_menus} == {"menu"}
-    assert all(each.situation.flags[each.label, DONE] == 0.0 for each in lessons_of_menus)
-    assert all(each.situation.flags[:, DONE].sum() == 1.0 for each in lessons_of_menus)
-
-
 def test_an_entry_behind_which_stands_what_is_sought_is_no_wrong_one() -> None:
     both = {**SCREENS, "pets": screen("Pets", "list_item", "Palm beach", "Muddy dog")}
     made = Attempts(both)
@@ -169,26 +162,9 @@ def used() -> Attempts:
     return made
 
 
-def word(made: Attempts, text: str) -> int:
-    return int(made.reader.lexicon.ids_of(text)[0])
-
-
 def by_icon(apps: tuple[App, ...]) -> dict[str, App]:
     names = {code_of(f"press {name}".casefold()): name for name in APPS}
     return {names[app.icon]: app for app in apps}
-
-
-def test_an_app_has_the_words_and_entries_that_stand_nowhere_else() -> None:
-    made = used()
-    apps = by_icon(apps_of(made.steps()))
-    assert {name for name, app in apps.items() if app.is_used} == set(WISHES)
-    assert set(apps["Mail"].words) == {word(made, text) for text in ("Mail", "write", "a", "letter", "send")}
-    assert set(apps["Clock"].words) >= {word(made, text) for text in ("Clock", "alarm", "ring")}
-    shared = {word(made, text) for text in ("options", "please", "now", "use")}
-    assert not shared & {each for app in apps.values() for each in app.words}
-    assert code_of("press send") in apps["Mail"].codes and code_of("Mail") in apps["Mail"].codes
-    assert code_of("press options") not in {code for app in apps.values() for code in app.codes}
-    assert apps["Stride"].words == (word(made, "Stride"),) and apps["Stride"].codes == ()
 
 
 def test_apps_that_no_attempt_uses_look_strange_in_every_update() -> None:
@@ -200,22 +176,6 @@ def test_apps_that_no_attempt_uses_look_strange_in_every_update() -> None:
     assert not by_icon(apps_of(made.steps()))["Stride"].is_used, "it may be a mistake"
     made.add("join another plan", ("launcher", "Stride"), ("Stride", ""))
     assert by_icon(apps_of(made.steps()))["Stride"].is_used
-
-
-def test_a_strange_app_has_random_words_and_nothing_is_recalled_of_it() -> None:
-    made = used()
-    found = lessons(made.turns, PHONE)
-    mail = by_icon(found.apps)["Mail"]
-    vectors = torch.randn(len(found.bags.offsets), 4, generator=torch.Generator().manual_seed(1))
-    batch, changed = disguise(found.situations, vectors, [mail], torch.Generator().manual_seed(0))
-    assert set((changed != vectors).any(1).nonzero()[:, 0].tolist()) == set(mail.words)
-    is_own = torch.isin(found.situations.instruction, torch.tensor(mail.words, dtype=torch.int32))
-    assert is_own.any() and (batch.instruction_codes[is_own] == 0).all()
-    assert batch.instruction_codes[~is_own].equal(found.situations.instruction_codes[~is_own])
-    gone = set(found.situations.codes.flatten().tolist()) - set(batch.codes.flatten().tolist())
-    assert gone == {code_of("press mail"), code_of("press send")}
-    titles = set(found.situations.anchors[:, 0].tolist()) - set(batch.anchors[:, 0].tolist())
-    assert titles == {code_of("Mail")}
 
 
 def chances(network: PolicyNetwork, screen_id: str, instruction: str, *conclusions: str) -> dict[str, float]:

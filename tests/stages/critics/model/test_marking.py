@@ -10,8 +10,6 @@ from trajmill.schemas import actions
 from trajmill.schemas.actions import (
     Action,
     Click,
-    Drag,
-    LongPress,
     Scroll,
     Swipe,
     Terminate,
@@ -31,21 +29,6 @@ def changed(color: str, action: Action, elements: tuple[UIElement, ...] = ()) ->
     box = ImageChops.difference(image, Image.new("RGB", SIZE, color)).getbbox()
     assert box is not None
     return Box(*box)
-
-
-@pytest.mark.parametrize("color", ["white", "black", "#FF4040", "#808080"])
-@pytest.mark.parametrize("action", [Click(x=300, y=400), LongPress(x=300, y=400)])
-def test_a_press_is_a_circle_round_its_place(color: str, action: Action) -> None:
-    left, top, right, bottom = changed(color, action)
-    assert abs((left + right) / 2 - 300) < 3 and abs((top + bottom) / 2 - 400) < 3
-    assert 30 < right - left < 150
-
-
-@pytest.mark.parametrize("action", [Swipe(x=100, y=1000, x2=100, y2=300), Drag(x=50, y=60, x2=600, y2=900)])
-def test_a_swipe_or_drag_is_an_arrow_from_end_to_end(action: Swipe | Drag) -> None:
-    left, top, right, bottom = changed("white", action)
-    assert left <= min(action.x, action.x2) and right >= max(action.x, action.x2)
-    assert top <= min(action.y, action.y2) and bottom >= max(action.y, action.y2)
 
 
 def test_typing_is_a_box_round_the_input_and_a_press_frames_an_element_smaller_than_the_screen() -> None:

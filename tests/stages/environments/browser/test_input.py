@@ -13,26 +13,11 @@ def called(action: act.Action, scale: int = 1) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize(
     ("action", "calls"),
     [
-        (act.Click(x=30, y=60), [("mouse.click", 30, 60, "left", 1)]),
-        (
-            act.Drag(x=1, y=2, x2=3, y2=4),
-            [("mouse.move", 1, 2), ("mouse.down",), ("mouse.move", 3, 4, 5), ("mouse.up",)],
-        ),
-        (act.Scroll(clicks=-2), [("mouse.wheel", 0, 200)]),
         (act.Scroll(x=5, y=6, clicks=1), [("mouse.move", 5, 6), ("mouse.wheel", 0, -100)]),
-        (
-            act.TypeText(text="a b", clear=True, enter=True),
-            [
-                *(("keyboard.press", key) for key in ("Control+a", "Delete")),
-                ("keyboard.type", "a b"),
-                ("keyboard.press", "Enter"),
-            ],
-        ),
         (act.PressKeys(keys=("ctrl", "Return")), [("keyboard.press", "Control+Enter")]),
         (act.PressKeys(keys=("ctrl", "no-such-key")), []),
         (act.SystemButton(button="Back"), [("page.go_back",)]),
         (act.DragTo(x=20, y=40), [("mouse.down",), ("mouse.move", 20, 40, 5), ("mouse.up",)]),
-        (act.HorizontalScroll(clicks=2), [("mouse.wheel", 200, 0)]),
         (act.HorizontalScroll(x=2, y=4, clicks=2), [("mouse.move", 2, 4), ("mouse.wheel", 200, 0)]),
         (act.Interact(text="log in"), []),
         (act.OpenApp(app="Notes"), []),

@@ -6,7 +6,7 @@ from tests.stages.models.fault_server import Fault, running_server
 from tests.stages.models.openai_api.asking import asked_all, request, settings
 from trajmill.stages.models.base import Completion
 from trajmill.stages.models.openai_api.exchange import FailureReason
-from trajmill.stages.models.openai_api.model import OpenAiModel, Router, Server
+from trajmill.stages.models.openai_api.model import OpenAiModel, Router
 
 pytestmark = pytest.mark.slow
 
@@ -67,23 +67,6 @@ async def test_no_more_in_flight_than_allowed_and_an_overloaded_server_gets_fewe
         assert all(isinstance(answer, Completion) for answer in answers)
         # Without adapting, each of the 300 would be refused several times over.
         assert len(server.received) < 600
-
-
-def test_the_window_halves_once_for_those_refused_together_and_grows_by_one_per_window() -> None:
-    server = Server("a", 16)
-    epoch = server.epoch
-    for _ in range(10):
-        server.shrink(epoch)
-    assert server.window == 8
-    for _ in range(9):
-        server.grow()
-    assert server.window == 9
-    for _ in range(20):
-        server.shrink(server.epoch)
-    assert server.window == 1
-    for _ in range(400):
-        server.grow()
-    assert server.window == 16
 
 
 async def _never(url: str) -> bool:
