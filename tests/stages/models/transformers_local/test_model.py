@@ -317,14 +317,3 @@ def test_tokens_come_as_often_as_they_should(sampling: ChatRequest, expected: li
         # Five standard deviations: the draws are those of a fixed seed, and a wrong rule is far off.
         assert counts[token] / times == pytest.approx(share, abs=5 * (0.25 / times) ** 0.5)
         assert share > 0 or counts[token] == 0
-
-
-def test_each_row_draws_with_its_own_seed() -> None:
-    rows = [row(seed=1), row(temperature=0.0), row(seed=2), row(seed=1)]
-    together, alone = SeededSampling(rows), SeededSampling([rows[2]])
-    empty = torch.zeros(4, 0)
-    columns = [together(empty, LOGITS.repeat(4, 1)).argmax(-1).tolist() for _ in range(50)]
-    single = [int(alone(empty[:1], LOGITS[None].clone()).argmax()) for _ in range(50)]
-    assert [column[2] for column in columns] == single
-    assert all(column[0] == column[3] and column[1] == 0 for column in columns)
-    assert any(column[0] != column[2] for column in columns)
