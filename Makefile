@@ -1,17 +1,19 @@
 # make run   the main job on the embedded default: several rounds, then a report
 # make quick  the fast tests, all day
 # make test  ruff, mypy, pytest; with `make vllm-env`, also against a real vLLM server; with `make trainers-env`, also with
-#            the loaders of four trainers; with `make azurite`, also in a container of Azure
+#            the loaders of four trainers; with `make osworld-env`, also with OSWorld's own code; with `make azurite`, also in a
+#            container of Azure
 PYTHON ?= python3
 BIN := .venv/bin
 VLLM := .venv-vllm
 TRAINERS := .venv-trainers
+OSWORLD := .venv-osworld
 AZURITE := 3.35.0
 
 # Tests start hundreds of Python processes: without written bytecode each compiles the project again.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: help run demo run-web run-pixels run-vllm test quick quick-stages quick-rest lint types pytest vllm-env test-vllm trainers-env azurite bench reference rows docs system-deps clean
+.PHONY: help run demo run-web run-pixels run-vllm test quick quick-stages quick-rest lint types pytest vllm-env test-vllm trainers-env osworld-env azurite bench reference rows docs system-deps clean
 
 help: ## what can be made
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 16
@@ -72,7 +74,7 @@ types: .venv/installed-dev
 WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
 
 # Each worker trains with one thread: threads of several workers would wait for each other.
-# Without their environments, the tests of vLLM and of the trainers are skipped and say so.
+# Without their environments, the tests of vLLM, of the trainers and of OSWorld's code are skipped and say so.
 # Files and tests run in random order, so none can depend on another: `make pytest SEED=...` repeats an order.
 SEED := $(or $(SEED),$(shell date +%s))
 pytest: export OMP_NUM_THREADS := 1
@@ -117,6 +119,16 @@ $(TRAINERS)/%/installed: tests/trainers/requirements-%.txt tests/trainers/join_p
 
 # The loaders of four trainers, each in an environment of its own: they want other versions of transformers and datasets.
 trainers-env: $(foreach trainer,trl verl llamafactory swift,$(TRAINERS)/$(trainer)/installed) ## loaders of four trainers, which `make test` then tries on what we export (1.3 GB)
+
+OSWORLD_PINS := requirements/osworld.txt
+
+$(OSWORLD)/installed: $(OSWORLD_PINS) | .venv/installed
+	test -x $(OSWORLD)/bin/python || $(PYTHON) -m venv $(OSWORLD)
+	{ $(PIP) uv && $(BIN)/uv pip install --quiet --no-deps --python $(OSWORLD)/bin/python -r $<; } || \
+		$(OSWORLD)/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement $<
+	touch $@
+
+osworld-env: $(OSWORLD)/installed ## OSWorld's own code (desktop-env) in an environment of its own, which `make test` then tests too (1.2 GB)
 
 # With npm, because Microsoft's emulator of Azure's storage is a program for Node.js.
 .azurite/installed:

@@ -22,7 +22,7 @@ from trajmill.flows.serving.models_ready import check_servers
 from trajmill.flows.status.page import flow_runs
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.stages.environments.kinds import DesktopSpec
+from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import VERSION_FILE, Warehouse, open_warehouse

@@ -10,12 +10,12 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Source, Split
 from trajmill.stages.environments.android.task import PhoneGoal, PhoneStart
 from trajmill.stages.environments.browser.task import BrowserGoal, BrowserStart
+from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.desktop.task import import_tasks
 from trajmill.stages.environments.kinds import (
     ENVIRONMENTS,
     AndroidSpec,
     BrowserSpec,
-    DesktopSpec,
     FaultRates,
     SimulatedSpec,
 )

@@ -44,6 +44,7 @@ for _module in (init, loop, worker, data, worlds):
 app.add_typer(worlds.apps, name="apps")
 app.add_typer(loop.policy, name="policy")
 app.add_typer(worlds.env, name="env")
+app.add_typer(worlds.tasks, name="tasks")
 app.add_typer(worlds.graph, name="graph")
 
 

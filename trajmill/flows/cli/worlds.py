@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -16,6 +17,7 @@ from trajmill.schemas.errors import TrajmillError
 
 apps = typer.Typer(help="App files of the simulated phone and desktop.", no_args_is_help=True)
 env = typer.Typer(help="Environments for trainers and other machines.", no_args_is_help=True)
+tasks = typer.Typer(help="Task files of OSWorld.", no_args_is_help=True)
 graph = typer.Typer(help="Graphs of apps: pages, elements, slots, transitions.", no_args_is_help=True)
 app = typer.Typer()
 
@@ -74,6 +76,25 @@ def serve_apps(
     with web_app_server(compile_files(files), port) as server, suppress(KeyboardInterrupt):
         print(f"http://{HOST}:{server.server_port}/ (Ctrl-C ends it)", flush=True)
         server.serve_forever()
+
+
+@tasks.command("check", epilog="Example: trajmill tasks check OSWorld/evaluation_examples/examples")
+def check_task_files(
+    folder: Path = Argument(..., metavar="FOLDER", help="Folder with OSWorld's task files (*.json)."),
+    config: ConfigFile = None,
+) -> None:
+    """List the task files that OSWorld's own code cannot run, and why; [environment.osworld] says what there is."""
+    from trajmill.stages.environments.desktop.osworld.tasks import check_tasks
+    from trajmill.stages.environments.desktop.spec import DesktopSpec, OsworldSpec
+
+    environment = load(config).environment if config is not None else None
+    spec = environment.osworld if isinstance(environment, DesktopSpec) else None
+    checked = asyncio.run(check_tasks(folder, spec or OsworldSpec()))
+    for each in checked:
+        if each.reasons:
+            print(f"{each.file}: {'; '.join(each.reasons)}")
+    complete = sum(not each.reasons for each in checked)
+    print(f"{complete} of {len(checked)} tasks are complete, as far as no machine is needed to know")
 
 
 @env.command("serve", epilog="Example: trajmill env serve --config docs/examples/desktop.toml --port 8000 --slots 4")

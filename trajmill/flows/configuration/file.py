@@ -20,7 +20,8 @@ from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import UNKNOWN_KIND, instead_of, nearest
 from trajmill.schemas.spec import Spec, decisive_fields
-from trajmill.stages.environments.kinds import AppFilesSpec, DesktopSpec
+from trajmill.stages.environments.desktop.spec import DesktopSpec
+from trajmill.stages.environments.kinds import AppFilesSpec
 from trajmill.stages.environments.spec import FixedTasksSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.proposals.source import read_human_tasks

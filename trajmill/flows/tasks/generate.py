@@ -22,7 +22,8 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.environments.kinds import AppFilesSpec, DesktopSpec
+from trajmill.stages.environments.desktop.spec import DesktopSpec
+from trajmill.stages.environments.kinds import AppFilesSpec
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.queries.atomic.source import AtomicSource
 from trajmill.stages.queries.base import (

@@ -59,6 +59,7 @@ class OsworldMachine:
     booting: int = 0
     """How many more requests are answered by 503."""
     empty_screenshots: bool = False
+    restored: int = 0
     hangs: bool = False
     breaks: bool = False
     url: str = ""
@@ -66,6 +67,12 @@ class OsworldMachine:
     def calls(self) -> list[Any]:
         log = self.folder / "calls.jsonl"
         return [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
+
+    def restore(self) -> list[str]:
+        """Forget all files, as a snapshot does, and return their names."""
+        names, self.files = [*self.files], {}
+        self.restored += 1
+        return names
 
     def picture(self) -> bytes:
         image = Image.new("RGB", (320, 200), "white")
@@ -114,7 +121,9 @@ def _application(machine: OsworldMachine) -> web.Application:
                 return web.Response(body=png, content_type="image/png")
             case "GET", "/accessibility":
                 return web.json_response({"AT": _TREE})
-            case "POST", "/execute":
+            case "POST", "/restore":
+                machine.restore()
+            case "POST", "/execute" | "/setup/execute":
                 return await execute(await request.json())
             case "POST", "/setup/launch":
                 machine.launched.append((await request.json())["command"])

@@ -15,3 +15,7 @@ def query_of(folder: Path, **said: Any) -> Query:
     (folder / "task.json").write_text(json.dumps({"id": "a-task", "instruction": "Do it.", **said}))
     (query,) = import_tasks(folder, 0.0, ORIGIN)
     return query
+
+
+def step(kind: str, **parameters: Any) -> dict[str, Any]:
+    return {"type": kind, "parameters": parameters}

@@ -14,18 +14,20 @@ from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.desktop.connection import DesktopTimeouts
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment, RemoteDesktops
+from trajmill.stages.environments.desktop.spec import RestoreSpec
 
 pytestmark = pytest.mark.slow
 
+MARK = "~/.cache/trajmill/task"
 SHORT = DesktopTimeouts(lease=0.0, ready=1.0, request=2.0, prepare=5.0)
 
 
 @asynccontextmanager
 async def remote_desktop(
-    folder: Path, timeouts: DesktopTimeouts = DesktopTimeouts()
+    folder: Path, timeouts: DesktopTimeouts = DesktopTimeouts(), restore: RestoreSpec | None = None
 ) -> AsyncIterator[tuple[DesktopEnvironment, OsworldMachine]]:
     async with osworld_machine(folder) as machine:
-        environment = await RemoteDesktops((machine.url,), folder / "tasks", timeouts)()
+        environment = await RemoteDesktops((machine.url,), folder / "tasks", timeouts, restore=restore)()
         try:
             yield environment, machine
         finally:
@@ -59,11 +61,12 @@ async def test_a_task_is_prepared_done_and_checked(tmp_path: Path) -> None:
         assert await environment.score() == 1.0
         machine.files.clear()
         assert await environment.score() == 0.0
+        machine.restore()
         (tmp_path / "secret").write_text("secret")
         outside = {"type": "upload", "parameters": {"files": [{"local_path": "../secret", "path": "/a"}]}}
         with pytest.raises(EnvironmentFailure, match="is not in"):
             await environment.reset(query_of(tmp_path / "tasks", config=[outside]), 0)
-        assert machine.files == {}
+        assert machine.restore() == [MARK]
     assert machine.launched == [["gedit", "/home/user/a"]]
     assert machine.windows == [("/setup/activate_window", "gedit")]
 
@@ -175,6 +178,7 @@ async def test_a_fault_is_the_environments_or_of_the_setup(tmp_path: Path, fault
     query = query_of(tmp_path / "tasks")
     async with remote_desktop(tmp_path, SHORT) as (environment, machine):
         await environment.reset(query, 0)
+        machine.restore()
         setattr(machine, fault, True)
         for call, kind in (
             (environment.step(act.Terminate(status="success")), FailureClass.ENVIRONMENT),
@@ -182,3 +186,43 @@ async def test_a_fault_is_the_environments_or_of_the_setup(tmp_path: Path, fault
         ):
             with failing(kind, message):
                 await call
+
+
+RESTORE = "import sys, urllib.request as r; r.urlopen(r.Request(f'http://{sys.argv[1]}:{sys.argv[2]}/restore', b''))"
+
+
+@pytest.mark.parametrize(
+    "restore",
+    [
+        RestoreSpec(command=(sys.executable, "-c", RESTORE, "{host}", "{port}")),
+        RestoreSpec(url="http://{host}:{port}/restore"),
+    ],
+)
+async def test_a_machine_is_restored_before_its_second_task(tmp_path: Path, restore: RestoreSpec) -> None:
+    async with remote_desktop(tmp_path, restore=restore) as (environment, machine):
+        for _ in range(2):
+            await environment.reset(query_of(tmp_path / "tasks"), 0)
+            machine.files["/home/user/left"] = b"by the task"
+        assert machine.restored == 1
+
+
+@pytest.mark.parametrize(
+    ("restore", "message"),
+    [
+        (None, "has had a task; restore it, or set `environment.restore`"),
+        (RestoreSpec(command=("true",)), "is as the last task left it"),
+        (RestoreSpec(command=("sh", "-c", "echo no such VM >&2; exit 3")), "status 3: no such VM"),
+        (RestoreSpec(command=("no-such-program",)), "No such file or directory"),
+        (RestoreSpec(url="http://{host}:1/restore"), "was not restored: "),
+        (RestoreSpec(provider="vmware", machines={}), "has no virtual machine in"),
+    ],
+)
+async def test_a_used_machine_is_refused_in_one_line_if_it_is_not_restored(
+    tmp_path: Path, restore: RestoreSpec | None, message: str
+) -> None:
+    async with remote_desktop(tmp_path, restore=restore) as (environment, machine):
+        await environment.reset(query_of(tmp_path / "tasks"), 0)
+        launching = [{"type": "launch", "parameters": {"command": ["gedit"]}}]
+        with failing(FailureClass.SETUP, message):
+            await environment.reset(query_of(tmp_path / "tasks", config=launching), 0)
+        assert machine.launched == []

@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from tests.stages.environments.desktop.queries import ORIGIN
+from tests.stages.environments.desktop.queries import ORIGIN, step
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
+from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.desktop.task import import_tasks, packaged_tasks, parse_task
-from trajmill.stages.environments.kinds import DesktopSpec
 
 RULE = {"type": "rule", "rules": {"expected": "1"}}
 OUTPUT = {"type": "vm_command_line", "command": ["true"]}
@@ -18,10 +18,6 @@ FILE = {"type": "vm_file", "path": "/a"}
 
 def said(**parts: Any) -> dict[str, Any]:
     return {"id": "t", "instruction": "Do it.", "snapshot": "x", "source": "", "proxy": False, **parts}
-
-
-def step(kind: str, **parameters: Any) -> dict[str, Any]:
-    return {"type": kind, "parameters": parameters}
 
 
 def evaluator(**parts: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ import pytest
 from tests.stages.graphs.explore.exploring import explore
 from tests.stages.rollout.toy import ORIGIN
 from trajmill.schemas.tables.query import PathStep, Platform, Split
-from trajmill.stages.environments.kinds import DesktopSpec
+from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.graphs.base import Mark
 from trajmill.stages.graphs.explore.base import ExploreBounds, unexplored
 from trajmill.stages.graphs.explore.deny_list import deny_list

@@ -16,7 +16,8 @@ from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway, PathwayStep
 from trajmill.schemas.tables.query import PathStep, Platform, Source
-from trajmill.stages.environments.kinds import DesktopSpec, SimulatedSpec
+from trajmill.stages.environments.desktop.spec import DesktopSpec
+from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps

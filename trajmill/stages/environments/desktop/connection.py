@@ -114,6 +114,10 @@ class DesktopConnection:
             await self._post("/reset", self._timeouts.prepare, json={})
 
     @property
+    def resets(self) -> bool:
+        return self._resets
+
+    @property
     def settles(self) -> bool:
         return self._typed
 

@@ -23,7 +23,18 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings, make_observation
 from trajmill.stages.environments.desktop.connection import DesktopConnection, DesktopServer, DesktopTimeouts
 from trajmill.stages.environments.desktop.metrics import METRICS
-from trajmill.stages.environments.desktop.task import DesktopStart, Evaluator, Getter, SetupStep, parse_evaluator
+from trajmill.stages.environments.desktop.osworld.client import OsworldCode
+from trajmill.stages.environments.desktop.restore import RestoreHook
+from trajmill.stages.environments.desktop.spec import OsworldSpec, RestoreSpec
+from trajmill.stages.environments.desktop.task import (
+    DesktopStart,
+    Evaluator,
+    Getter,
+    OsworldTask,
+    SetupStep,
+    osworld_task,
+    parse_evaluator,
+)
 from trajmill.stages.environments.desktop.tree import read_elements
 from trajmill.stages.environments.pool.child import end_child, start_child
 from trajmill.stages.environments.pool.machines import Machines, MachineState, machine_address
@@ -40,8 +51,8 @@ _ADVICE = "name more machines, or run fewer episodes at once"
 class DesktopEnvironment:
     """A desktop machine; `Query.start_state` is `{"config": [...]}` and `Query.goal` an evaluator, or `{}`.
 
-    Each reset gives a local desktop a fresh session and home folder. On an OSWorld machine it only takes the steps of
-    the task; restoring the machine's snapshot is left to the team.
+    Each reset gives a local desktop a fresh session and home folder. An OSWorld machine is restored by the user's hook
+    before its second task; without a hook that task is refused.
     """
 
     platform = Platform.DESKTOP
@@ -53,19 +64,34 @@ class DesktopEnvironment:
         files: Path,
         give_back: Callable[[], Awaitable[None]],
         belongings: Belongings = Belongings(),
+        osworld: OsworldCode | None = None,
+        restore: RestoreHook | None = None,
     ) -> None:
         self.desktop = desktop
         self._files = files
+        self._osworld = osworld
+        self._restore = restore
         self._give_back: Callable[[], Awaitable[None]] | None = give_back
         self._belongings = belongings
         self._goal = "{}"
+        self._osworld_task: OsworldTask | None = None
+        self._gave_up = False
 
     async def reset(self, query: Query, seed: int) -> Observation:
         self._goal = query.goal
         start = read_part(DesktopStart.model_validate_json, query.start_state, f"start state of {query.task}")
+        self._osworld_task, self._gave_up = osworld_task(query, start), False
         try:
+            if self._restore is not None and not self.desktop.resets:
+                await self._restore.freshen(self.desktop, query.task)
             await self.desktop.reset()
-            await prepare(self.desktop, start.config, self._files)
+            if self._osworld_task is None:
+                await prepare(self.desktop, start.config, self._files)
+            else:
+                before = await self.desktop.screenshot()
+                await self._own_code().prepare(self._osworld_task, self.desktop.server, before.size)
+                opens = any(step.type in ("launch", "open") for step in start.config)
+                await (_wait_until_changed(self.desktop, before.png) if opens else wait_until_settled(self.desktop))
             return await self._observe()
         except EnvironmentFailure as error:
             raise EnvironmentFailure(f"{query.task}: {error}", FailureClass.SETUP) from error
@@ -74,7 +100,9 @@ class DesktopEnvironment:
         match action:
             case Wait(seconds=seconds):
                 await asyncio.sleep(min(max(seconds, 0.0), _LONGEST_WAIT_SECONDS))
-            case Terminate() | Answer():
+            case Terminate(status=status):
+                self._gave_up = status == "failure"
+            case Answer():
                 pass
             case _:
                 await self.desktop.act(action)
@@ -84,6 +112,8 @@ class DesktopEnvironment:
 
     async def score(self) -> float | None:
         """Return the evaluator's result; a failing check is repeated for two seconds, as a file may still be saved."""
+        if self._osworld_task is not None:
+            return await self._osworld_score(self._osworld_task)
         goal = json.loads(self._goal)
         if not goal:
             return None
@@ -98,16 +128,30 @@ class DesktopEnvironment:
         except (BadInputError, KeyError, TypeError, ValueError) as error:
             raise EnvironmentFailure(f"the check cannot be made: {error}", FailureClass.TASK) from error
 
+    async def _osworld_score(self, task: OsworldTask) -> float:
+        size = (await self.desktop.screenshot()).size
+        reward = await self._own_code().evaluate(task, self.desktop.server, size, self._gave_up)
+        # Its getters return None for a machine that is gone; that is no reward of 0.
+        await self.desktop.screenshot()
+        return reward
+
+    def _own_code(self) -> OsworldCode:
+        if self._osworld is None:
+            raise EnvironmentFailure("the task needs OSWorld's code; set `environment.osworld`", FailureClass.SETUP)
+        return self._osworld
+
     async def healthy(self) -> bool:
         try:
             await self.desktop.screenshot()
         except EnvironmentFailure:
             return False
-        return True
+        return self._osworld is None or self._osworld.alive
 
     async def close(self) -> None:
         give_back, self._give_back = self._give_back, None
         await self.desktop.close()
+        if self._osworld is not None:
+            await self._osworld.close()
         if give_back is not None:
             await give_back()
 
@@ -122,8 +166,17 @@ class DesktopEnvironment:
 
 
 class RemoteDesktops:
-    def __init__(self, servers: tuple[str, ...], files: Path, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
+    def __init__(
+        self,
+        servers: tuple[str, ...],
+        files: Path,
+        timeouts: DesktopTimeouts = DesktopTimeouts(),
+        osworld: OsworldSpec | None = None,
+        restore: RestoreSpec | None = None,
+    ) -> None:
         self._files = files
+        self._osworld = osworld
+        self._restore = RestoreHook(restore, osworld or OsworldSpec())
         self._timeouts = timeouts
         self._servers = servers
         self._machines = Machines("desktop", timeouts.lease, _ADVICE)
@@ -137,7 +190,8 @@ class RemoteDesktops:
         async def give_back() -> None:
             lease.close()
 
-        return await _connected(DesktopServer(lease.name), self._files, self._timeouts, give_back)
+        desktop = DesktopConnection(DesktopServer(lease.name), self._timeouts)
+        return await _connected(desktop, self._files, give_back, self._osworld, self._restore)
 
     async def close(self) -> None: ...
 
@@ -158,8 +212,15 @@ class _LocalDesktop(NamedTuple):
 
 
 class LocalDesktops:
-    def __init__(self, files: Path, size: Size = SCREEN, timeouts: DesktopTimeouts = DesktopTimeouts()) -> None:
+    def __init__(
+        self,
+        files: Path,
+        size: Size = SCREEN,
+        timeouts: DesktopTimeouts = DesktopTimeouts(),
+        osworld: OsworldSpec | None = None,
+    ) -> None:
         self._files = files
+        self._osworld = osworld
         self._size = size
         self._timeouts = timeouts
         self._running: list[_LocalDesktop] = []
@@ -176,8 +237,9 @@ class LocalDesktops:
             self._running.remove(local)
             await self._end(local)
 
+        desktop = DesktopConnection(local.server, self._timeouts)
         belongings = Belongings((local.process.pid,), (local.folder,))
-        return await _connected(local.server, self._files, self._timeouts, give_back, belongings)
+        return await _connected(desktop, self._files, give_back, self._osworld, belongings=belongings)
 
     async def close(self) -> None:
         while self._running:
@@ -205,21 +267,24 @@ class LocalDesktops:
 
 
 async def _connected(
-    server: DesktopServer,
+    desktop: DesktopConnection,
     files: Path,
-    timeouts: DesktopTimeouts,
     give_back: Callable[[], Awaitable[None]],
+    spec: OsworldSpec | None,
+    restore: RestoreHook | None = None,
     belongings: Belongings = Belongings(),
 ) -> DesktopEnvironment:
     """The environment of a machine, when it is ready; a machine that fails is given back."""
-    desktop = DesktopConnection(server, timeouts)
     try:
         await desktop.wait_until_ready()
+        osworld = None if spec is None else await OsworldCode.start(spec, files)
     except BaseException:
         await desktop.close()
         await give_back()
         raise
-    return DesktopEnvironment(desktop, files, give_back, belongings)
+    if osworld is not None:
+        belongings = Belongings((*belongings.process_ids, osworld.process_id), (*belongings.folders, osworld.folder))
+    return DesktopEnvironment(desktop, files, give_back, belongings, osworld, restore)
 
 
 _LONGEST_SLEEP_SECONDS = 60.0

@@ -36,6 +36,8 @@ SETUPS: Mapping[str, frozenset[str]] = {
 _PLACEHOLDERS = ("{CLIENT_PASSWORD}", "{SCREEN_WIDTH", "{SCREEN_HEIGHT")
 RESULTS = ("vm_file", "vm_command_line")
 EXPECTATIONS = ("rule", "vm_file", "vm_command_line", "local_file")
+OsworldTask = dict[str, Any]
+"""`instruction`, `config`, `evaluator` and `proxy`, as in a task file."""
 _MAKER = "osworld"
 _FEWEST_STEPS = 15  # OSWorld's own limit
 _STEPS_PER_PATH_STEP = 3
@@ -59,6 +61,9 @@ class SetupStep(Record):
 
 class DesktopStart(Record):
     config: tuple[SetupStep, ...] = ()
+    osworld: bool = False
+    """Whether OSWorld's own code prepares and checks the task."""
+    proxy: bool = False
 
 
 class Check(Record):
@@ -83,6 +88,7 @@ class DesktopTask(BaseModel):
     config: tuple[SetupStep, ...] = ()
     evaluator: dict[str, Any] | None = None
     related_apps: tuple[str, ...] = ()
+    proxy: bool = False
     path: tuple[PathStep, ...] = ()
     """The annotated reference path of our own tasks; OSWorld's files have none."""
     difficulty: Literal[1, 2, 3] = 1
@@ -167,10 +173,24 @@ def packaged_tasks() -> Path:
 
 def import_tasks(folder: Path, held_out: float, origin: Origin, validation: float = 0.0) -> list[Query]:
     """Make the queries of all task files below a folder; `held_out` and `validation` are shares, chosen by ids."""
-    files = sorted(folder.rglob("*.json"))
-    tasks = sorted((read_task(file) for file in files), key=lambda task: task.id)
-    if not tasks:
-        raise BadInputError(f"{folder}: there are no task files (*.json)")
+    return make_queries([read_task(file) for file in task_files(folder)], folder, held_out, origin, validation)
+
+
+def task_files(folder: Path) -> list[Path]:
+    if files := sorted(folder.rglob("*.json")):
+        return files
+    raise BadInputError(f"{folder}: there are no task files (*.json)")
+
+
+def make_queries(
+    tasks: Iterable[DesktopTask],
+    folder: Path,
+    held_out: float,
+    origin: Origin,
+    validation: float,
+    osworld: bool = False,
+) -> list[Query]:
+    tasks = sorted(tasks, key=lambda task: task.id)
     ids = [task.id for task in tasks]
     if len(set(ids)) < len(ids):
         raise BadInputError(f"{folder}: two tasks have the id {next(i for i in ids if ids.count(i) > 1)!r}")
@@ -178,16 +198,28 @@ def import_tasks(folder: Path, held_out: float, origin: Origin, validation: floa
     first, last = round(held_out * len(ids)), round((held_out + validation) * len(ids))
     splits = dict.fromkeys(by_chance[:first], Split.HELDOUT_SLOTS)
     splits |= dict.fromkeys(by_chance[first:last], Split.VALIDATION)
-    return [_query(task, splits.get(task.id, Split.TRAIN), origin) for task in tasks]
+    return [_query(task, splits.get(task.id, Split.TRAIN), origin, osworld) for task in tasks]
 
 
-def _query(task: DesktopTask, split: Split, origin: Origin) -> Query:
+def osworld_task(query: Query, start: DesktopStart) -> OsworldTask | None:
+    """Return the task as OSWorld's code takes it; None if that code is not to be used."""
+    if not start.osworld:
+        return None
+    config = [step.model_dump() for step in start.config]
+    evaluator = json.loads(query.goal)
+    return {"instruction": query.instruction, "config": config, "evaluator": evaluator, "proxy": start.proxy}
+
+
+def _query(task: DesktopTask, split: Split, origin: Origin, osworld: bool) -> Query:
+    start: dict[str, Any] = {"config": [step.model_dump() for step in task.config]}
+    if osworld:
+        start |= {"osworld": True, "proxy": task.proxy}
     pages = tuple(dict.fromkeys(step.page for step in task.path))
     return own_query(
         Platform.DESKTOP,
         task.id,
         task.instruction,
-        json.dumps({"config": [step.model_dump() for step in task.config]}, sort_keys=True),
+        json.dumps(start, sort_keys=True),
         origin,
         _MAKER,
         apps=task.related_apps,

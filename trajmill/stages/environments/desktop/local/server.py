@@ -8,6 +8,7 @@ programs through it.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import secrets
@@ -47,6 +48,8 @@ class HttpAnswer(NamedTuple):
 
 def serve_desktop(desktop: LocalDesktop, token: str) -> TCPServer:
     """Listen on a free port of loopback; one request at a time, since a desktop has one mouse."""
+    # As OSWorld's code sends it, in the address.
+    as_password = "Basic " + base64.b64encode(f"token:{token}".encode()).decode()
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -61,7 +64,7 @@ def serve_desktop(desktop: LocalDesktop, token: str) -> TCPServer:
 
         def _answer(self, body: bytes) -> None:
             answer = _problem(403, "wrong token")
-            if self.headers.get(TOKEN_HEADER) == token:
+            if self.headers.get(TOKEN_HEADER) == token or self.headers.get("Authorization") == as_password:
                 answer = respond(desktop, self.path, self.headers.get("Content-Type") or "", body)
             self.send_response(answer.status)
             self.send_header("Content-Type", answer.kind)

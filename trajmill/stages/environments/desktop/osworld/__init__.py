@@ -1,0 +1,1 @@
+"""OSWorld's own code (`desktop-env`) in a process of another Python environment."""
