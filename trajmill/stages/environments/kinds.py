@@ -97,7 +97,7 @@ class AppFilesSpec(EnvironmentSpec):
 
 
 class GeneratedAppsSpec(Spec):
-    """Apps that nobody drew (see apps.md), for training queries alone. They are on devices of their own."""
+    """Apps that nobody drew (see apps.md), for training queries alone. A device has a few of them or none."""
 
     count: NonNegativeInt = 0
     """Number of apps to generate, as `trajmill apps generate` does."""

@@ -82,7 +82,7 @@ def test_no_two_apps_are_nearly_alike(apps: list[GeneratedApp]) -> None:
     assert max(likeness(one, other) for one, other in combinations(apps, 2)) < ALIKE
     words = packaged_grammar().words
     alone = Grammar(words=words, domains={"clinic": packaged_grammar().domains["clinic"]})
-    poor = alone.model_copy(update={"words": words.model_copy(update={"plus": ("",)})})
+    poor = alone.model_copy(update={"words": words.model_copy(update={"texts": words.texts | {"plus": ("",)}})})
     with pytest.raises(BadInputError, match=r"no further app about 'clinic' after .* apps; ask for fewer"):
         list(generated_apps(0, poor))
 
@@ -107,7 +107,9 @@ def test_generated_apps_are_on_devices_of_their_own(world: World) -> None:
     new = mixed.apps[mixed.generated[0]]
     profile = DeviceProfile(3)
     together = {app.app for app in Device(mixed, new.platform, profile, beside=new.app).icons()}
-    assert new.app in together <= set(mixed.generated)
+    assert new.app in together
+    assert 0 < len(together - world.apps.keys()) <= 4
+    assert together & world.apps.keys() == {app.app for app in world.apps_on(new.platform)}
     for platform in (Platform.PHONE, Platform.DESKTOP):
         assert Device(mixed, platform, profile).icons() == Device(world, platform, profile).icons()
 

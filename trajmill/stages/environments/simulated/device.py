@@ -125,7 +125,7 @@ class Device:
     surprises: Iterator[Surprise] = field(default_factory=lambda: repeat(NO_SURPRISE))
     running: dict[str, RunningApp] = field(default_factory=dict)
     beside: str = ""
-    """A generated app whose neighbours the device has; by default it has the apps that are not generated."""
+    """A generated app that the device has, with its neighbours, besides the apps that are not generated."""
 
     def running_app(self, app: str) -> RunningApp:
         if app not in self.running:

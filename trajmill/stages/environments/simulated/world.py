@@ -27,8 +27,8 @@ from trajmill.stages.environments.simulated.generated.generate import app_files_
 from trajmill.stages.environments.simulated.layout.view import PreparedApp, ViewCache, prepare_app
 from trajmill.stages.environments.tasks import read_part
 
-_HOUSEHOLD = 14
-"""Most generated apps on one device."""
+_HOUSEHOLD = 4
+"""Most generated apps on one device: they are strange among the drawn apps, as held-out apps will be."""
 
 
 class TaskSlot(NamedTuple):
@@ -74,10 +74,10 @@ class World:
     apps: Mapping[str, AppSpec]
     errands: Mapping[str, app_spec.ErrandSpec]
     generated: tuple[str, ...] = ()
-    """Ids of the apps that nobody drew: training alone uses them, on devices without the others."""
+    """Ids of the apps that nobody drew: training alone uses them, on devices of their own."""
 
     def apps_on(self, platform: Platform, beside: str = "") -> tuple[AppSpec, ...]:
-        """Return the apps of a device: those beside a generated app, or all that are not generated."""
+        """Return the apps of a device: those that are not generated, with a generated app and its neighbours."""
         return self._households[platform, beside]
 
     def tasks(self) -> tuple[TaskGraph, ...]:
@@ -92,11 +92,11 @@ class World:
         found = {}
         for platform in Platform:
             on_platform = [app for app in self.apps.values() if app.platform is platform]
-            found[platform, ""] = tuple(app for app in on_platform if app.app not in self.generated)
+            drawn = found[platform, ""] = tuple(app for app in on_platform if app.app not in self.generated)
             strange = [app for app in on_platform if app.app in self.generated]
             for start in range(0, len(strange), _HOUSEHOLD):
-                together = tuple(strange[start : start + _HOUSEHOLD])
-                found.update({(platform, app.app): together for app in together})
+                together = strange[start : start + _HOUSEHOLD]
+                found.update({(platform, app.app): (*drawn, *together) for app in together})
         return found
 
     def generated_of(self, apps: Sequence[str]) -> str:
@@ -124,10 +124,7 @@ class World:
 def load_world(
     extra: Sequence[Path] = (), builtin: Collection[str] | None = None, generated: GeneratedAppsSpec | None = None
 ) -> World:
-    """Load the `builtin` apps (None: all), the user's files and generated apps.
-
-    Raises BadInputError with one line per mistake.
-    """
+    """Load the `builtin` apps (None: all), the user's files, generated apps; BadInputError has one line per mistake."""
     strange = tuple(path for folder in generated.folders for path in app_files_in(folder)) if generated else ()
     reading = read_files((*builtin_files(), *extra, *strange))
     if reading.mistakes:

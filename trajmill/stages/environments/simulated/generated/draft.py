@@ -64,7 +64,6 @@ class Draft:
     home: list[Part] = field(default_factory=list)
     home_list: list[Part] = field(default_factory=list)
     more: list[Part] = field(default_factory=list)
-    menu: list[Part] = field(default_factory=list)
 
     def pick(self, options: Sequence[T]) -> T:
         return self.random.choice(options)
@@ -94,19 +93,14 @@ class Draft:
 
     def enter(self, kind: str, screen: str, **words: str) -> Part:
         """Add a way from the home screen to a screen; return the pages of a task up to there, and the way's text."""
-        text = self._free_text(kind, **words)
+        taken = {button["text"] for button in (*self.home, *self.more)}
+        texts = [self.fill(template, **words) for template in self.words.entry[kind]]
+        text = self.pick([text for text in texts if text not in taken] or texts)
         place, pages = self.home, {"home": [screen]}
-        if self.platform is Platform.DESKTOP and self.chance(0.5):
-            place = self.menu
-        elif self.chance(0.2):
+        if self.chance(0.2):
             place, pages = self.more, {"home": ["more"], "more": [screen]}
         place.append(button(f"to_{screen}", text, screen, style=self.pick(("", "primary"))))
         return {"pages": pages, "text": text}
-
-    def _free_text(self, kind: str, **words: str) -> str:
-        taken = {button["text"] for button in (*self.home, *self.more, *self.menu)}
-        texts = [self.fill(template, **words) for template in self.words.entry[kind]]
-        return self.pick([text for text in texts if text not in taken] or texts)
 
     def form_field(self, feature: str, label: str, kind: FieldKind) -> FormField:
         """Make an input, and its variable with a start value."""
@@ -145,15 +139,15 @@ class Draft:
     def done_screen(self, name: str, title: str, shown: Mapping[str, str], drafts: Sequence[str]) -> None:
         """Add a screen that tells what was done; its button clears the drafts and goes home."""
         widgets: list[Part] = [{"kind": "value", "text": f"{label}: ${variable}"} for label, variable in shown.items()]
-        widgets.append(button("done", self.pick(self.words.done), "home", [{"reset": list(drafts)}]))
+        widgets.append(button("done", self.pick(self.words.texts["done"]), "home", [{"reset": list(drafts)}]))
         self.add_screen(name, title, "Says what was done.", widgets)
 
     def confirmed(self, name: str, shown: str, do: list[Part], to: str, verb: str, style: str = "primary") -> None:
         """Add a dialog that asks whether to do it."""
         text = self.label((verb.capitalize(), "Yes", "<Verb> it", "Yes, <verb>"), verb=verb)
-        buttons = [button("keep", self.pick(self.words.keep), "back"), button("confirm", text, to, do, style)]
+        buttons = [button("keep", self.pick(self.words.texts["keep"]), "back"), button("confirm", text, to, do, style)]
         widgets: list[Part] = [{"kind": "text", "text": shown}, *buttons[:: self.pick((1, 1, -1))]]
-        title = self.label(self.words.ask, verb=verb)
+        title = self.label(self.words.texts["ask"], verb=verb)
         self.add_screen(name, title, "Asks whether it should be done.", widgets, dialog=True)
 
     def add_task(self, name: str, kind: str, act: Act, task: Part, fields: Sequence[FormField] = ()) -> None:
@@ -175,27 +169,35 @@ class Draft:
             **({"clauses": {each.name: each.clauses for each in fields}} if fields else {}),
         }
 
+    def move_into_menus(self, name: str) -> None:
+        """Move some buttons of a page into the menu bar of most desktop programs."""
+        if self.platform is Platform.DESKTOP and self.chance(0.7):
+            widgets = self.screens[name]["widgets"]
+            moved = self.some([each for each in widgets if each["kind"] == "button"], 1, len(widgets))
+            menus = [
+                {"kind": "menu", "id": f"menu_{at}", "text": self.fill(text), "items": moved[at::2]}
+                for at, text in enumerate(self.random.sample(self.words.texts["menus"], min(2, len(moved))))
+            ]
+            self.screens[name]["widgets"] = [*menus, *(each for each in widgets if each not in moved)]
+
     def as_file(self, app: str) -> Part:
         """Lay out the home screen, and return the app file."""
         heading = [{"kind": "heading", "text": self.domain.about.rstrip(".")}] if self.chance(0.3) else []
         if self.more:
-            text = self._free_text("more")
+            text = self.label(self.words.entry["more"])
             self.home.append(button("to_more", text, "more"))
             self.add_screen("more", text, "Further pages of the app.", self.more)
         if self.chance(0.5):
             self.random.shuffle(self.home)
-        menus = [
-            {"kind": "menu", "id": f"menu_{at}", "text": text, "items": self.menu[at::2]}
-            for at, text in enumerate(self.random.sample(self.words.menus, min(2, len(self.menu))))
-        ]
-        self.add_screen("home", self.name, "Start page of the app.", [*menus, *heading, *self.home, *self.home_list])
+        self.add_screen("home", self.name, "Start page of the app.", [*heading, *self.home, *self.home_list])
+        self.move_into_menus("home")
         used = {"lists": self.lists, "ordered": self.ordered, "state": self.state}
         return {
             "app": app,
             "name": self.name,
             "platform": self.platform.value,
             "description": self.domain.about,
-            "color": self.pick(self.words.colors),
+            "color": self.pick(self.words.texts["colors"]),
             "symbol": self.name[:2],
             "variables": self.variables,
             **{key: value for key, value in used.items() if value},

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 from trajmill.stages.environments.simulated.generated.draft import Draft, FormField, Part, button, slug
 from trajmill.stages.environments.simulated.generated.grammar import Act
 
 _WHEN: tuple[tuple[str, ...], ...] = ((), (), (), ("day",), ("time",), ("day", "time"))
 _SAID_WHEN = {"day": "on {day}", "time": "at {time}"}
+
+
+class Listed(NamedTuple):
+    """A list of items that a task picks from."""
+
+    chain: list[str]
+    """Its page; or the page of the groups and that of the items."""
+    pages: Part
+    """The way there."""
+    slots: list[Part]
 
 
 def add_order(draft: Draft) -> None:
@@ -28,8 +38,8 @@ def add_order(draft: Draft) -> None:
     following = dict(pairwise(pages))
     found = _listed(draft, "things", "order", "thing", pages[0], words)
     if "thing" in following:
-        _detail(draft, "thing", "things")
-        go = button("go", draft.label(draft.words.confirm, **words), following["thing"], style="primary")
+        _detail(draft, "thing", "things", {})
+        go = button("go", draft.label(draft.words.texts["mark"][:2], **words), following["thing"], style="primary")
         draft.screens["thing"]["widgets"].append(go)
     for kind in when:
         _typed_page(draft, kind, following[f"pick_{kind}"])
@@ -41,11 +51,10 @@ def add_order(draft: Draft) -> None:
         draft.confirmed("confirm", shown, append, "done", act.verbs[0])
     said = {one.capitalize(): "thing"} | {kind.capitalize(): kind for kind in when}
     said |= {each.label: each.name for each in fields}
-    draft.done_screen("done", draft.label(draft.words.saved, **words), said, list(said.values()))
-    slots: list[Part] = [{"name": "thing", "page": found["page"], "widget": "things"}]
-    slots += [{"name": kind, "page": f"pick_{kind}", "widget": "times"} for kind in when]
+    draft.done_screen("done", draft.label(draft.words.texts["saved"], **words), said, list(said.values()))
+    slots = found.slots + [{"name": kind, "page": f"pick_{kind}", "widget": "times"} for kind in when]
     task = {
-        "pages": _pages(found["pages"], [found["page"], *pages]),
+        "pages": _pages(found.pages, [*found.chain, *pages]),
         "slots": slots + [each.slot("form", optional=True) for each in fields],
         "goal": {"records": {"append": record}},
         "words": {"item": "{thing}", "when": "".join(f" {_SAID_WHEN[kind]}" for kind in when)},
@@ -70,7 +79,7 @@ def add_create(draft: Draft) -> None:
     if "new_confirm" in pages:
         draft.confirmed("new_confirm", f"${first.name}", append, "new_done", act.verbs[0])
     said = {each.label: each.name for each in (first, *fields)}
-    draft.done_screen("new_done", draft.label(draft.words.saved, **words), said, list(said.values()))
+    draft.done_screen("new_done", draft.label(draft.words.texts["saved"], **words), said, list(said.values()))
     task = {
         "pages": _pages(entry["pages"], pages),
         "slots": [first.slot("new", optional=False), *(each.slot("new", optional=True) for each in fields)],
@@ -90,26 +99,28 @@ def add_records(draft: Draft) -> None:
     draft.variables["own_thing"] = ""
     found = _listed(draft, "own", "records", "own_thing", "own_thing", {})
     _detail(draft, "own_thing", "own", {place: "place"} | {past.capitalize(): slug(past) for _, past in marks})
-    before = _pages(found["pages"], [found["page"], "own_thing"])
-    slot = {"name": "own_thing", "page": found["page"], "widget": "own"}
+    before = _pages(found.pages, [*found.chain, "own_thing"])
     for verb, past in marks:
-        _add_mark(draft, verb, past, before, slot)
+        _add_mark(draft, verb, past, before, found.slots)
     if draft.chance(0.6):
-        _add_move(draft, before, slot)
+        _add_move(draft, before, found.slots)
     if draft.chance(0.7):
-        _add_removal(draft, before, slot)
+        _add_removal(draft, before, found.slots)
+    draft.move_into_menus("own_thing")
 
 
-def _add_mark(draft: Draft, verb: str, past: str, before: Part, slot: Part) -> None:
+def _add_mark(draft: Draft, verb: str, past: str, before: Part, slots: list[Part]) -> None:
     name, one, words = slug(verb), draft.domain.thing[0], {"verb": verb, "past": past}
     do = [{"update": "own", "name": "$own_thing", "fields": {slug(past): "yes"}}]
     done = f"{name}_done" if draft.chance(0.3) else ""
     if done:
-        draft.done_screen(done, draft.label(draft.words.saved, noun=one, **words), {}, ["own_thing"])
-    draft.screens["own_thing"]["widgets"].append(button(name, draft.label(draft.words.mark, **words), done, do))
+        draft.done_screen(done, draft.label(draft.words.texts["saved"], noun=one, **words), {}, ["own_thing"])
+    draft.screens["own_thing"]["widgets"].append(
+        button(name, draft.label(draft.words.texts["mark"], **words), done, do)
+    )
     task = {
         "pages": before | ({"own_thing": [done], done: []} if done else {}),
-        "slots": [slot],
+        "slots": slots,
         "always": {} if done else {"own_thing": {name: True}},
         "goal": {"own": {"name": "$own_thing", "update": {slug(past): "yes"}}},
         "words": words | {"item": "{own_thing}"},
@@ -117,11 +128,11 @@ def _add_mark(draft: Draft, verb: str, past: str, before: Part, slot: Part) -> N
     draft.add_task(name, "mark", Act(verbs=(verb,), noun=one, fields={}), task)
 
 
-def _add_move(draft: Draft, before: Part, slot: Part) -> None:
+def _add_move(draft: Draft, before: Part, slots: list[Part]) -> None:
     place, targets = draft.domain.moves
     draft.lists["targets"] = [{"name": name} for name in targets[1:]]
     draft.variables["target"] = ""
-    text = draft.label(draft.words.move, label=place.lower())
+    text = draft.label(draft.words.texts["move"], label=place.lower())
     draft.screens["own_thing"]["widgets"].append(button("move", text, "move"))
     do = [{"update": "own", "name": "$own_thing", "fields": {"place": "{name}"}}]
     pick = {"kind": "list", "id": "targets", "items": "targets", "variable": "target", "do": do, "to": "moved"}
@@ -130,14 +141,14 @@ def _add_move(draft: Draft, before: Part, slot: Part) -> None:
     draft.done_screen("moved", draft.label(draft.words.titles["moved"]), shown, ["own_thing", "target"])
     task = {
         "pages": {**before, "own_thing": ["move"], "move": ["moved"], "moved": []},
-        "slots": [slot, {"name": "target", "page": "move", "widget": "targets"}],
+        "slots": [*slots, {"name": "target", "page": "move", "widget": "targets"}],
         "goal": {"own": {"name": "$own_thing", "update": {"place": "$target"}}},
         "words": {"item": "{own_thing}", "target": "{target}", "label": place.lower()},
     }
     draft.add_task("move", "move", Act(verbs=("move",), noun=draft.domain.thing[0], fields={}), task)
 
 
-def _add_removal(draft: Draft, before: Part, slot: Part) -> None:
+def _add_removal(draft: Draft, before: Part, slots: list[Part]) -> None:
     verb, one = draft.pick(draft.domain.removes), draft.domain.thing[0]
     text = draft.label(("<Verb>", "<Verb> <thing>", "<Verb> it"), verb=verb)
     draft.screens["own_thing"]["widgets"].append(button("remove", text, "remove", style="danger"))
@@ -147,7 +158,7 @@ def _add_removal(draft: Draft, before: Part, slot: Part) -> None:
     draft.done_screen("removed", title, {one.capitalize(): "own_thing"}, ["own_thing"])
     task = {
         "pages": {**before, "own_thing": ["remove"], "remove": ["removed"], "removed": []},
-        "slots": [slot],
+        "slots": slots,
         "goal": {"own": {"name": "$own_thing", "remove": True}},
         "words": {"item": "{own_thing}"},
     }
@@ -185,27 +196,52 @@ def _pages(before: Part, chain: list[str]) -> Part:
     return {**before, **{page: [following] for page, following in pairwise(chain)}, chain[-1]: []}
 
 
-def _listed(draft: Draft, name: str, kind: str, variable: str, to: str, words: dict[str, str]) -> dict[str, Any]:
-    """Put a list on the home screen or on a page of its own; return its page and the way there."""
+def _listed(draft: Draft, name: str, kind: str, variable: str, to: str, words: dict[str, str]) -> Listed:
+    """Put a list of items on the home screen or on a page of its own, perhaps behind a list of their groups."""
+    items: list[Part] = draft.lists.get(name) or draft.state[name]
     listed: Part = {"kind": "list", "id": name, "items": name, "note": "{about}", "variable": variable, "to": to}
+    slots: list[Part] = [{"name": variable, "page": name, "widget": name}]
+    title = draft.label(draft.words.titles["order"])
+    if not draft.chance(0.3):
+        return _entered(draft, Listed([name], {}, slots), kind, title, _searched(draft, listed), words)
+    group = f"{name}_group"
+    draft.lists[f"{group}s"] = [{"name": value} for value in dict.fromkeys(str(item["about"]) for item in items)]
+    draft.variables[group] = ""
+    draft.add_screen(
+        name, f"${group}", f"Some of the {draft.domain.thing[1]}.", [listed | {"where": {"about": f"${group}"}}]
+    )
+    groups = {"kind": "list", "id": group, "items": f"{group}s", "variable": group, "to": name}
+    implied = {"slot": variable, "list": name, "field": "about"}
+    slots.insert(0, {"name": group, "page": group, "widget": group, "implied_by": implied})
+    return _entered(draft, Listed([group, name], {}, slots), kind, title, [groups], words)
+
+
+def _entered(draft: Draft, found: Listed, kind: str, title: str, widgets: list[Part], words: dict[str, str]) -> Listed:
+    """Give the first page of a list its place."""
+    page, *others = found.chain
     if not draft.home_list and draft.chance(0.35):
-        draft.home_list.append(listed)
-        return {"page": "home", "pages": {}}
-    widgets = [listed]
-    if draft.chance(0.3):
-        draft.variables[f"{name}_words"] = ""
-        hint = draft.label(("Search", "Search <things>", "Find"))
-        widgets.insert(0, {"kind": "search", "id": "search", "hint": hint, "variable": f"{name}_words"})
-        listed["search"] = f"{name}_words"
-    entry = draft.enter(kind, name, **words)
-    title = draft.label(draft.words.titles["order"]) if kind == "order" else entry["text"]
-    draft.add_screen(name, title, f"All the {draft.domain.thing[1]} to choose from.", widgets)
-    return {"page": name, "pages": entry["pages"]}
+        draft.home_list += widgets
+        slots = [slot | ({"page": "home"} if slot["page"] == page else {}) for slot in found.slots]
+        return Listed(["home", *others], {}, slots)
+    entry = draft.enter(kind, page, **words)
+    description = f"All the {draft.domain.thing[1]} to choose from."
+    draft.add_screen(page, title if kind == "order" else entry["text"], description, widgets)
+    return found._replace(pages=entry["pages"])
 
 
-def _detail(draft: Draft, name: str, items: str, facts: dict[str, str] | None = None) -> None:
+def _searched(draft: Draft, listed: Part) -> list[Part]:
+    """A list, perhaps with a search above it."""
+    if not draft.chance(0.3):
+        return [listed]
+    words = f"{listed['id']}_words"
+    draft.variables[words] = ""
+    hint = draft.label(("Search", "Search <things>", "Find"))
+    return [{"kind": "search", "id": words, "hint": hint, "variable": words}, listed | {"search": words}]
+
+
+def _detail(draft: Draft, name: str, items: str, facts: dict[str, str]) -> None:
     """A page of one item, with its facts by label."""
-    facts = {draft.domain.trait[0]: "about"} | (facts or {})
+    facts = {draft.domain.trait[0]: "about"} | facts
     shown: Part = {"kind": "list", "items": items, "where": {"name": f"${name}"}}
     widgets = [shown | {"id": fact, "text": f"{label}: {{{fact}}}"} for label, fact in facts.items()]
     draft.add_screen(name, f"${name}", f"One {draft.domain.thing[0]}.", widgets)
@@ -224,7 +260,9 @@ def _form(
     draft: Draft, name: str, fields: list[FormField], do: list[Part], to: str, words: dict[str, str], shown: str = ""
 ) -> None:
     """A form; its button does the effects unless a dialog comes first."""
-    save = button("save", draft.label(draft.words.confirm, **words), to, () if "confirm" in to else do, "primary")
+    save = button(
+        "save", draft.label(draft.words.texts["confirm"], **words), to, () if "confirm" in to else do, "primary"
+    )
     if name == "new" and fields[0].is_quoted:
         save["needs"] = [fields[0].name]
     head = [{"kind": "value", "text": shown}] if shown and draft.chance(0.6) else []

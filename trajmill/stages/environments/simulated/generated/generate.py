@@ -98,7 +98,7 @@ def _next_app(grammar: Grammar, seed: int, made: Sequence[GeneratedApp], names: 
 
 
 def _draft(grammar: Grammar, domain: Domain, random: Random) -> Draft:
-    name = random.choice(domain.names) + random.choice(grammar.words.plus)
+    name = random.choice(domain.names) + random.choice(grammar.words.texts["plus"])
     platform = domain.platform or (Platform.PHONE if random.random() < _PHONES else Platform.DESKTOP)
     draft = Draft(grammar.words, domain, platform, name, random)
     features = draft.some(FEATURES, 3, len(FEATURES))

@@ -61,19 +61,11 @@ class Words(Record):
 
     types: dict[str, tuple[str, ...]]
     entry: dict[str, tuple[str, ...]]
-    menus: tuple[str, ...]
     titles: dict[str, tuple[str, ...]]
-    confirm: tuple[str, ...]
-    keep: tuple[str, ...]
-    done: tuple[str, ...]
-    saved: tuple[str, ...]
-    ask: tuple[str, ...]
-    mark: tuple[str, ...]
-    move: tuple[str, ...]
     phrasings: dict[str, tuple[str, ...]]
     clauses: dict[str, tuple[str, ...]]
-    colors: tuple[str, ...]
-    plus: tuple[str, ...]
+    texts: dict[str, tuple[str, ...]]
+    """Texts of buttons and of screens that end a task or ask, and what makes apps differ."""
 
 
 class Grammar(Record):
