@@ -25,7 +25,7 @@ from distributed import Client
 from tests.bucket_server import bucket_server, environment_for
 from tests.flows.small_run import run_stages
 from tests.flows.tiny_run import assert_same, tiny_config
-from trajmill.pipelines.executors.cluster import _connected
+from trajmill.pipelines.executors.cluster import connected
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.store.base import BucketUrl
@@ -154,7 +154,7 @@ def cluster(workers: int) -> Iterator[Cluster]:
 def machines() -> Iterator[Cluster]:
     with cluster(workers=3) as running:
         yield running
-        _connected(running.scheduler).close()
+        connected(running.scheduler).close()
 
 
 @pytest.fixture(scope="module")

@@ -13,9 +13,10 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 from pydantic import ConfigDict
 
+from trajmill.flows.cluster import check_workers
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.progress import watched_work
-from trajmill.pipelines.fan_out import P, StageWork, WrittenFiles, fan_out
+from trajmill.pipelines.fan_out import DASK, P, StageWork, WrittenFiles, fan_out
 from trajmill.pipelines.reading.episodes import attemptable, queries_of, read_verdicts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin, Record, Row
@@ -77,8 +78,11 @@ class RoundContext:
 
     @property
     def workers(self) -> int:
-        """How many workers share a stage now."""
-        return self.config.beam.workers(self.config.rollout.workers)
+        """How many workers share a stage now. Raises BadInputError if one of a cluster cannot work."""
+        workers = self.config.beam.workers(self.config.rollout.workers)
+        if self.config.beam.runner == DASK:
+            check_workers(self.config.beam, self.warehouse.store)
+        return workers
 
     def at(self, stage: str) -> StageRun:
         return StageRun(self.run_id, self.round, stage)

@@ -8,8 +8,9 @@ from distributed import Client, LocalCluster, Worker
 
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.flows.cli.app import run
+from trajmill.flows.cluster import Packages, check_workers, compare
 from trajmill.pipelines.executors import beam
-from trajmill.pipelines.executors.cluster import _connected
+from trajmill.pipelines.executors.cluster import connected
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin
@@ -17,6 +18,7 @@ from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.store.base import FileStore
 
 pytestmark = pytest.mark.slow
 
@@ -51,7 +53,7 @@ def settings() -> Iterator[BeamSettings]:
     with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
         made = BeamSettings(runner="dask", cluster=cluster.scheduler_address)
         yield made
-        _connected(made.cluster).close()
+        connected(made.cluster).close()
 
 
 def test_shards_on_a_cluster_that_shares_a_bucket_give_each_row_once(settings: BeamSettings, bucket_url: str) -> None:
@@ -65,7 +67,7 @@ def test_shards_on_a_cluster_that_shares_a_bucket_give_each_row_once(settings: B
 @pytest.mark.parametrize(
     ("number", "kind", "line"),
     [
-        (BAD_INPUT, BadInputError, r"\Anames\.txt:3: not a name; correct it\Z"),
+        (BAD_INPUT, BadInputError, r"\Aworker \d: names\.txt:3: not a name; correct it\Z"),
         (BUG, TrajmillError, r"\Astage judge: worker \d failed: ValueError: a bug\Z"),
     ],
 )
@@ -81,8 +83,41 @@ def test_a_worker_of_another_version_is_named(
 ) -> None:
     versions = iter(["0.2.0", "0.1.0"])
     monkeypatch.setattr(beam, "version", lambda _: next(versions))
-    with pytest.raises(BadInputError, match=r"\Aworker \d has trajmill 0.1.0 and this run 0.2.0; install the same\Z"):
+    with pytest.raises(
+        BadInputError, match=r"\Aworker \d: it has trajmill 0.1.0 and this run 0.2.0; install the same\Z"
+    ):
         fan_out(WriteVerdicts(create_warehouse(bucket_url), AT, ORIGIN), [[0]], settings)
+
+
+class NoKeys(FileStore):
+    def size(self, name: str) -> int | None:
+        raise BadInputError("s3://bucket: the store denies access; check the credentials in the environment")
+
+
+def test_workers_are_checked_before_they_get_work(settings: BeamSettings) -> None:
+    check_workers(settings, FileStore("anywhere"))
+    with pytest.raises(
+        BadInputError, match=r"\Aworker \d: s3://bucket: the store denies access; .*; or stop this worker\Z"
+    ):
+        check_workers(settings, NoKeys("bucket"))
+
+
+@pytest.mark.parametrize(
+    ("theirs", "named"),
+    [
+        ({"trajmill": None}, r"Python 3.11, Dask 1, trajmill \(none\)"),
+        ({"trajmill": "0.1"}, r"Python 3.11, Dask 1, trajmill 0.1"),
+        ({"python": "3.12.1.final.0"}, r"Python 3.12, Dask 1, trajmill 0.2"),
+        ({"distributed": "2"}, r"Python 3.11, Dask 2, trajmill 0.2"),
+    ],
+)
+def test_a_machine_with_other_versions_is_refused(theirs: Packages, named: str) -> None:
+    ours: Packages = {"python": "3.11.7.final.0", "distributed": "1", "trajmill": "0.2"}
+    compare("worker a", {**ours, "python": "3.11.9.final.0"}, ours)
+    with pytest.raises(
+        BadInputError, match=rf"\Aworker a has {named}, and this process Python 3.11, .* the same versions\Z"
+    ):
+        compare("worker a", {**ours, **theirs}, ours)
 
 
 async def _give_browsers(dask_worker: Worker) -> None:

@@ -7,9 +7,7 @@ import logging
 import os
 import sys
 from collections.abc import Mapping
-from importlib.metadata import version
 from importlib.util import find_spec
-from platform import python_version_tuple
 from socket import gethostname
 
 import typer
@@ -45,9 +43,10 @@ def worker(
         raise BadInputError("a worker needs Dask: pip install 'trajmill[cluster]'")
     from dask import config
 
+    from trajmill.flows.cluster import check_scheduler
     from trajmill.pipelines.executors.cluster import CHILDREN_ALLOWED
 
-    logging.getLogger("distributed").setLevel(logging.ERROR)
+    check_scheduler(scheduler)
     with config.set(CHILDREN_ALLOWED):
         asyncio.run(_work(scheduler, name or f"{gethostname()}-{os.getpid()}", workers, found, memory))
 
@@ -59,7 +58,6 @@ async def _work(scheduler: str, name: str, workers: int, resources: Mapping[str,
 
     from trajmill.pipelines.executors.cluster import no_scheduler
 
-    await _check_scheduler(scheduler)
     for joined in range(sys.maxsize):
         nannies = [
             Nanny(
@@ -69,7 +67,7 @@ async def _work(scheduler: str, name: str, workers: int, resources: Mapping[str,
                 name="-".join([name, *([str(number)] if workers > 1 else []), *([f"again{joined}"] if joined else [])]),
                 resources=dict(resources),
                 memory_limit=memory or MEMORY_LIMIT // workers,
-                silence_logs=logging.ERROR,
+                silence_logs=logging.CRITICAL,
                 death_timeout=600.0,
                 preload=["trajmill.pipelines.rollout"],
             )
@@ -77,33 +75,10 @@ async def _work(scheduler: str, name: str, workers: int, resources: Mapping[str,
         ]
         try:
             await asyncio.gather(*nannies)
-            _LOG.warning("%d workers joined %s as %s", workers, scheduler, nannies[0].name)
+            _LOG.warning("%d worker(s) joined %s as %s", workers, scheduler, nannies[0].name)
             await asyncio.gather(*(nanny.finished() for nanny in nannies))
         except (TimeoutError, OSError) as error:
             raise no_scheduler(scheduler, error) from error
         finally:
             await asyncio.gather(*(nanny.close() for nanny in nannies), return_exceptions=True)
         _LOG.warning("%s is gone; waiting for it", scheduler)
-
-
-async def _check_scheduler(scheduler: str) -> None:
-    from distributed import Client
-
-    from trajmill.pipelines.executors.cluster import ANSWER_SECONDS, no_scheduler
-
-    try:
-        async with Client(scheduler, asynchronous=True, timeout=ANSWER_SECONDS, set_as_default=False) as client:
-            found = (await client.get_versions())["scheduler"]
-            try:
-                theirs = await client.run_on_scheduler(version, "trajmill")
-            except Exception:
-                theirs = "nothing"
-    except (OSError, ValueError) as error:
-        raise no_scheduler(scheduler, error) from error
-    for what, there, here in (
-        ("Python", ".".join(found["host"]["python"].split(".")[:2]), ".".join(python_version_tuple()[:2])),
-        ("distributed", found["packages"]["distributed"], version("distributed")),
-        ("trajmill", theirs, version("trajmill")),
-    ):
-        if there != here:
-            raise BadInputError(f"{scheduler} has {what} {there} and this worker {here}; install the same in both")

@@ -109,12 +109,12 @@ class _DoShard(beam.DoFn):
         where = cluster.worker_name()
         try:
             if (here := version("trajmill")) != self._version:
-                raise BadInputError(f"{where} has trajmill {here} and this run {self._version}; install the same")
+                raise BadInputError(f"it has trajmill {here} and this run {self._version}; install the same")
             # Files of another execution of this shard, which may still write, have other names.
             with cluster.telling(self._opened, element.name):
                 rows = self._opened.do(Shard(element.name, element.payload.open()), f"-{uuid4().hex[:8]}")
         except Exception as error:
-            line, is_bad_input = str(error), isinstance(error, BadInputError)
+            line, is_bad_input = f"{where}: {error}", isinstance(error, BadInputError)
             if not isinstance(error, TrajmillError):
                 line = f"stage {self._stage}: {where} failed: {type(error).__name__}: {error}"
             with suppress(Exception):

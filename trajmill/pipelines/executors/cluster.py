@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 MISSING = "needs Dask: pip install 'trajmill[cluster]'"
 DASHBOARD = "dashboard"
 """File in the folder of a run with the link to the cluster's pages."""
-ANSWER_SECONDS = 10.0
+_ANSWER_SECONDS = 10.0
 _TELL_SECONDS = 1.0
 CHILDREN_ALLOWED = {"distributed.worker.daemon": False}
 """Workers that are daemons may not start the processes that draw."""
@@ -97,11 +97,10 @@ def _link(warehouse: Warehouse, run_id: str, link: str) -> None:
 
 
 def _client(address: str, workers: int = 1) -> Client:
-    """Return the client of a cluster, which lives as long as this process. Raises TrajmillError if there is none."""
-    client = _connected(address)
+    client = connected(address)
     if client.status != "running":
-        _connected.cache_clear()
-        client = _connected(address)
+        connected.cache_clear()
+        client = connected(address)
     if not address and workers > len(client.nthreads()):
         client.cluster.scale(workers)
         client.wait_for_workers(workers)
@@ -109,7 +108,8 @@ def _client(address: str, workers: int = 1) -> Client:
 
 
 @lru_cache(maxsize=1)
-def _connected(address: str) -> Client:
+def connected(address: str) -> Client:
+    """Return the client of a cluster. Raises BadInputError if no scheduler answers."""
     from dask import config
     from distributed import Client, LocalCluster
 
@@ -118,11 +118,12 @@ def _connected(address: str) -> Client:
         config.set(CHILDREN_ALLOWED)
         return Client(LocalCluster(0, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"))
     try:
-        return Client(address, timeout=ANSWER_SECONDS)
-    except (OSError, ValueError) as error:
+        return Client(address, timeout=_ANSWER_SECONDS)
+    except (OSError, ValueError, TypeError) as error:  # A TypeError of TLS without certificates.
         raise no_scheduler(address, error) from error
 
 
 def no_scheduler(address: str, error: Exception) -> TrajmillError:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-    return BadInputError(f"no Dask scheduler answers at {address} ({reason}); start one with `dask scheduler`")
+    start = "`dask scheduler`" + (", or see to the TLS settings" if address.startswith("tls:") else "")
+    return BadInputError(f"no Dask scheduler answers at {address} ({reason}); start one with {start}")
