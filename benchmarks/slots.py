@@ -1,17 +1,18 @@
 """Whether every rollout slot is busy: efficiency against ideal list scheduling, and against a static split.
 
 Run: `python -m benchmarks.slots [SLOTS ...]`; all of it takes about five minutes on two quiet cores. With
-`--engines FnApiRunner dask --workers 1 2 4` the first table has each engine, side by side: `dask` is a cluster of this
-machine. As in
-`benchmarks.pool` an environment sleeps and shows a new screen of 30 kB after every step, all of which is stored; here
-an agent sleeps, too, as long as a model server takes. The ideal is what slots would need that each take the next
-attempt the moment they are free, and do nothing but sleep. Slots are busy until the last episode is in its journal,
-which is the first efficiency; the second is that of the stage, whose tables are written then. Worker processes are
-started before the clock, since a run keeps them.
+`--engines FnApiRunner dask --workers 2` the first and the last table have each engine, side by side: `dask` is a
+cluster of this machine. As in `benchmarks.pool` an environment sleeps and shows a new screen of 30 kB after every
+step, all of which is stored; here an agent sleeps, too, as long as a model server takes. The ideal is what slots would
+need that each take the next attempt the moment they are free, and do nothing but sleep. Slots are busy until the last
+episode is in its journal, which is the first efficiency; the second is that of the stage, whose tables are written
+then. Worker processes are started before the clock, since a run keeps them.
 
 The second table has episodes of log-normal lengths. A static split gives each slot its attempts before the first one;
 its seconds are the ideal ones, without any cost. Ranges are what one worker does one after the other, each with all of
 its slots. The queue is measured: a slot that is free takes the next attempt.
+
+The last table has the processor time of a stage of episodes that never wait, against that of one process.
 """
 
 from __future__ import annotations
@@ -45,6 +46,7 @@ from trajmill.warehouse.layout import StageRun, create_warehouse
 _SLOTS = (1, 8, 64, 512)
 _STEPS, _EPISODES_PER_SLOT = 8, 3
 _RANGES, _SIGMA = 8, 0.9
+_EPISODES_WITHOUT_WAITS = 600
 _MANY_SLOTS, _MORE_WORKERS = 512, 2
 """From so many slots on, so many worker processes are tried, too."""
 
@@ -129,11 +131,14 @@ class _AgentSpec(AgentSpec):
 
 
 def main(slots: Sequence[int], engines: Sequence[str] = ("FnApiRunner",), workers_given: Sequence[int] = ()) -> None:
-    """Print both tables."""
-    for engine, workers in product(engines, workers_given or (1, _MORE_WORKERS)):
+    """Print the tables."""
+    crews = [("FnApiRunner", 1), *product(engines, workers_given or (_MORE_WORKERS,))]
+    for engine, workers in crews:
         _took([_attempts([1] * workers * 2)], 2 * workers, _Waits(0.0, 0.0), workers, engine)
-    head = "engine     slots workers  model s  env s  ideal s  stored s  written s  stored  written  CPU ms/step  cores"
-    head += "  steps/s"
+    head = (
+        "engine     slots workers  model s  env s  ideal s  stored s  written s  stored  written   CPU s  CPU ms/step"
+    )
+    head += "  cores  steps/s"
     print("fixed lengths", head, sep="\n")
     for waits in (_Waits(0.5, 0.2), _Waits(0.25, 0.1)):
         for count in slots:
@@ -149,6 +154,11 @@ def main(slots: Sequence[int], engines: Sequence[str] = ("FnApiRunner",), worker
         ideal, queue = _ideal(attempts, count, waits), _took([attempts], count, waits, _most_workers(count)).stored
         seconds = f"{ideal:8.1f} {static:9.1f} {ranges:9.1f} {queue:8.1f}"
         print(f"{count:5} {seconds} {static / queue:13.2f} {ranges / queue:13.2f}", flush=True)
+    print(f"{_EPISODES_WITHOUT_WAITS} episodes without waits", "engine     workers   CPU s  of one process", sep="\n")
+    attempts, used = _attempts([_STEPS] * _EPISODES_WITHOUT_WAITS), list[float]()
+    for engine, workers in crews:
+        used.append(_took([attempts], 64, _Waits(0.0, 0.0), workers, engine).processor)
+        print(f"{engine:11}{workers:7} {used[-1]:7.2f} {used[-1] / used[0]:15.2f}", flush=True)
 
 
 def _most_workers(slots: int) -> int:
@@ -160,7 +170,8 @@ def _print_fixed(slots: int, workers: int, waits: _Waits, engine: str) -> None:
     ideal, took = _ideal(attempts, slots, waits), _took([attempts], slots, waits, workers, engine)
     seconds = f"{waits.model:8} {waits.environment:6} {ideal:8.1f} {took.stored:9.1f} {took.written:10.1f}"
     shares = f"{ideal / took.stored:7.1%} {ideal / took.written:8.1%}"
-    used = f"{took.processor * 1000 / (len(attempts) * _STEPS):12.2f} {took.processor / took.written:6.2f}"
+    used = f"{took.processor:7.2f} {took.processor * 1000 / (len(attempts) * _STEPS):12.2f}"
+    used += f" {took.processor / took.written:6.2f}"
     rows = f"{len(attempts) * _STEPS / took.stored:7.1f}"
     print(f"{engine:11}{slots:5} {workers:7} {seconds} {shares} {used} {rows}", flush=True)
 

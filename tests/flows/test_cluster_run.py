@@ -174,6 +174,7 @@ def test_a_round_on_machines_of_which_one_dies_one_is_cut_off_and_one_joins_has_
 ) -> None:
     warehouse = create_warehouse(bucket_url)
     dies, leaves, _ = machines.machines
+    everyone = {machine.name for machine in machines.machines}
     with Client(machines.scheduler, timeout=180, set_as_default=False) as client:
         client.get_task_stream()
         names: dict[str, str] = {}
@@ -190,7 +191,7 @@ def test_a_round_on_machines_of_which_one_dies_one_is_cut_off_and_one_joins_has_
 
         def disturb() -> None:
             until(lambda: any("-rollout/queue-" in file.name for file in warehouse.store.files("staging")))
-            until(lambda: {dies.name, leaves.name} <= working())
+            until(lambda: everyone <= working())  # All are busy at the same time.
             dies.kill()
             leaves.cut_off()
             machines.join()

@@ -4,7 +4,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pytest
-from distributed import Client, LocalCluster, Worker
+from dask import config
+from distributed import Client, LocalCluster, Security, Worker
 
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.flows.cli.app import run
@@ -118,6 +119,17 @@ def test_a_machine_with_other_versions_is_refused(theirs: Packages, named: str) 
         BadInputError, match=rf"\Aworker a has {named}, and this process Python 3.11, .* the same versions\Z"
     ):
         compare("worker a", {**ours, **theirs}, ours)
+
+
+def test_a_cluster_may_speak_tls_alone(recwarn: pytest.WarningsRecorder) -> None:
+    keys = Security.temporary()
+    files = {"ca-file": keys.tls_ca_file, "client.cert": keys.tls_client_cert, "client.key": keys.tls_client_key}
+    tls = {f"distributed.comm.tls.{name}": content for name, content in files.items()}
+    with LocalCluster(1, processes=False, protocol="tls", security=keys, dashboard_address=None) as cluster:
+        with pytest.raises(BadInputError, match=r"no Dask scheduler answers at tls:.*, or see to the TLS settings"):
+            connected.__wrapped__(cluster.scheduler_address)
+        with config.set(tls), connected.__wrapped__(cluster.scheduler_address) as client:
+            assert client.submit(len, "abc").result() == 3
 
 
 async def _give_browsers(dask_worker: Worker) -> None:
