@@ -61,17 +61,18 @@ KINDS: Mapping[str, str] = {
     "ces": "end_to_end",
     "rft": "end_to_end",
     "forks": "end_to_end",
+    "prm": "end_to_end",
     "roles": "mobile_agent_v3",
 }
-"""By derived kind, the agent of the run that it is derived from. `reasoning` needs a model, `coda` a Planner that
-has learned."""
+"""By derived kind, the agent of the run that it is derived from. `reasoning`, `grounding_rl` and `judge` need models,
+`coda` a Planner that has learned."""
 _HEAD = """# Rows
 
 After reading this page you know what trajmill writes: ten rows of each family and of each derived kind.
 
 `make rows` makes this page from two small rounds of the default world and the exports of their releases. A cross
 marks the place of the action, a line the way of a swipe; numbers of pictures are those of the rows. The middle of long
-prompts is left out (`[…]`), and so are system messages. The kinds `reasoning` and
+prompts is left out (`[…]`), and so are system messages. The kinds `reasoning`, `grounding_rl`, `judge` and
 `coda` need models and are not shown.
 """
 

@@ -19,18 +19,22 @@ from tests.stages.models.fault_server import running_server
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, JudgeSection, QueriesSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
+from trajmill.flows.deriving import derive_kind
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.release import RELEASE
+from trajmill.flows.tasks.release import RELEASE, release_again
 from trajmill.schemas.actions import Action, action_from_json
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import family_named
-from trajmill.schemas.geometry import Size
+from trajmill.schemas.geometry import Point, Size
+from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step, Trajectory
 from trajmill.schemas.tables.verdict import Channel
+from trajmill.stages.derive.spec import DeriveSpec, GroundingRLSpec, GroundingSpec
 from trajmill.stages.export.formats.base import FORMATS
 from trajmill.stages.export.formats.steps import same_action
+from trajmill.stages.export.rewards import compute_score
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
@@ -250,3 +254,46 @@ def test_a_full_disk_leaves_nothing_half_written(
     (left / "half").write_text("half")
     assert export(small_run, out, "--format", "swift", "--family", "gui-owl") == 0
     assert [path.name for path in tmp_path.iterdir()] == ["out"] and not (out / "half").exists()
+
+
+def press(at: Point, on_phone: bool) -> str:
+    name, action = ("mobile_use", "click") if on_phone else ("computer_use", "left_click")
+    call = {"name": name, "arguments": {"action": action, "coordinate": [*at]}}
+    return f"Action: Press it.\n<tool_call>\n{json.dumps(call)}\n</tool_call>"
+
+
+def test_grounding_that_the_policy_does_by_luck_becomes_rows_for_rl(served_run: Warehouse, tmp_path: Path) -> None:
+    root = Path(shutil.copytree(served_run.root, tmp_path / "root"))
+    aims: dict[str, Point] = {}
+
+    def presses(body: dict[str, Any]) -> list[str]:
+        """Hit always, never or with every second sample, as the instruction decides."""
+        asked = "".join(block.get("text", "") for block in body["messages"][-1]["content"])
+        at, luck, on_phone = aims[asked], crc32(asked.encode()) % 3, "mobile_use" in str(body["messages"][0])
+        hits = (luck == 0 or (luck == 2 and number % 2 == 0) for number in range(body["n"]))
+        return [press(at if hit else Point(0, 0), on_phone) for hit in hits]
+
+    with running_server() as server:
+        server.writes_samples = presses
+        few: dict[str, Any] = {"instructions": ("functional",), "dense_from": 0}
+        kinds = DeriveSpec(grounding=GroundingSpec(**few), grounding_rl=GroundingRLSpec(**few))
+        config = served_config(root, server.url).model_copy(update={"derive": kinds})
+        derive_kind(config, "grounding")
+        screens = WarehouseScreens(open_warehouse(root))
+        for row in read_rows(open_warehouse(root), Example):
+            if row.kind == "grounding" and row.box is not None:
+                (width, height), (x, y) = screens.size(row.screens[0]), row.box.center
+                asked = row.messages[1].content.removesuffix("<image>")
+                aims[asked] = Point(1000 * x // width, 1000 * y // height)
+        made = derive_kind(config, "grounding_rl")
+    assert made.examples and made.failures == 0 and {"always_hit", "never_hit"} <= made.refused.keys()
+    release_again(config)
+    arguments = ("--format", "verl", "--family", OWL, "--kind", "grounding_rl")
+    assert export(open_warehouse(root), tmp_path / "out", *arguments) == 0
+    written = pq.read_table(tmp_path / "out" / "data").to_pylist()
+    assert 0 < len(written) <= made.examples
+    for row in written:
+        truth, on_phone = row["reward_model"]["ground_truth"], row["platform"] == "phone"
+        aim = aims[row["prompt"][-1]["content"].removesuffix("<image>")]
+        scores = [compute_score("", press(at, on_phone), truth, rule="action") for at in (aim, Point(0, 0))]
+        assert [score["score"] for score in scores] == [1.0, 0.0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 from collections import Counter
@@ -18,6 +17,7 @@ from trajmill.stages.agents.base import AgentMaker, AgentModel, Decision, Episod
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.replies import Malformed, numbered, one_line, plain
 from trajmill.stages.agents.roles import Role, RoleReply
+from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.models.base import Completion
 from trajmill.stages.models.prompts import load_prompt
 
@@ -94,13 +94,13 @@ class BestOfCandidates:
         The first candidate is the decision that the policy alone would make. The process reward model is asked only
         if candidates differ; one that it gives no score loses. Raises ModelFailure if a model did not answer.
         """
-        drawn = await asyncio.gather(*(self.policy.act(episode, draw=number) for number in range(self.candidates)))
+        drawn = await side_by_side(self.policy.act(episode, draw=number) for number in range(self.candidates))
         counts = Counter(each.action for each in drawn if each.action is not None)
         calls = tuple(call for each in drawn for call in each.calls)
         if len(counts) < 2:
             chosen = next((each for each in drawn if each.action is not None), drawn[0])
             return replace(chosen, calls=calls, reply_tokens=None)
-        rated = await asyncio.gather(*(self._rate(episode, action) for action in counts))
+        rated = await side_by_side(self._rate(episode, action) for action in counts)
         scores = {
             action: -1.0 if reply.said is None else expected_score(reply.said, reply.calls[-1].completion)
             for action, reply in zip(counts, rated, strict=True)

@@ -20,6 +20,7 @@ from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
+from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.critics.model.marking import picture, untrusted
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue
@@ -198,14 +199,12 @@ class PartlyHit(Grounding):
         policy, box = self.tools.policy, made.lesson.box
         assert policy is not None and box is not None
         dialect, frame = policy.family.dialect(platform), policy.model.frame(made.screen.size)
-        asked = (
-            ChatMessage("system", (dialect.system_prompt(frame),)),
-            ChatMessage("user", (made.question, made.screen)),
-        )
+        system = ChatMessage("system", (dialect.system_prompt(frame),))
+        asked = (system, ChatMessage("user", (made.question, made.screen)))
         seed = int(content_id("hits", made.screen.screen_id, made.question), 16) % 2**31
         request = ChatRequest("policy", asked, policy.temperature, seed, _LONGEST_PRESS, n=self.spec.samples)
         singly = () if gives_several(policy.model) else map(request.sample, range(request.n))
-        found = await asyncio.gather(*map(policy.model.complete, singly or (request,)))
+        found = await side_by_side(map(policy.model.complete, singly or (request,)))
         replies = [dialect.parse(text, frame) for one in found for text in (one.text, *one.others)]
         points = [pressed_point(reply.action) for reply in replies if isinstance(reply, Reply)]
         return sum(point is not None and box.contains(*point) for point in points)
