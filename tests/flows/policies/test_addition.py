@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config, network_folder
-from tests.flows.small_run import do
+from tests.flows.small_run import do, up_to
 from tests.flows.tasks.test_train import first_waiting, tiny_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
@@ -39,6 +39,7 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
+from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.store.base import BucketUrl
 
@@ -192,7 +193,7 @@ def test_another_model_in_the_configuration_goes_on_with_the_run(waiting_run: Wa
     queries = read_rows(context.warehouse, Query)
     for _ in range(2):
         adopt_configured(rolled_out.in_round(2))
-    assert first_waiting(rolled_out.in_round(2)) is not None
+    up_to(ROLLOUT, rolled_out.in_round(2))
     version = folder_version(tmp_path / "two")
     assert acted(rolled_out.in_round(2)) == {version}
     assert read_rows(context.warehouse, Query) == queries
@@ -201,37 +202,31 @@ def test_another_model_in_the_configuration_goes_on_with_the_run(waiting_run: Wa
     assert adopted.validation is not None and len(adopted.validation) == 4
 
 
-def bucket_config(url: str, policy: Path) -> Config:
-    """Small rounds in a bucket, whose policy is an embedded one that this run does not train."""
-    small = tiny_config(Path("unused"))
-    return small.model_copy(
-        update={
-            "run": small.run.model_copy(update={"root": BucketUrl(url)}),
-            "models": ModelsSection(policy="mine"),
-            "endpoints": {"mine": EmbeddedSpec(model=policy)},
-            "train": NOBODY_TRAINS,
-            "rollout": small.rollout.model_copy(update={"episodes_per_round": 8}),
-        }
-    )
-
-
-def test_a_policy_is_added_listed_rolled_back_promoted_and_acts(bucket_url: str, tmp_path: Path) -> None:
-    folders = [network_folder(tmp_path / name, seed) for seed, name in ((3, "first"), (5, "second"))]
-    first, second = (EmbeddedSpec(model=folder).version for folder in folders)
-    config = bucket_config(bucket_url, folders[0])
+def test_a_policy_is_added_listed_rolled_back_promoted_and_acts_in_a_bucket_that_a_run_was_copied_to(
+    waiting_folder: Path, bucket_url: str, tmp_path: Path
+) -> None:
+    config = network_config(Path("unused"), waiting_folder / "network", NOBODY_TRAINS)
+    config = config.model_copy(update={"run": config.run.model_copy(update={"root": BucketUrl(bucket_url)})})
+    store, root = create_warehouse(bucket_url).store, waiting_folder / "root"
+    for file in root.rglob("*"):
+        if file.is_file():
+            store.put(file.relative_to(root).as_posix(), file.read_bytes())
+    folders = [waiting_folder / "network", network_folder(tmp_path / "second", seed=5)]
+    first, second = map(folder_version, folders)
 
     def on_another_machine() -> RoundContext:
         shutil.rmtree(tmp_path / "caches")
         return RoundContext.of(config)
 
     waits = first_waiting(RoundContext.of(config))
-    assert waits is not None and "then `trajmill policy add --model NAME`" in waits.waiting
+    assert waits is not None and "trajmill policy add --model NAME`" in waits.waiting
     on_another_machine()
     decided = add_and_evaluate(config, Addition(model=str(folders[1])))
     assert decided.result["promoted"], decided.result["reason"]
     on_another_machine()
     # The folder that was added is on the machine where it was added; the configured one is on each.
-    folders[1] = folders[1].rename(tmp_path / "elsewhere")
+    (tmp_path / "elsewhere").mkdir()
+    folders[1] = folders[1].rename(tmp_path / "elsewhere/second")
     listed = {each.row.model_version: each.in_force for each in list_policies(config)}
     assert listed == {first: False, second: True}
     with pytest.raises(BadInputError, match=f"{second} is in force already"):
