@@ -128,7 +128,7 @@ $(OSWORLD)/installed: $(OSWORLD_PINS) | .venv/installed
 		$(OSWORLD)/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement $<
 	touch $@
 
-osworld-env: $(OSWORLD)/installed ## OSWorld's own code (desktop-env) in an environment of its own, which `make test` then tests too (1.2 GB)
+osworld-env: $(OSWORLD)/installed ## OSWorld's own code (desktop-env) in an environment of its own, which `make test` then tests too (1.1 GB)
 
 # With npm, because Microsoft's emulator of Azure's storage is a program for Node.js.
 .azurite/installed:

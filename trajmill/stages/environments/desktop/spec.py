@@ -108,4 +108,6 @@ class DesktopSpec(EnvironmentSpec):
 
             return await import_checked(self.tasks, self.osworld, self.held_out, origin, self.validation)
         made = import_tasks(self.task_folder, self.held_out, origin, self.validation)
-        return ImportedQueries(made, [], untried=self.tasks is not None)
+        # Trying a task at its start uses up a machine that cannot be restored.
+        can_try = not self.servers or self.restore is not None
+        return ImportedQueries(made, [], untried=self.tasks is not None and can_try)

@@ -58,4 +58,5 @@ async def import_checked(
         for each in checked
         if each.reasons
     ]
-    return ImportedQueries(queries, failures, untried=True)
+    # Trying each at its start would restore a machine for each.
+    return ImportedQueries(queries, failures)
