@@ -24,13 +24,13 @@ def config_with_judges(root: Path, url: str, **big: object) -> Config:
     )
 
 
-def tiny_config(root: Path) -> Config:
-    """A run whose rounds have a dozen episodes or so."""
+def tiny_config(root: Path, episodes: int = 8) -> Config:
+    """A run whose rounds have few episodes."""
     base = small_config(root)
     return base.model_copy(
         update={
-            "queries": QueriesSection(train=8, heldout_slots=2, heldout_phrasings=2, heldout_apps=0, validation=0),
-            "rollout": base.rollout.model_copy(update={"episodes_per_round": 12}),
+            "queries": QueriesSection(train=8, heldout_slots=1, heldout_phrasings=1, heldout_apps=0, validation=0),
+            "rollout": base.rollout.model_copy(update={"episodes_per_round": episodes}),
             "evaluate": EvaluateSection(episodes=1, train_sample=1),
         }
     )

@@ -6,7 +6,6 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Sequence
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -15,7 +14,7 @@ import pytest
 
 from tests.flows.small_run import do, run_stages, small_config
 from tests.flows.tasks.test_train import tiny_config as two_rounds
-from tests.flows.tiny_run import tiny_config
+from tests.flows.tiny_run import assert_same, tiny_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import (
     BASELINE,
@@ -193,24 +192,12 @@ def journaled(context: RoundContext) -> dict[str, float]:
     return {row.trajectory_id: row.wall_ms for row in found}
 
 
-VOLATILE = {"wall_ms", "environment_ms", "latency_ms", "stages", "written_at"}
-"""Columns that hold when something was done, or how long it took."""
 KILLED_IN = ("r0001-rollout", "r0001-train")
 """The staging folders of the stages in which the run is killed."""
 SECONDS_INTO_A_STAGE = 0.2
 """Of the processor, from the first file of a stage to the kill."""
 WORKERS = (1, 2)
 """Of the tries, in turn; the run that is not disturbed has one."""
-
-
-def contents(warehouse: Warehouse, rounds: Sequence[int] | None = None) -> dict[str, list[str]]:
-    """The rows of all tables but for times, in an order of their own."""
-    found = {}
-    for table in TABLES:
-        rows = read_table(warehouse, table, rounds=rounds)
-        kept = rows.select([name for name in rows.column_names if name not in VOLATILE])
-        found[table] = sorted(map(repr, kept.to_pylist()))
-    return found
 
 
 @pytest.mark.slow
@@ -225,9 +212,7 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tiny_run
     last = _started(processes, tmp_path, workers=1)
     last.join()
     assert last.exitcode == 0
-    found, wanted = contents(open_warehouse(tmp_path)), contents(tiny_run)
-    assert {table: len(rows) for table, rows in found.items()} == {table: len(rows) for table, rows in wanted.items()}
-    assert found == wanted
+    assert_same(open_warehouse(tmp_path), tiny_run, TABLES)
     for name in release_names(open_warehouse(tmp_path)):
         killed_release, whole = (verify_release(at, name) for at in (open_warehouse(tmp_path), tiny_run))
         assert (killed_release.files, killed_release.shards) == (whole.files, whole.shards)

@@ -355,7 +355,7 @@ def test_what_was_killed_is_gone_on_with(root: Path, monkeypatch: pytest.MonkeyP
 
 def test_what_a_server_did_not_answer_is_a_failure_and_no_verdict_and_is_made_good(root: Path) -> None:
     with running_server(models=("tiny", "other"), writes=opinion) as server:
-        server.script.extend([FaultReply(Fault.INTERNAL)] * 12)
+        server.script.extend([FaultReply(Fault.INTERNAL)] * 6)
         config = config_with_judges(root, server.url, multimodal=(), channels=("text",))
         first = rejudge(config, "big", round_number=1)
         failures = [row for row in read_rows(open_warehouse(root), Failure) if row.stage == "judge_again:big"]

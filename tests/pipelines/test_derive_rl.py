@@ -1,5 +1,4 @@
-import gc
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,6 @@ from trajmill.schemas.record import Origin, Row
 from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.schemas.tables.screen import Screen
-from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.derive.rewards import moments
 from trajmill.stages.derive.spec import RLSpec
@@ -176,26 +174,3 @@ def test_groups_stay_together_though_their_attempts_are_read_apart(
         for one in made
         if isinstance(one, RLStepExample)
     ] == wanted
-
-
-def held() -> int:
-    return sum(isinstance(each, Trajectory | RLStep) for each in gc.get_objects())
-
-
-def test_what_was_read_is_gone_when_the_next_is_read_and_when_all_is_written(
-    compared_round: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    exporting, episodes, counts = exporting_to(compared_round, tmp_path), Exporting.episodes, list[int]()
-
-    def counted(self: Exporting, ids: Collection[str], stored: Mapping[str, int]) -> Mapping[str, Episode]:
-        counts.append(held())
-        return episodes(self, ids, stored)
-
-    monkeypatch.setattr("trajmill.pipelines.export.TRAJECTORIES_AT_ONCE", 1)
-    monkeypatch.setattr(Exporting, "episodes", counted)
-    compared_ids, before = compared_trajectories(compared_round, exporting.release), held()
-    steps = rl_steps(exporting, compared_ids)
-    next(steps)
-    assert held() == before
-    # Only the rows of one trajectory are there when its episode is read.
-    assert len(counts) > 6 and max(counts) - before <= max(len(one.steps) for one in ATTEMPTS)

@@ -11,8 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.small_run import run_stages, small_config
-from tests.flows.test_asynchronous import contents
-from tests.flows.tiny_run import tiny_config
+from tests.flows.tiny_run import assert_same, tiny_config
 from tests.stages.environments.processes import descendants, eventually, until_gone
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
@@ -94,8 +93,7 @@ def test_a_disk_that_is_full_again_and_again_costs_nothing(tiny_run: Warehouse, 
     assert len(messages) >= 3
     assert [line for line in messages if not DISK_FULL.match(line)] == []
     again = open_warehouse(tmp_path)
-    found, wanted = contents(again, rounds=(0, 1)), contents(tiny_run, rounds=(0, 1))
-    assert {table for table in TABLES if found[table] != wanted[table]} == set()
+    assert_same(again, tiny_run, TABLES)
     (name,) = release_names(again)
     assert verify_release(again, name).files == verify_release(tiny_run, name).files
 

@@ -1,5 +1,4 @@
 import logging
-import os
 import subprocess
 import sys
 import types
@@ -8,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.flows.cli.app import give_memory_back, run, show_own_warnings
+from trajmill.flows.cli.app import run, show_own_warnings
 from trajmill.flows.cli.loop import STAGE_COMMANDS
 
 pytestmark = pytest.mark.slow
@@ -86,17 +85,3 @@ def test_what_the_program_warns_of_is_a_line_on_standard_error(
     logging.getLogger("trajmill.pipelines.executors.beam").info("nobody asked for this")
     logging.getLogger("a.library").warning("nor for this")
     assert capsys.readouterr().err == "stage rollout: it is started again\n"
-
-
-@pytest.mark.parametrize(
-    ("platform", "chosen", "pool"),
-    [("linux", {}, "jemalloc"), ("linux", {"ARROW_DEFAULT_MEMORY_POOL": "system"}, "system"), ("darwin", {}, None)],
-)
-def test_arrow_gives_memory_back_unless_the_user_chose_an_allocator(
-    platform: str, chosen: dict[str, str], pool: str | None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    environment = dict(chosen)
-    monkeypatch.setattr("sys.platform", platform)
-    monkeypatch.setattr(os, "environ", environment)
-    give_memory_back()
-    assert environment.get("ARROW_DEFAULT_MEMORY_POOL") == pool

@@ -42,7 +42,7 @@ _DEAD = "http://127.0.0.1:9/v1"
 
 def seeing(root: Path, url: str) -> Config:
     """A judge that needs no trees, which this layout does not have."""
-    config = served(root / "data", url)
+    config = served(root / "data", url, episodes=8)
     return config.model_copy(update={"judge": config.judge.model_copy(update={"channels": ("multimodal",)})})
 
 

@@ -55,13 +55,13 @@ def warehouse(tmp_path: Path) -> Warehouse:
 
 
 def context(warehouse: Warehouse, number: int) -> RoundContext:
-    return RoundContext(tiny_config(warehouse.root), warehouse, number)
+    return RoundContext(tiny_config(warehouse.root, episodes=12), warehouse, number)
 
 
 def test_only_what_failed_and_is_neither_judged_nor_given_up_is_judged_again(
     warehouse: Warehouse,
 ) -> None:
-    run_id = tiny_config(warehouse.root).run_id
+    run_id = context(warehouse, 1).run_id
 
     def at(number: int) -> StageRun:
         return stage_run(JUDGE, number, run_id)
@@ -163,11 +163,9 @@ def kill_before_marker(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return died
 
 
-def served(root: Path, url: str) -> Config:
-    base = small_config(root)
-    return base.model_copy(
+def served(root: Path, url: str, episodes: int = 12) -> Config:
+    return tiny_config(root, episodes).model_copy(
         update={
-            "rollout": base.rollout.model_copy(update={"episodes_per_round": 12}),
             "judge": JudgeSection(votes=2, quorum=2, tries=1, resolutions=(0.25, 0.5), concurrency=4),
             "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)},
             "models": ModelsSection(critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))),
