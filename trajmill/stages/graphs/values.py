@@ -10,7 +10,7 @@ from importlib.resources import files
 import yaml
 
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.graphs.base import ValueType
+from trajmill.stages.graphs.base import GraphAnswer, GraphSlot, ValueType
 
 _INPUTS = {
     "date": ValueType.DATE,
@@ -33,7 +33,8 @@ _LABELS = (
     (r"address|street|city|town|place|location|destination", ValueType.ADDRESS),
     (r"hours|minutes|days|weeks|quantity|number|count|pieces|age|guests|people|persons|seats|duration|width|height",
      ValueType.NUMBER),
-    (r"title|subject|topic|task|to-?do|headline|project|album|needs to be done|item|card|note name", ValueType.TITLE),
+    (r"title|subject|topic|task|to-?do|headline|project|album|needs to be done|item|card|label|new name|"
+     r"(?:file|folder|note|list|board|event|product|item|group|team|playlist|document|page) name", ValueType.TITLE),
     (r"user ?name|your name|first name|last name|full name|nick ?name|customer|client|person|author|owner|leader"
      r"|contact|assignee|recipient|guest|surname|name", ValueType.PERSON),
 )  # fmt: skip
@@ -57,6 +58,20 @@ def type_of_label(label: str) -> ValueType:
     """Return the type that words name; `text` if they name none."""
     found = (kind for pattern, kind in _LABELS if re.search(rf"(?<!\w)(?:{pattern})(?!\w)", label, re.IGNORECASE))
     return next(found, ValueType.TEXT)
+
+
+def may_hold(slot: GraphSlot, answer: GraphAnswer) -> bool:
+    """Whether an answer may be entered in a field: not if both types are known and differ."""
+    wanted = slot.type if slot.type is not ValueType.TEXT else type_of_label(slot.name)
+    told = _type_of_answer(answer)
+    return ValueType.TEXT in (told, wanted) or told is wanted
+
+
+def _type_of_answer(answer: GraphAnswer) -> ValueType:
+    """Return what an answer means, by its name; one that is made up without `values` is a title."""
+    named = type_of_label(re.sub(r"\{[^}]*\}", "", answer.name))
+    is_title = named is ValueType.TEXT and bool(answer.prepare) and not answer.values
+    return ValueType.TITLE if is_title else named
 
 
 @cache

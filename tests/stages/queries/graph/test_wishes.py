@@ -99,6 +99,31 @@ def test_the_words_come_from_the_button_or_the_title(name: str, title: str, said
     assert queries and all(said in query.instruction.lower() or said in query.instruction for query in queries)
 
 
+def test_a_form_that_leads_back_to_its_list_is_asked_for_by_what_it_adds(origin: Origin) -> None:
+    boards = {"kind": "list", "target": "{value}", "values": ["To do", "Done"], "targets": {"To do": "a", "Done": "b"}}
+    board = {
+        "title": "Board",
+        "recognise": {"shows": [{"role": "heading", "text": "Board"}]},
+        "slots": {"board": boards},
+        "transitions": [{"by": "board", "to": "card", "does": "Add a card to {board}."}],
+    }
+    shows = [{"role": "text", "text": "{text}"}]
+    card = {
+        "recognise": {"shows": [{"role": "button", "text": "Add"}]},
+        "elements": {"add": {"target": "button:Add", "role": "button", "name": "Add"}},
+        "slots": {
+            "text": {"kind": "field", "target": "text", "name": "Card", "type": "title", "values": ["Fix the lamp"]}
+        },
+        "transitions": [{"by": "add", "to": "board", "submits": True, "slots": ["text"], "shows": shows}],
+    }
+    graph = AppGraph.model_validate(
+        {"app": "kanban", "platform": Platform.WEB, "start": "board", "pages": {"board": board, "card": card}}
+    )
+    [query] = [each for each in queries_of(graph, origin) if each.task == "kanban.board-add"]
+    assert 'dd "Fix the lamp"' in query.instruction and "To do" not in query.instruction
+    assert [step.target for step in query.path] == ["a", "a", "text", "text", "button:Add", ""]
+
+
 def test_a_form_leaves_a_choice_of_others_alone() -> None:
     asked = [{each.slot for each in route.settings} for route in routes(booking())]
     assert {"name", "day"} in asked and {"name", "day", "tools"} in asked and set(_SLOTS) in asked

@@ -22,6 +22,7 @@ from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.recognise import fill
+from trajmill.stages.graphs.values import may_hold
 from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written
 from trajmill.stages.queries.graph.routes import Route, Setting, routes, routes_to, values_of
 from trajmill.stages.queries.graph.source import merged, path_metadata, route_goal, steps_of
@@ -97,7 +98,8 @@ class _Sampler(NamedTuple):
             # One of a few answers, such as a size, names nothing that can be looked up.
             reading = [task for task in self.reading if left == 1 or not (task.answer and task.answer.values)]
             used = [task.route.graph for task in chain]
-            fitting = [task for task in (reading if left else self.writing) if self._fits(task.route.graph, used)]
+            writing = [] if left else [task for task in self.writing if task.takes(chain[-1].answer)]
+            fitting = [task for task in (reading if left else writing) if self._fits(task.route.graph, used)]
             if not fitting:
                 return []
             # Each device is as likely as another, and so is each app on it.
@@ -178,6 +180,11 @@ class AtomicTask(NamedTuple):
     slot: str
     answer: GraphAnswer | None = None
     """The text that it looks up; None for a task that writes, which ends a pathway."""
+
+    def takes(self, answer: GraphAnswer | None) -> bool:
+        """Whether an answer may be entered here."""
+        [slot] = {each.spec.target: each.spec for each in self.route.settings if each.slot == self.slot}.values()
+        return answer is None or may_hold(slot, answer)
 
 
 class PathwayNode(NamedTuple):
@@ -384,9 +391,7 @@ def atomic_tasks(graphs: Sequence[AppGraph]) -> tuple[list[AtomicTask], list[Ato
                 ways = [way for way in ways if len(slots(way)) <= _MOST_SLOTS]
                 if ways:
                     reading.append(AtomicTask(min(ways, key=length), answer.of, answer))
-        for route in sorted(routes(graph), key=length):
-            if PATHWAY in route_goal(route):
-                continue  # What a form was filled with is seen before it is sent, not in the turn of an answer.
+        for route in sorted((each for each in routes(graph) if PATHWAY not in route_goal(each)), key=length):
             fields = [each.slot for each in route.settings if each.spec.kind is SlotKind.FIELD]
             # Filled twice, a field would need two values, but there is one answer.
             if len(fields) == len(set(fields)) and not route.final and len(slots(route)) <= _MOST_SLOTS:

@@ -15,7 +15,7 @@ import networkx as nx
 
 from trajmill.stages.environments.simulated.annotations import KnownSlot
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, SlotKind, ValueType
-from trajmill.stages.graphs.network import walkable
+from trajmill.stages.graphs.network import marks_on_way, walkable
 from trajmill.stages.graphs.operations import OFF, ON, staying
 from trajmill.stages.graphs.plain_does import has_no_words, starts_with_verb, written
 from trajmill.stages.graphs.recognise import filled
@@ -208,7 +208,8 @@ def routes(graph: AppGraph) -> tuple[Route, ...]:
     A form is filled and sent, or left alone.
     """
     allowed = walkable(graph)
-    found = (route for page in graph.pages for way in routes_to(allowed, graph, page) for route in _from(allowed, way))
+    ways = (way for page in graph.pages for way in routes_to(allowed, graph, page) if _needs_items(allowed, way))
+    found = (route for way in ways for route in _from(allowed, way))
     asked = (each for route in found for each in _with_parts_of_forms(route))
     return tuple(route for route in asked if _can_be_asked(route) and is_wish(route))
 
@@ -252,6 +253,7 @@ def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
     page = way.graph.pages[way.end]
     if way.moves and page.recognise.shows:
         yield way
+    yield from _sent_back(way)
     loops_here: Mapping[Any, Any] = allowed.get_edge_data(way.end, way.end, default={})
     stays: list[GraphTransition] = [data["transition"] for data in loops_here.values()]
     loops = [_move(way.graph, way.end, each) for each in stays if each.shows or each.lacks or each.goal]
@@ -264,6 +266,32 @@ def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
     for number in range(1, _SET_TOGETHER + 1):
         for slots in combinations(settable, number):
             yield way._replace(final=tuple(Setting(way.end, slot, page.slots[slot]) for slot in slots))
+
+
+def _needs_items(allowed: nx.MultiDiGraph[str], way: Route) -> bool:
+    """Whether a way opens an item of a list only to stay there, or where no shorter way leads to its end."""
+    passed = (setting.spec.kind for move in way.moves[:-1] for setting in move.settings)
+    shortest = nx.shortest_path_length(allowed, way.graph.start, way.end) if way.moves else 0
+    return SlotKind.LIST not in passed or len(way.moves) <= int(shortest)
+
+
+def _sent_back(way: Route) -> Iterator[Route]:
+    """Yield a way with a form at its end that leads back to a page of the way, such as the list with the new entry.
+
+    The item by which the form was opened is not asked for if nothing shows it.
+    """
+    passed = {way.graph.start, *(move.page for move in way.moves)}
+    for each in way.graph.pages[way.end].transitions:
+        if each.submits and each.to in passed and each.to != way.end and not marks_on_way(way.graph, way.end, each):
+            moves = (move if move.settings and _is_told(move) else move._replace(settings=()) for move in way.moves)
+            yield way._replace(moves=(*moves, _move(way.graph, way.end, each)))
+
+
+def _is_told(move: RouteMove) -> bool:
+    is_list = all(setting.spec.kind is SlotKind.LIST for setting in move.settings)
+    return not is_list or any(
+        setting.slot in slot_names(each) for setting in move.settings for each in move.transition.shows
+    )
 
 
 def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
