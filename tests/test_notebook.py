@@ -22,6 +22,7 @@ def test_all_cells_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert "[{'trajectories': 0}]" in printed
 
 
+@pytest.mark.slow
 def test_every_public_name_is_there() -> None:
     assert {name: getattr(trajmill, name) for name in trajmill.__all__}
     assert dir(trajmill) == sorted(trajmill.__all__)

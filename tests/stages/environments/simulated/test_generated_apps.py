@@ -58,6 +58,7 @@ def test_the_files_are_read_back_without_mistakes(apps: list[GeneratedApp], tmp_
         write_apps(some, tmp_path / "apps")
 
 
+@pytest.mark.slow
 def test_every_path_of_a_task_can_be_walked(apps: list[GeneratedApp], tmp_path: Path) -> None:
     assert check_app_files(write_apps(apps[:2], tmp_path / "apps")) == []
 
@@ -138,6 +139,7 @@ def test_the_identity_of_a_run_without_generated_apps_is_unchanged() -> None:
     assert SimulatedSpec().identity() != GENERATED.identity()
 
 
+@pytest.mark.slow
 def test_only_training_has_queries_of_generated_apps_and_the_others_stay_as_they_were(world: World) -> None:
     settings = GraphQueriesSpec(train=40, heldout_slots=10, heldout_phrasings=10, heldout_apps=6, validation=6)
     mixed = GENERATED.navigation_graph()

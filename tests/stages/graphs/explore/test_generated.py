@@ -19,6 +19,7 @@ def explored(pages: list[list[Widget]], folder: Path) -> ExploredGraph:
     return explore(app, folder / "made.jsonl", bounds, workers=1, factory=GeneratedFactory(pages))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_check_accepts_whatever_explore_writes(seed: int, tmp_path: Path) -> None:
     graph = explored(generated_pages(seed), tmp_path).graph

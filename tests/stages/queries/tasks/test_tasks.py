@@ -57,6 +57,7 @@ def _only(app: AppSpec) -> World:
     return World({app.app: app}, {})
 
 
+@pytest.mark.slow
 def test_every_split_has_its_queries_and_nothing_held_out_is_in_training(generated: NewQueries) -> None:
     queries = generated.queries
     assert Counter(query.split for query in queries) == {split: SETTINGS.wanted(split) for split in Split}
@@ -91,6 +92,7 @@ async def test_how_many_drafts_are_in_flight_changes_nothing(
     assert 32 < writer.most_at_once <= 64
 
 
+@pytest.mark.slow
 def test_heldout_phrasings_are_marked_and_others_are_not(generated: NewQueries) -> None:
     for query in generated.queries:
         template = query.phrasing.split(" ")[0].rpartition("/")[2]
@@ -166,6 +168,7 @@ async def test_a_walk_says_why_a_path_is_refused(world: World, order: TaskGraph,
         await walked(start_state='{"setup": {"nowhere.at_all": {}}}')
 
 
+@pytest.mark.slow
 async def test_rounds_add_other_queries_and_nothing_of_the_held_out_sets(
     world: World, origin: Origin, generated: NewQueries
 ) -> None:
