@@ -7,6 +7,7 @@ with a `pyautogui` of its own that writes down what it is told to do.
 import asyncio
 import io
 import json
+import shutil
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
@@ -63,6 +64,11 @@ class OsworldMachine:
     hangs: bool = False
     breaks: bool = False
     url: str = ""
+    home: Path | None = None
+    """Folder that `/home/user` is, in paths and commands; without it, files are only remembered."""
+
+    def real(self, text: str) -> str:
+        return text.replace("/home/user", str(self.home)) if self.home else text
 
     def calls(self) -> list[Any]:
         log = self.folder / "calls.jsonl"
@@ -72,6 +78,9 @@ class OsworldMachine:
         """Forget all files, as a snapshot does, and return their names."""
         names, self.files = [*self.files], {}
         self.restored += 1
+        if self.home:
+            shutil.rmtree(self.home, ignore_errors=True)
+            (self.home / "Desktop").mkdir(parents=True)
         return names
 
     def picture(self) -> bytes:
@@ -101,7 +110,7 @@ async def osworld_machine(folder: Path) -> AsyncIterator[OsworldMachine]:
 def _application(machine: OsworldMachine) -> web.Application:
     async def execute(asked: Any) -> web.Response:
         machine.commands.append(asked)
-        words = [sys.executable if word == "python" else word for word in asked["command"]]
+        words = [sys.executable if word == "python" else machine.real(word) for word in asked["command"]]
         process = await asyncio.create_subprocess_exec(*words, cwd=machine.folder, stdout=PIPE, stderr=PIPE)
         output, error = await process.communicate()
         said = {"output": output.decode(), "error": error.decode(), "returncode": process.returncode}
@@ -131,9 +140,15 @@ def _application(machine: OsworldMachine) -> web.Application:
                 form = await request.post()
                 data = form["file_data"]
                 assert isinstance(data, web.FileField)
-                machine.files[str(form["file_path"])] = data.file.read()
+                path = str(form["file_path"])
+                machine.files[path] = data.file.read()
+                if machine.home and path.startswith("/home"):
+                    Path(machine.real(path)).write_bytes(machine.files[path])
             case "POST", "/file":
-                content = machine.files.get(str((await request.post())["file_path"]))
+                path = str((await request.post())["file_path"])
+                content = machine.files.get(path)
+                if machine.home and (real := Path(machine.real(path))).is_file():
+                    content = real.read_bytes()
                 missing = web.json_response({"error": "File not found"}, status=404)
                 return missing if content is None else web.Response(body=content)
             case "POST", "/setup/activate_window" | "/setup/close_window":

@@ -1,9 +1,11 @@
 import json
 import os
 import sys
+import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import httpx
 import pytest
 
 from tests.failures import failing
@@ -12,6 +14,8 @@ from tests.stages.environments.desktop.queries import ORIGIN, query_of, step
 from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.desktop.environment import RemoteDesktops
+from trajmill.stages.environments.desktop.local.desktop import LocalDesktop
+from trajmill.stages.environments.desktop.local.server import serve_desktop
 from trajmill.stages.environments.desktop.osworld.tasks import check_tasks, import_checked
 from trajmill.stages.environments.desktop.spec import OsworldSpec, RestoreSpec
 
@@ -159,3 +163,16 @@ match sys.argv[3:]:
     case _:
         sys.exit(1)
 """
+
+
+def test_a_local_desktop_takes_its_token_as_the_password_in_its_address() -> None:
+    """As desktop-env sends it, which knows of no tokens."""
+    server = serve_desktop(cast(LocalDesktop, None), "right")
+    threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
+    try:
+        for password, status in (("right", 200), ("wrong", 403)):
+            address = f"http://token:{password}@127.0.0.1:{server.server_address[1]}/capabilities"
+            assert httpx.get(address, trust_env=False).status_code == status
+    finally:
+        server.shutdown()
+        server.server_close()

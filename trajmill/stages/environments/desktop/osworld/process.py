@@ -237,7 +237,10 @@ def _within(folder: str, name: str) -> Path | None:
 
 def _mirrored(mirror: str, url: str) -> Path | None:
     parts = urlsplit(url)
-    return _within(mirror, f"{parts.netloc}/{unquote(parts.path).lstrip('/')}")
+    name = Path(parts.netloc) / unquote(parts.path).lstrip("/")
+    # Its links may lead elsewhere, unlike those of a task's folder: the mirror is the user's.
+    found = Path(mirror) / name
+    return found if ".." not in name.parts and found.is_file() else None
 
 
 def _downloads(task: Task) -> Iterator[tuple[str, str]]:
