@@ -29,6 +29,7 @@ def configuration(python: Path) -> list[str]:
     return ["--config", "trajmill.toml"]
 
 
+@pytest.mark.slow
 def test_incomplete_tasks_are_lines_and_complete_ones_are_counted(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

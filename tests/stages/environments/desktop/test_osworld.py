@@ -19,6 +19,8 @@ from trajmill.stages.environments.desktop.local.server import serve_desktop
 from trajmill.stages.environments.desktop.osworld.tasks import check_tasks, import_checked
 from trajmill.stages.environments.desktop.spec import OsworldSpec, RestoreSpec
 
+pytestmark = pytest.mark.slow
+
 LISTING = {"type": "vm_command_line", "command": ["ls"]}
 RULE = {"type": "rule", "rules": {"expected": "a"}}
 FILE = {"type": "vm_file", "path": "/home/user/a", "dest": "a"}
@@ -74,7 +76,6 @@ async def test_incomplete_tasks_are_listed_with_their_reasons_and_nothing_of_the
     assert len(imported.failures) == len(INCOMPLETE)
 
 
-@pytest.mark.slow
 async def test_a_machine_is_set_up_from_the_mirror_and_scored_by_desktop_env(
     tmp_path: Path, osworld: OsworldSpec
 ) -> None:
