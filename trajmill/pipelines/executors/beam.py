@@ -78,11 +78,11 @@ def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: Bea
     else:
         options += ["--runner", settings.runner]
     pipeline = beam.Pipeline(options=PipelineOptions(options))
-    _ = pipeline | "Shards" >> beam.Create(sent) | at.stage >> beam.ParDo(do)
+    _ = pipeline | "Shards" >> beam.Create(sent, reshuffle=not is_dask) | at.stage >> beam.ParDo(do)
     job: Any = None
     try:
         with cluster.watched(work, settings) if is_dask else nullcontext():
-            job = pipeline.run()
+            job = pipeline.run(test_runner_api=False)  # Its test builds the whole graph twice.
             _wait_for(job)
     except TrajmillError:
         raise
