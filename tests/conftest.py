@@ -119,6 +119,25 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     return True
 
 
+@pytest.fixture(scope="session", autouse=True)
+def copied_views(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Begins the views of a new warehouse with a copy of an empty one's: to make them anew takes 0.4 s each time."""
+    from trajmill.warehouse.layout import Warehouse, create_warehouse
+    from trajmill.warehouse.views import _update
+
+    empty = tmp_path_factory.mktemp("views") / "empty.duckdb"
+    _update(create_warehouse(empty.parent / "empty"), empty)
+
+    def copy_and_update(warehouse: Warehouse, path: Path) -> None:
+        if not path.exists():
+            shutil.copyfile(empty, path)
+        _update(warehouse, path)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr("trajmill.warehouse.views._update", copy_and_update)
+        yield
+
+
 @pytest.fixture(scope="session")
 def s3_endpoint() -> Iterator[str]:
     """The address of an S3 server; one per worker."""
