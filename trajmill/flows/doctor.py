@@ -96,7 +96,7 @@ def check_installation(config: Config) -> Iterator[Finding]:
     engines = ", ".join(f"{name} {version(name)}" for name in _ENGINES if _is_installed(name))
     yield Finding("versions", f"trajmill {version('trajmill')}, Python {sys.version.split()[0]}, {engines}")
     kind = config.environment.kind
-    needed = "web" if kind in ("webapp", "browser", "miniwob") else kind
+    needed = "web" if kind in ("webapp", "browser", "state_api", "miniwob") else kind
     for extra in _EXTRAS:
         marked = [text for text in requires("trajmill") or () if re.search(rf"extra == ['\"]{extra}['\"]", text)]
         packages = [re.split(r"[^A-Za-z0-9._-]", text, maxsplit=1)[0] for text in marked]

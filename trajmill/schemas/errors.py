@@ -16,6 +16,8 @@ class FailureClass(StrEnum):
     """The environment crashed, hung or gave invalid answers during an episode."""
     SETUP = "setup"
     """The environment could not start, or could not reach the start state of the query."""
+    UNREACHABLE = "unreachable"
+    """A server that the environment needs stayed away; the stage ends, and the same command continues it."""
     MODEL = "model"
     """A model server did not answer within its bounds."""
     JUDGE = "judge"

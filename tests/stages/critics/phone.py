@@ -64,7 +64,8 @@ async def walk_of(query: Query, seed: int = 0) -> PhoneWalk:
     environment = SimulatedEnvironment(shared_world(()), query.platform)
     attempt = Attempt(query, Purpose.REFERENCE, 0, seed)
     rollout = await run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN)
-    return PhoneWalk(rollout.episode, dict(rollout.screens))
+    told = rollout.episode.trajectory.model_copy(update={"side_effects": ("some.secret.path",), "false_complete": True})
+    return PhoneWalk(rollout.episode.model_copy(update={"trajectory": told}), dict(rollout.screens))
 
 
 @cache
@@ -99,5 +100,6 @@ def hidden_from_critics(walk: PhoneWalk) -> list[str]:
     query, steps = walk.episode.query, walk.episode.steps
     texts = [query.goal, query.start_state, query.task, query.query_id, query.phrasing, *query.page_descriptions]
     texts += [step.target for step in query.path if "/" in step.target]
+    texts += ["secret.path", "side effect", "false complete"]
     texts += [text for step in steps for text in (step.thought, step.conclusion)]
     return [text for text in (*texts, "reward", walk.episode.trajectory.trajectory_id) if text not in ("", "{}")]

@@ -102,10 +102,6 @@ def trajectory_lines(episode: Episode) -> Iterator[Text]:
     yield _line(f"{trajectory.steps} steps, stopped by {trajectory.stop_reason}, reward {reward}")
     if trajectory.failure_message:
         yield _line(f"failed ({trajectory.failure_class}): {trajectory.failure_message}", "red")
-    if trajectory.false_complete:
-        yield _line("false complete: the agent reported success, the check failed", "red")
-    if trajectory.side_effects:
-        yield _line(f"side effects: {', '.join(trajectory.side_effects)}", "red")
     if episode.guidance:
         yield _line(f"guidance: {episode.guidance}")
     if (judgement := episode.judgement) is not None:

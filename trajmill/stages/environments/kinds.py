@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -29,6 +30,7 @@ ENVIRONMENTS = PartGroup(
         "miniwob": f"{__name__}:MiniWobSpec",
         "webapp": f"{__name__}:WebAppSpec",
         "browser": f"{__name__}:BrowserSpec",
+        "state_api": f"{__name__}:StateApiSpec",
         "browsergym": f"{__name__}:BrowserGymSpec",
         "android": f"{__name__}:AndroidSpec",
         "desktop": "trajmill.stages.environments.desktop.spec:DesktopSpec",
@@ -216,6 +218,28 @@ class BrowserSpec(TaskFileSpec):
         from trajmill.stages.environments.browser.environment import BrowserFactory
 
         return BrowserFactory(platform)
+
+
+class StateApiSpec(TaskFileSpec):
+    """Web applications with a state API in headless Chromium (extra `web`)."""
+
+    line: ClassVar[str] = f"{__package__}.state_api.task:StateTask"
+
+    kind: Literal["state_api"] = "state_api"
+    """Web applications with a state API, such as those of CUA-Gym-Hub."""
+
+    def factory(self, platform: Platform) -> EnvironmentFactory:
+        from trajmill.stages.environments.state_api.environment import StateApiFactory
+
+        return StateApiFactory(platform)
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        """As of every task file; BadInputError if a server has no state API, or does not keep sessions apart."""
+        from trajmill.stages.environments.state_api.server import check_servers
+
+        found = await super().own_queries(seed, origin)
+        await check_servers(json.loads(query.start_state)["url"] for query in found.queries)
+        return found
 
 
 class BrowserGymSpec(FixedTasksSpec):

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass, TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.agents.base import Agent, AgentMaker
@@ -43,7 +43,7 @@ async def run_attempts(
     A free slot takes the next attempt from the source; no slot waits for a slow episode elsewhere.
     `record` gets each finished attempt once, also void ones, in the order in which they finish. After an environment
     failure, the attempt is tried again on a fresh instance, at most `limits.environment_tries` times in total. An error
-    of `record` ends all attempts and is raised.
+    of `record`, or a server of the environment that stays away, ends all attempts and is raised.
     """
     pool = EnvironmentPool(factory, concurrency, limits.environment)
     board, branches = board or SlotBoard(), BranchPoints()
@@ -63,6 +63,9 @@ async def run_attempts(
                     break
                 failed = finished.failure.model_copy(update={"attempts": tried})
                 finished = replace(finished, failure=failed)
+            if finished.failure and finished.failure.failure_class is FailureClass.UNREACHABLE:
+                # The attempt is not spent: the same command makes it when the server is back.
+                raise TrajmillError(finished.failure.message)
             with slot.waiting(SlotState.STORING):
                 await record(finished)
 

@@ -60,12 +60,17 @@ class BrowserEnvironment:
     async def reset(self, query: Query, seed: int) -> Observation:
         start = read_part(BrowserStart.model_validate_json, query.start_state, "start state")
         goal = read_part(BrowserGoal.model_validate_json, query.goal, "goal")
+        return await self.open(start, goal, seed)
+
+    async def open(self, start: BrowserStart, goal: BrowserGoal, seed: int, secret: str = "") -> Observation:
+        """Begin an episode; `secret` is left out of the addresses that the agent sees. Raises as `reset`."""
         await self.end_episode()
         self._proxy_address = self._proxy_address or await self._proxy.open()
         hosts = (host_port_of(url) for url in (start.url, *start.hosts))
         self._proxy.allow(frozenset(host for host in hosts if host is not None))
         context = await self._browser.new_context(viewport_of(start), start.mobile, self._proxy_address)
         self._episode = BrowserEpisode(context, start, goal, self._timeouts)
+        self._episode.secret = secret
         try:
             return await self._observe_turn(self._episode, self._episode.open(seed), self._timeouts.load)
         except EnvironmentFailure as error:

@@ -221,6 +221,9 @@ def viewport_of(start: BrowserStart) -> Viewport:
 class BrowserEpisode:
     """A context from the start URL of a query to its end; methods raise playwright's Error if the browser is gone."""
 
+    secret = ""
+    """Left out of the addresses that the agent sees."""
+
     def __init__(self, context: BrowserContext, start: BrowserStart, goal: BrowserGoal, timeouts: PageTimeouts) -> None:
         self._context = context
         self._start = start
@@ -264,7 +267,7 @@ class BrowserEpisode:
         for tries_left in reversed(range(_MOST_TRIES)):
             page = await self.tabs.front()
             try:
-                return await observe_page(page, self.viewport, self.app, await self.tabs.session(page))
+                return await observe_page(page, self.viewport, self.app, await self.tabs.session(page), self.secret)
             except Error:  # the page may have gone to another address meanwhile
                 if not tries_left:
                     raise

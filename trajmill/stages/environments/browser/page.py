@@ -106,11 +106,15 @@ class PendingRequests:
         self._pending.pop(request, None)
 
 
-async def observe_page(page: Page, viewport: Viewport, app: str, session: CDPSession) -> Observation:
-    """Observe a page without an open dialog: its pixels, and the elements of all its frames."""
+async def observe_page(page: Page, viewport: Viewport, app: str, session: CDPSession, secret: str = "") -> Observation:
+    """Observe a page without an open dialog: its pixels, and the elements of all its frames.
+
+    `secret` is left out of its address, so that equal episodes have equal screens.
+    """
     elements = await frame_elements(page, viewport, await page.evaluate(read_script("elements")))
     parts = urlsplit(page.url)
-    address = urlunsplit(("", "", parts.path, parts.query, parts.fragment))[:_LONGEST_ADDRESS]
+    address = urlunsplit(("", "", parts.path, parts.query, parts.fragment))
+    address = (address.replace(secret, "") if secret else address)[:_LONGEST_ADDRESS]
     title = title_element(app, viewport, address)
     return make_observation(await screenshot(session), viewport.pixels, (title, *elements), app)
 

@@ -13,14 +13,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.base import (
-    Belongings,
-    ComparesState,
-    Environment,
-    EnvironmentFactory,
-    HealthChecked,
-    Owner,
-)
+from trajmill.stages.environments.base import Belongings, Environment, EnvironmentFactory, HealthChecked, Owner
 from trajmill.stages.environments.tasks import TaskLine, first_mistake
 
 _LOOK = Wait(seconds=0.0)
@@ -72,15 +65,6 @@ class DevicesTogether:
     async def score(self) -> float | None:
         scores = [await each.score() for each in self._used.values()]
         return min((score for score in scores if score is not None), default=None)
-
-    async def side_effects(self) -> tuple[str, ...] | None:
-        """Return those of all devices of the episode, each after the name of its device."""
-        found = {
-            name: await each.side_effects() for name, each in self._used.items() if isinstance(each, ComparesState)
-        }
-        if all(paths is None for paths in found.values()):
-            return None
-        return tuple(f"{name}/{path}" for name, paths in found.items() for path in paths or ())
 
     async def healthy(self) -> bool:
         return all([await each.healthy() for each in self._devices.values() if isinstance(each, HealthChecked)])

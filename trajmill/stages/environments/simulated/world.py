@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -255,38 +254,11 @@ class EpisodeGoal(NamedTuple):
                     yield _difference(app, name, wanted.values[name], reached.values[name])
 
     def side_effects(self, world: World, stores: Mapping[str, Store]) -> tuple[str, ...] | None:
-        """Return what changed and is not named by the goal: `app.state`, or `app.list.RECORD`; None without a goal."""
+        """Return the state that changed and that the goal does not name, as `app.state`; None without a goal."""
         if self.goal is None:
             return None
-        found: list[str] = []
-        for app in sorted(stores):
-            start, reached = prepared_store(world, app, self.start), stores[app]
-            wanted = wanted_store(world, app, self.start, self.goal)
-            for name in world.apps[app].state:
-                if name in start.lists:
-                    if start.lists[name].key != reached.lists[name].key:
-                        named = _named_record(self.goal.get(f"{app}.{name}"))
-                        changed = _strange_records(start.lists[name], wanted.lists[name], reached.lists[name], named)
-                        found += [f"{app}.{name}.{record}" for record in changed]
-                elif f"{app}.{name}" in self.goal:
-                    continue
-                elif json.dumps(start.values[name]) != json.dumps(reached.values[name]):
-                    found.append(f"{app}.{name}")
-        return tuple(found)
-
-
-def _named_record(change: app_spec.ListChange | Scalar | None) -> str | None:
-    if not isinstance(change, app_spec.ListChange):
-        return None
-    return str(change.name if change.append is None else change.append.get("name"))
-
-
-def _strange_records(start: Records, wanted: Records, reached: Records, named: str | None) -> list[str]:
-    """Names of records that changed, without the named one unless there are more of it than wanted."""
-    before, after = (Counter(json.dumps(item, sort_keys=True) for item in each.items) for each in (start, reached))
-    changed = {str(json.loads(item).get("name")) for item in (before - after) + (after - before)}
-    named_now, named_then = (sum(str(i.get("name")) == named for i in each.items) for each in (reached, wanted))
-    return sorted(changed - {named} | ({named} if named is not None and named_now > named_then else set()))
+        different = (text.split("`")[1] for text in self.differences(world, stores))
+        return tuple(sorted(name for name in different if name not in self.goal))
 
 
 def read_episode_goal(query: Query, world: World, platform: Platform) -> EpisodeGoal:

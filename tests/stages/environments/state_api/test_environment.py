@@ -1,0 +1,210 @@
+"""Applications with a state API in a real browser, and a small round there."""
+
+import asyncio
+import json
+import socket
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from tests.stages.environments.browser.playing import ORIGIN, element, press, texts
+from tests.stages.environments.shared_factory import SharedFactory
+from tests.stages.environments.state_api.apps import SHOP, StateApi, serving
+from trajmill.schemas.actions import Action, Terminate, Wait
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.observation import look_of
+from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.browser.episode import PageTimeouts
+from trajmill.stages.environments.state_api.environment import StateApiEnvironment, StateApiFactory
+from trajmill.stages.environments.tasks import own_query
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.branch import BranchPoint, BranchPoints
+from trajmill.stages.rollout.episode import run_episode
+from trajmill.stages.rollout.worker import run_attempts
+
+pytestmark = pytest.mark.browser
+EXAMPLE = Path(__file__).parents[4] / "docs/examples/worlds"
+WAITING = PageTimeouts(load=100.0, turn=100.0, network=1.0)
+SharedWorld = SharedFactory[StateApiEnvironment]
+MILK = {"id": "t1", "title": "Milk", "done": False}
+BREAD = {"id": "t2", "title": "Bread", "done": False}
+DONE = {"path": "tasks.t1.done", "to": True}
+
+
+@pytest.fixture(scope="module")
+def tasks() -> Iterator[type[StateApi]]:
+    with serving() as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def shop() -> Iterator[type[StateApi]]:
+    with serving(SHOP) as served:
+        yield served
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[SharedWorld]:
+    shared = SharedWorld(StateApiFactory(timeouts=WAITING))
+    yield shared
+    shared.close()
+
+
+def query(served: type[StateApi], *changes: dict[str, Any], state: Any = None, allowed: Sequence[str] = ()) -> Query:
+    start = {"url": f"{served.url}/", "viewport": [640, 480], **({} if state is None else {"state": state})}
+    goal = {"changes": changes, "allowed": allowed}
+    others = {"apps": ("app",), "goal": json.dumps(goal), "phrasing": "test", "max_steps": 10}
+    return own_query(Platform.WEB, "task", "Do it.", json.dumps(start), ORIGIN, "test", **others)
+
+
+class Presses(NamedTuple):
+    """Presses buttons by their texts, then ends the episode."""
+
+    buttons: tuple[str, ...]
+    status: str = "success"
+    name: str = "presses"
+    model_version: str = "presses"
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        done = len(episode.history)
+        action: Action = Terminate.model_validate({"status": self.status})
+        if done < len(self.buttons):
+            action = press(element(episode.observation, "button", self.buttons[done]))
+        return Decision("", action, "", raw_response="", prompt="")
+
+
+async def rolled(world: StateApiEnvironment, asked: Query, *buttons: str, status: str = "success") -> Trajectory:
+    attempt = Attempt(asked, Purpose.TRAIN, 0, 1)
+    return (await run_episode(attempt, Presses(buttons, status), world, Limits(), ORIGIN)).episode.trajectory
+
+
+async def test_sessions_are_isolated_and_start_in_the_state_of_their_query(
+    tasks: type[StateApi], browser: SharedWorld
+) -> None:
+    asked = query(tasks, DONE, state={"tasks": [MILK, BREAD]})
+    one, other = await browser.factory(), await browser.factory()
+    try:
+        first, second = await one.reset(asked, 1), await other.reset(asked, 1)
+        assert {"Milk", "Bread", "New task"} <= set(texts(first))
+        assert first.screen.screen_id == second.screen.screen_id, "no screen shows the session"
+        seen = await one.step(press(element(first, "button", "Done")))
+        assert "Milk, done" in texts(seen) and await one.score() == 1.0
+        assert await other.score() == 0.0 and await other.side_effects() == ()
+        assert "Milk" in texts(await other.step(Wait(seconds=0.1)))
+        again = await one.reset(query(tasks, DONE), 1)
+        assert "Milk" not in texts(again), "the application's own start, nothing of the session before"
+        assert await one.score() == 0.0
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_rewards_side_effects_and_false_completes_come_from_the_state(
+    tasks: type[StateApi], shop: type[StateApi], browser: SharedWorld
+) -> None:
+    asked = query(tasks, DONE, state={"tasks": [MILK, BREAD]})
+    world = await browser.factory()
+    order = {"path": "orders.*", "added": {"items": {"apple": 1}}}
+    bought = query(shop, order, allowed=["cart"])
+    found = [
+        await rolled(world, asked, "Done"),
+        await rolled(world, asked, "Done", "Delete"),
+        await rolled(world, asked, "Delete", "Done"),
+        await rolled(world, asked, status="failure"),
+        await rolled(world, bought, "Buy apple", "Order"),
+        await rolled(world, bought, "Buy apple", "Order", "Order"),
+        await rolled(world, bought, "Buy bread", "Order"),
+        await rolled(world, query(tasks), "Add"),
+    ]
+    await world.close()
+    assert [(each.reward, each.side_effects and len(each.side_effects), each.false_complete) for each in found] == [
+        (1.0, (), False),
+        (0.0, (), True),  # Milk, which was done, is deleted: named by the goal
+        (0.0, 1, True),
+        (0.0, (), False),
+        (1.0, (), False),
+        (1.0, 1, False),
+        (0.0, 1, True),
+        (None, None, None),
+    ]
+    assert found[2].side_effects == ("tasks.t2.done",)
+
+
+async def test_branches_repeat_the_actions_in_their_own_sessions(tasks: type[StateApi], browser: SharedWorld) -> None:
+    asked = query(tasks, {"path": "tasks.t2.done", "to": True}, state={"tasks": [MILK, BREAD]})
+    world = await browser.factory()
+    parent = await run_episode(
+        Attempt(asked, Purpose.TRAIN, 0, 1), Presses(("Delete", "Delete")), world, Limits(), ORIGIN
+    )
+    steps = parent.episode.steps[:1]
+    after = parent.screens[steps[0].screen_after]
+    point = BranchPoint(
+        parent.episode.trajectory.trajectory_id,
+        1,
+        steps,
+        look_of(after.screen.screen_id, after.elements, after.screen.size, is_phone=False),
+    )
+    attempts, branches = (
+        [Attempt(asked, Purpose.BRANCH, number, 1, branch=point) for number in range(2)],
+        BranchPoints(),
+    )
+    before = len(tasks.sessions)
+    made = [
+        await run_episode(each, Presses(("Delete", "Done")), world, Limits(), ORIGIN, branches=branches)
+        for each in attempts
+    ]
+    await world.close()
+    assert [one.episode.trajectory.reward for one in made] == [1.0, 1.0]
+    assert [one.episode.trajectory.side_effects for one in made] == [("tasks.t1",), ("tasks.t1",)]
+    assert len(tasks.sessions) - before == 2
+
+
+def free_port() -> int:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port: int = taken.getsockname()[1]
+        return port
+
+
+async def rolled_in(factory: EnvironmentFactory, asked: Query, made: list[FinishedAttempt]) -> None:
+    async def record(one: FinishedAttempt) -> None:
+        made.append(one)
+
+    attempts = [Attempt(asked, Purpose.TRAIN, number, number) for number in range(2)]
+    await run_attempts(attempts, lambda _: Presses(()), factory, Limits(), ORIGIN, record, 2)
+
+
+def test_a_server_that_is_gone_costs_no_attempt() -> None:
+    """An episode that begins without it waits; in the end it is one line, and no row."""
+    port, made, ended = free_port(), list[FinishedAttempt](), threading.Event()
+    asked = query(type("Away", (StateApi,), {"url": f"http://127.0.0.1:{port}"}), DONE, state={"tasks": [MILK]})
+
+    def come_back() -> None:
+        time.sleep(0.5)
+        with serving(port=port):
+            ended.wait()
+
+    async def play(patient: EnvironmentFactory, impatient: EnvironmentFactory) -> None:
+        server = threading.Thread(target=come_back)
+        server.start()
+        try:
+            await rolled_in(patient, asked, made)
+        finally:
+            ended.set()
+            server.join()
+        assert [one.failure or one.earlier_failure for one in made] == [None, None]
+        made.clear()
+        with pytest.raises(TrajmillError, match=rf"127.0.0.1:{port} does not answer.*; start it, and run") as gone:
+            await rolled_in(impatient, asked, made)
+        assert made == [] and "\n" not in str(gone.value)
+        await patient.close()
+        await impatient.close()
+
+    asyncio.run(play(*(StateApiFactory(timeouts=WAITING, patience=seconds) for seconds in (60.0, 0.3))))
