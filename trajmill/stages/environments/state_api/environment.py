@@ -44,7 +44,9 @@ class StateApiEnvironment:
         start = read_part(StateStart.model_validate_json, query.start_state, "start state")
         goal = read_part(StateGoal.model_validate_json, query.goal, "goal")
         session = new_session(start.url)
-        if start.state is not None:
+        if start.state is None:
+            await self._api.read(session)  # waits for the server
+        else:
             await self._api.begin(session, start.state)
         there = start.model_copy(update={"url": address_of(start.url, session.sid)})
         seen = await self._pages.open(there, _ON_PAGE, seed, session.sid)
