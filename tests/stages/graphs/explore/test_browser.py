@@ -7,9 +7,10 @@ from tests.stages.environments.browser.site import serving
 from tests.stages.graphs.explore.exploring import ExploredGraph, explore
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.kinds import BrowserSpec
-from trajmill.stages.graphs.base import OUTSIDE, Mark, SlotKind
+from trajmill.stages.graphs.base import OUTSIDE, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.explore.base import unexplored
 from trajmill.stages.graphs.plain_does import with_plain_does
+from trajmill.stages.graphs.values import examples
 from trajmill.stages.graphs.verify import EdgeState
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
@@ -24,6 +25,11 @@ _PAGES = {
     "<label>Speed <input id='speed' type='range' min='2' max='9' value='4'></label>"
     "<div style='height: 900px'>Terms</div><a href='/terms'>Terms of use</a>"
     "<div style='height: 900px'>More terms</div><label><input type='checkbox' id='agree'>I agree</label>",
+    "/book": "<h1>Book a bench</h1><form onsubmit='return told(this)'><label>Your name <input id='name'></label>"
+    "<label>Day <input type='date' id='day'></label><label><input type='checkbox' id='tools'> With tools</label>"
+    "<button>Book</button></form><p id='out'></p><script>function told(form) { out.textContent = "
+    "`${form.name.value} on ${form.day.value}${form.tools.checked ? ', tools' : ''}`; form.reset(); return false }"
+    "</script>",
     "/terms": "<h1>Terms of use</h1>",
 }
 
@@ -61,7 +67,7 @@ def test_choices_numbers_sliders_and_what_lies_below_the_screen_are_found(site: 
     start = graph.pages["start"]
     assert start.scrolls
     assert {name: (slot.kind, set(slot.values), slot.default) for name, slot in start.slots.items()} == {
-        "pieces": (SlotKind.FIELD, {"7"}, ""),
+        "pieces": (SlotKind.FIELD, set(examples()[ValueType.NUMBER]), ""),
         "speed": (SlotKind.SLIDER, {"9", "2"}, "4"),
         "size": (SlotKind.CHOICE, {"Small", "Large"}, "Small"),
         "i-agree": (SlotKind.SWITCH, {"off", "on"}, "off"),
@@ -70,3 +76,13 @@ def test_choices_numbers_sliders_and_what_lies_below_the_screen_are_found(site: 
     assert [graph.pages[each.to].title for each in start.transitions if each.by == "terms-of-use"] == ["Terms of use"]
     agree = next(each for each in explored.trials if each.target == "agree" and each.steps[-1].operation == "tap")
     assert [step.operation for step in (*agree.way, *agree.steps)] == ["scroll", "scroll", "tap"]
+
+
+def test_a_form_with_a_date_is_sent_whole(site: str, tmp_path: Path) -> None:
+    start = explore_site(f"{site}/book", tmp_path / "book.jsonl").graph.pages["start"]
+    assert start.slots["day"].type is ValueType.DATE
+    sent = {
+        each.slots: [feature.text for feature in each.shows] for each in start.transitions if each.operation == "tap"
+    }
+    assert sent[("your-name", "day", "with-tools")] == ["{your-name} on {day}, tools"]
+    assert sent[("your-name", "day")] == ["{your-name} on {day}"]
