@@ -88,25 +88,26 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
-    # branches, exchange formats and the papers' parts (2,850 lines), `compare` (260) and worlds with a state API (760).
-    Budget(("schemas",), 4_008),
+    # branches, exchange formats and the papers' parts (3,350 lines), `compare` (260), and worlds, graphs of intent,
+    # OSWorld's code, generated apps and judges (4,050), which also take what first contact leaves of its allowance.
+    Budget(("schemas",), 3_974),
     # 60 more than the design has, for one snapshot a stage; taken from the environments.
     Budget(("warehouse",), 3_760),
     Budget(("pipelines",), 3_226),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_742),
+    Budget(("flows",), 10_738),
     Budget(("stages/environments",), 15_535),
-    Budget(("stages/queries",), 4_810),
-    Budget(("stages/critics",), 4_485),
+    Budget(("stages/queries",), 4_809),
+    Budget(("stages/critics",), 4_477),
     Budget(("stages/models",), 4_393),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_712),
-    Budget(("stages/derive", "stages/guidance"), 4_251),
+    Budget(("stages/derive", "stages/guidance"), 4_250),
     Budget(("stages/training",), 2_995),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_012),
-    Budget(("stages/graphs", "stages/annotation"), 4_405),
-    Budget(("",), 73_000),
+    Budget(("stages/graphs", "stages/annotation"), 4_404),
+    Budget(("",), 72_991),
 )
-_MOST_FILES = 500
+_MOST_FILES = 482
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
 _COUNT_IMPORTED = """

@@ -154,15 +154,16 @@ def calibrate(
         )
     if labels is not None and heldout:
         raise BadInputError("--heldout is for attempts of the run; leave it out with --labels")
-    context, rewards = RoundContext.of(config, 0), dict[str, bool]()
+    context, rewards, are_finished = RoundContext.of(config, 0), dict[str, bool](), Counter[bool]()
     if labels is None:
         rows = tuples(context.read("trajectories", ["trajectory_id", "reward", "status", "purpose", "query_id"]))
         splits = {name: query.split for name, query in context.all_queries.items()} if heldout else {}
+        measuring = [row for row in rows if row[3] in _MEASURING and splits.get(row[4]) is not Split.TRAIN]
+        are_finished = Counter(status == "finished" for _, _, status, _, _ in measuring)
         rewards = {
             trajectory_id: reward >= PASSED
-            for trajectory_id, reward, status, purpose, query_id in rows
-            if reward is not None and status == "finished" and purpose in _MEASURING
-            if splits.get(query_id) is not Split.TRAIN
+            for trajectory_id, reward, status, _, _ in measuring
+            if reward is not None and status == "finished"
         }
         if not rewards:
             what, do = ("held-out trajectory", "evaluate") if heldout else ("trajectory", "rollout")
@@ -174,7 +175,7 @@ def calibrate(
     with working_on(context, sorted({endpoint for judge in judges for endpoint in judge.endpoints})):
         for judge in judges:
             if labels is None:
-                evaluated = _votes_on_stored(context, judge, rewards)
+                evaluated = _votes_on_stored(context, judge, rewards, are_finished)
             else:
                 evaluated = _votes_on_labelled(context, judge, labels)
             named = (HELDOUT if heldout else None) if labels is None else labels.resolve().name
@@ -182,7 +183,9 @@ def calibrate(
     return done
 
 
-def _votes_on_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[str, bool]) -> Evaluated:
+def _votes_on_stored(
+    context: RoundContext, judge: NamedJudge, rewards: Mapping[str, bool], are_finished: Mapping[bool, int]
+) -> Evaluated:
     stored = {name: number for name, number in _finished(context).items() if name in rewards}
     report = _judge_stored(context, judge, stored)
     evidence: list[LabelledVotes] = []
@@ -204,11 +207,9 @@ def _votes_on_stored(context: RoundContext, judge: NamedJudge, rewards: Mapping[
             calls[row["trajectory_id"]].append(CallCost.of(row))
         names = [name for name, made_in in stored.items() if made_in == number and name in judged]
         evidence += [LabelledVotes(rewards[name], votes[name], calls[name]) for name in names]
-    attempts = tuples(context.read("trajectories", ["status", "purpose"]))
-    counts = Counter(status == "finished" for status, purpose in attempts if purpose in _MEASURING)
-    unlabelled = counts[True] - report.trajectories
+    unlabelled, void = are_finished[True] - report.trajectories, are_finished[False]
     return Evaluated(
-        evidence, "|".join(versions), report.trajectories, report.unjudged, void=counts[False], unlabelled=unlabelled
+        evidence, "|".join(versions), report.trajectories, report.unjudged, void=void, unlabelled=unlabelled
     )
 
 

@@ -18,7 +18,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.schemas.tables.verdict import Judgement
+from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
@@ -35,7 +35,8 @@ from trajmill.stages.rollout.episode import run_episode
 
 _ROLES: Final[Mapping[str, int]] = {"manager": 1, "worker": 1, "state_tracker": 0, "planner": 2}
 """Roles that say something at each step, with the number of screens that they are shown."""
-_NEEDS_A_MODEL = "reasoning"
+_LIKE: Final[Mapping[str, str]] = {"reasoning": "step", "grounding_rl": "grounding"}
+"""Kinds that need a model, by the kind whose rows look like theirs."""
 
 
 class DerivedRow(NamedTuple):
@@ -47,13 +48,12 @@ def derived_rows(walks: Sequence[Episode], screens: SeenScreens, each: int) -> l
     """At most so many rows of each variant of each kind; screens that derivers make are added to `screens`."""
     found: list[DerivedRow] = []
     for kind in DERIVE_KINDS.kinds():
-        source = "step" if kind == _NEEDS_A_MODEL else kind
+        source = _LIKE.get(kind, kind)
         seen: dict[str | None, int] = {}
         for row in _of_kind(source, walks, screens):
             variant = row.example.variant
             seen[variant] = seen.get(variant, 0) + 1
             if seen[variant] <= each:
-                # A row of `reasoning` is a step with another thought.
                 found.append(row._replace(example=row.example.model_copy(update={"kind": kind})))
     return found
 
@@ -77,22 +77,24 @@ def _that_ends_early(walk: Episode) -> Episode:
     steps = (*before, last.model_copy(update=says | {"action_kind": "terminate", "raw_response": ""}))
     assert walk.judgement is not None
     failed = walk.judgement.model_copy(update={"correct": False})
-    return walk.model_copy(update={"steps": steps, "judgement": failed})
+    return walk.model_copy(update={"steps": steps, "judgement": failed, "step_verdicts": ()})
 
 
 def _with_roles(walk: Episode) -> Episode:
     trajectory = walk.trajectory.model_copy(update={"model_version": "policy-1"})
     calls = [_call(walk, step.index, role, shown) for step in walk.steps[:-1] for role, shown in _ROLES.items()]
+    right = {"reason": "seen", "correct": True, "redundant_steps": [], "first_error_step": None}
+    calls.append(_call(walk, 0, "critic.multimodal", 2, json.dumps(right)))
     return walk.model_copy(update={"calls": tuple(calls), "trajectory": trajectory})
 
 
-def _call(walk: Episode, index: int, role: str, shown: int) -> ModelCall:
+def _call(walk: Episode, index: int, role: str, shown: int, response: str = "") -> ModelCall:
     steps = walk.steps[index], walk.steps[index + 1]
     parts: list[object] = [f"What is next at step {index}?"]
     parts += [{"screen": step.screen_before} for step in steps[:shown]]
     messages = [{"role": "system", "content": [f"You are the {role}."]}, {"role": "user", "content": parts}]
     named = {"call_id": f"{role}{index}", "trajectory_id": walk.trajectory.trajectory_id, "step_index": index}
-    said = {"role": role, "messages": json.dumps(messages), "response": f"I continue with step {index}."}
+    said = {"role": role, "messages": json.dumps(messages), "response": response or f"I continue with step {index}."}
     return record(ModelCall, **named | said | COMMON)
 
 
@@ -130,4 +132,6 @@ def _as_learned(episode: Episode) -> Episode:
     ]
     judged = {"trajectory_id": episode.trajectory.trajectory_id, "correct": True, "rule": "test", "agreed": True}
     judgement = record(Judgement, **judged | COMMON)
-    return episode.model_copy(update={"steps": tuple(steps), "judgement": judgement})
+    labels = {"trajectory_id": episode.trajectory.trajectory_id, "label": StepLabel.GOOD}
+    verdicts = tuple(record(StepVerdict, **labels | {"index": step.index} | COMMON) for step in steps)
+    return episode.model_copy(update={"steps": tuple(steps), "judgement": judgement, "step_verdicts": verdicts})

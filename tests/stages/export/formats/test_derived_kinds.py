@@ -19,7 +19,7 @@ from trajmill.stages.export.formats.steps import LeftOutStep, StepExample, same_
 from trajmill.stages.export.rewards import ReplyTarget
 
 pytestmark = pytest.mark.slow
-ACTION_KINDS = {"step", "grounding", "action_semantics", "reasoning", "rft", "forks"}
+ACTION_KINDS = {"step", "grounding", "grounding_rl", "action_semantics", "reasoning", "rft", "forks"}
 """Kinds with rows whose reply is an action, which a format for RL can compare."""
 
 
