@@ -51,6 +51,8 @@ for package in ("accelerate", "trl"):
     pytest.importorskip(package, reason="the extra `train` is not installed")
 
 LONG = 8192
+EPISODES = 12
+"""Enough that some training attempts succeed and some fail."""
 VOTES = {"channels": ("multimodal",), "votes": 1, "resolutions": (1.0,), "tries": 1}
 SMALL = {"model": "small", "batch": 2, "learning_rate": 2e-3, "final_rate": 1.0, "lora_rank": 0, "lora_alpha": None}
 
@@ -74,7 +76,10 @@ def server() -> Iterator[FaultServer]:
 
 @pytest.fixture
 def root(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
-    built = built_once(tmp_path_factory, "first-round", lambda root: up_to(PROMOTE, RoundContext.of(tiny_config(root))))
+    def build(root: Path) -> None:
+        up_to(PROMOTE, RoundContext.of(tiny_config(root, EPISODES)))
+
+    built = built_once(tmp_path_factory, "a-round-to-learn-from", build)
     return Path(shutil.copytree(built, tmp_path / "warehouse"))
 
 
@@ -91,7 +96,7 @@ def config_of(root: Path, model: Path, url: str = "http://127.0.0.1:9/v1") -> Co
     small = TransformersSpec(model=model, family="qwen2.5-vl", max_pixels=16 * 28 * 28)
     teachers = {name: OpenAiSpec(model=name, urls=(url,), attempts=1, max_pixels=50_000) for name in ("tiny", "other")}
     updates = {"judge-sft": 2, "prm": 20}
-    return tiny_config(root).model_copy(
+    return tiny_config(root, EPISODES).model_copy(
         update={
             "endpoints": {"small": small, **teachers},
             "judges": {"teacher": NamedJudgeSection.model_validate(VOTES | {"multimodal": ("tiny", "other")})},
