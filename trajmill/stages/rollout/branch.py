@@ -112,7 +112,7 @@ class BranchPoints:
                     raise
                 return seen
             reached, snapshot = await _walk(environment, query, point), await environment.snapshot()
-            self.copies = snapshot is not None
+            self.copies = snapshot is not None or bool(self.held)
             while len(self.held) >= _MOST_HELD:
                 del self.held[next(iter(self.held))]
             if snapshot is not None:

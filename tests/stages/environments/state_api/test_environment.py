@@ -11,16 +11,17 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.failures import failing
 from tests.stages.environments.browser.playing import ORIGIN, element, press, texts
 from tests.stages.environments.shared_factory import SharedFactory
 from tests.stages.environments.state_api.apps import SHOP, StateApi, serving
-from trajmill.schemas.actions import Action, Terminate, Wait
-from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.actions import Action, Terminate, TypeText, Wait
+from trajmill.schemas.errors import FailureClass, TrajmillError
 from trajmill.schemas.observation import look_of
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.base import Decision, EpisodeView
-from trajmill.stages.environments.base import EnvironmentFactory
+from trajmill.stages.environments.base import EnvironmentFactory, Restorable
 from trajmill.stages.environments.browser.episode import PageTimeouts
 from trajmill.stages.environments.state_api.environment import StateApiEnvironment, StateApiFactory
 from trajmill.stages.environments.tasks import own_query
@@ -62,6 +63,10 @@ def query(served: type[StateApi], *changes: dict[str, Any], state: Any = None, a
     goal = {"changes": changes, "allowed": allowed}
     others = {"apps": ("app",), "goal": json.dumps(goal), "phrasing": "test", "max_steps": 10}
     return own_query(Platform.WEB, "task", "Do it.", json.dumps(start), ORIGIN, "test", **others)
+
+
+def shown_sessions(served: type[StateApi]) -> int:
+    return sum("tasks" in held["initial"] for held in served.sessions.values())
 
 
 class Presses(NamedTuple):
@@ -137,7 +142,32 @@ async def test_rewards_side_effects_and_false_completes_come_from_the_state(
     assert found[2].side_effects == ("tasks.t2.done",)
 
 
-async def test_branches_repeat_the_actions_in_their_own_sessions(tasks: type[StateApi], browser: SharedWorld) -> None:
+async def test_a_snapshot_is_an_exact_copy_in_a_session_of_its_own(tasks: type[StateApi], browser: SharedWorld) -> None:
+    asked = query(tasks, DONE, {"path": "tasks.*", "added": {"title": "Eggs"}}, state={"tasks": [MILK]})
+    one, other = await browser.factory(), await browser.factory()
+    try:
+        seen = await one.reset(asked, 1)
+        seen = await one.step(press(element(seen, "button", "Done")))
+        copied = await one.snapshot()
+        assert isinstance(one, Restorable) and copied is not None
+        restored = await other.restore(copied)
+        assert restored.elements == seen.elements
+        field, add = element(restored, "text_field"), element(restored, "button", "Add")
+        for action in (press(field), TypeText(text="Eggs"), press(add)):
+            restored = await other.step(action)
+        assert await other.score() == 1.0 and await other.side_effects() == ()
+        assert await one.score() == 0.0, "the copied session goes on by itself"
+        seen = await one.step(press(element(seen, "text_field")))
+        await one.step(TypeText(text="Egg"))
+        assert await one.snapshot() is None, "no state has what is typed so far"
+        with failing(FailureClass.SETUP):
+            await other.restore("nonsense")
+    finally:
+        await one.close()
+        await other.close()
+
+
+async def test_branches_go_on_from_copies_of_the_state(tasks: type[StateApi], browser: SharedWorld) -> None:
     asked = query(tasks, {"path": "tasks.t2.done", "to": True}, state={"tasks": [MILK, BREAD]})
     world = await browser.factory()
     parent = await run_episode(
@@ -155,15 +185,31 @@ async def test_branches_repeat_the_actions_in_their_own_sessions(tasks: type[Sta
         [Attempt(asked, Purpose.BRANCH, number, 1, branch=point) for number in range(2)],
         BranchPoints(),
     )
-    before = len(tasks.sessions)
+    before = shown_sessions(tasks)
     made = [
         await run_episode(each, Presses(("Delete", "Done")), world, Limits(), ORIGIN, branches=branches)
         for each in attempts
     ]
     await world.close()
-    assert [one.episode.trajectory.reward for one in made] == [1.0, 1.0]
+    assert [one.episode.trajectory.reward for one in made] == [1.0, 1.0] and branches.copies
     assert [one.episode.trajectory.side_effects for one in made] == [("tasks.t1",), ("tasks.t1",)]
-    assert len(tasks.sessions) - before == 2
+    assert shown_sessions(tasks) - before == 3, "walked once, checked once, restored once"
+
+
+@pytest.mark.parametrize("state", [None, {"tasks": [MILK]}], ids=["own start", "set"])
+async def test_an_episode_whose_server_came_back_without_it_is_void(state: Any, browser: SharedWorld) -> None:
+    """As after a restart; the page writes a state again, which looks like the work of the agent."""
+    world = await browser.factory()
+    with serving() as served:
+        seen = await world.reset(query(served, DONE, state=state), 1)
+        served.sessions.clear()
+        await world.step(press(element(seen, "text_field")))
+        await world.step(TypeText(text="Eggs"))
+        await world.step(press(element(seen, "button", "Add")))
+        assert len(served.sessions) == 1, "the page has written its state again"
+        with failing(FailureClass.ENVIRONMENT, match="has lost the session of the episode"):
+            await world.score()
+    await world.close()
 
 
 def free_port() -> int:
@@ -182,7 +228,7 @@ async def rolled_in(factory: EnvironmentFactory, asked: Query, made: list[Finish
 
 
 def test_a_server_that_is_gone_costs_no_attempt() -> None:
-    """An episode that begins without it waits; in the end it is one line, and no row."""
+    """An episode that begins without it waits; one that it breaks is void; in the end it is one line, and no row."""
     port, made, ended = free_port(), list[FinishedAttempt](), threading.Event()
     asked = query(type("Away", (StateApi,), {"url": f"http://127.0.0.1:{port}"}), DONE, state={"tasks": [MILK]})
 
@@ -196,10 +242,16 @@ def test_a_server_that_is_gone_costs_no_attempt() -> None:
         server.start()
         try:
             await rolled_in(patient, asked, made)
+            world = await patient()
+            seen = await world.reset(asked, 1)
         finally:
             ended.set()
             server.join()
         assert [one.failure or one.earlier_failure for one in made] == [None, None]
+        with failing(FailureClass.ENVIRONMENT, match="the server stopped answering"):
+            await world.step(press(element(seen, "button", "Done")))
+            await world.step(Wait(seconds=0.1))
+        await world.close()
         made.clear()
         with pytest.raises(TrajmillError, match=rf"127.0.0.1:{port} does not answer.*; start it, and run") as gone:
             await rolled_in(impatient, asked, made)

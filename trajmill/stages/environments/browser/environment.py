@@ -23,8 +23,8 @@ from trajmill.stages.environments.browser.dialog import (
 )
 from trajmill.stages.environments.browser.episode import BrowserEpisode, OpenDialog, PageTimeouts, viewport_of
 from trajmill.stages.environments.browser.launch import BrowserProcess
-from trajmill.stages.environments.browser.page import title_element
-from trajmill.stages.environments.browser.proxy import AllowListProxy, host_port_of
+from trajmill.stages.environments.browser.page import EPOCH_MS, PagePlace, title_element, within_time
+from trajmill.stages.environments.browser.proxy import AllowListProxy, HostPort, host_port_of
 from trajmill.stages.environments.browser.task import BrowserGoal, BrowserStart
 from trajmill.stages.environments.tasks import read_part
 
@@ -45,6 +45,7 @@ class BrowserEnvironment:
         self.platform = platform
         self._browser = browser
         self._timeouts = timeouts
+        self._host: HostPort | None = None
         self._proxy = AllowListProxy(_MOST_BYTES)
         self._proxy_address: str | None = None
         self._episode: BrowserEpisode | None = None
@@ -62,21 +63,36 @@ class BrowserEnvironment:
         goal = read_part(BrowserGoal.model_validate_json, query.goal, "goal")
         return await self.open(start, goal, seed)
 
-    async def open(self, start: BrowserStart, goal: BrowserGoal, seed: int, secret: str = "") -> Observation:
+    async def open(
+        self, start: BrowserStart, goal: BrowserGoal, seed: int, secret: str = "", now_ms: int = EPOCH_MS
+    ) -> Observation:
         """Begin an episode; `secret` is left out of the addresses that the agent sees. Raises as `reset`."""
         await self.end_episode()
         self._proxy_address = self._proxy_address or await self._proxy.open()
-        hosts = (host_port_of(url) for url in (start.url, *start.hosts))
+        self._host = host_port_of(start.url)
+        hosts = (self._host, *map(host_port_of, start.hosts))
         self._proxy.allow(frozenset(host for host in hosts if host is not None))
         context = await self._browser.new_context(viewport_of(start), start.mobile, self._proxy_address)
         self._episode = BrowserEpisode(context, start, goal, self._timeouts)
         self._episode.secret = secret
         try:
-            return await self._observe_turn(self._episode, self._episode.open(seed), self._timeouts.load)
+            return await self._observe_turn(self._episode, self._episode.open(seed, now_ms), self._timeouts.load)
         except EnvironmentFailure as error:
             raise EnvironmentFailure(f"{start.url}: {error}", FailureClass.SETUP) from error
 
     async def step(self, action: Action) -> Observation:
+        seen = await self._step(action)
+        if self._host in self._proxy.unreachable:
+            raise EnvironmentFailure("the server stopped answering during the episode")
+        return seen
+
+    async def place(self) -> PagePlace | None:
+        """Return where the page is; None if its address does not restore it."""
+        if self._layout is not None:
+            return None
+        return await within_time(self._running().place(), self._timeouts.turn, "the page")
+
+    async def _step(self, action: Action) -> Observation:
         episode = self._running()
         if self._layout is not None:
             used = use_dialog(self._layout, action)

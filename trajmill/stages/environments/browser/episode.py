@@ -21,6 +21,8 @@ from trajmill.stages.environments.browser.dialog import BrowserDialog, DialogAns
 from trajmill.stages.environments.browser.input import perform, perform_by_touch
 from trajmill.stages.environments.browser.launch import Viewport
 from trajmill.stages.environments.browser.page import (
+    EPOCH_MS,
+    PagePlace,
     PendingRequests,
     advance_clock,
     make_reproducible,
@@ -237,15 +239,23 @@ class BrowserEpisode:
     def has_check(self) -> bool:
         return bool(self._goal.all)
 
-    async def open(self, seed: int) -> Observation:
+    async def open(self, seed: int, now_ms: int = EPOCH_MS) -> Observation:
         """Open the start URL with a stopped clock; raises EnvironmentFailure if the server answers with an error."""
         self._context.set_default_timeout(self._timeouts.turn * 1000)
-        await make_reproducible(self._context, seed)
+        await make_reproducible(self._context, seed, now_ms)
         page = await self.tabs.front()
         answer = await page.goto(self._start.url, wait_until="load", timeout=self._timeouts.load * 1000)
         if answer is not None and answer.status >= 400:
             raise EnvironmentFailure(f"the server answers {answer.status} {answer.status_text}")
         return await self.observe()
+
+    async def place(self) -> PagePlace | None:
+        """Return where the page is; None with several tabs or an open dialog, which no address restores."""
+        page = await self.tabs.front()
+        if len(self._context.pages) > 1 or not self.tabs.dialogs.empty():
+            return None
+        now: int = await page.evaluate("Date.now()")
+        return PagePlace(page.url, now - round(_TICKS * _TICK_SECONDS * 1000))
 
     async def act(self, action: Action) -> Observation:
         page = await self.tabs.front()

@@ -12,7 +12,7 @@ from collections.abc import Awaitable
 from contextlib import suppress
 from functools import cache
 from importlib.resources import files
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from playwright.async_api import BrowserContext, CDPSession, Error, Frame, Page, Request
@@ -25,7 +25,7 @@ from trajmill.stages.environments.browser.launch import Viewport
 
 T = TypeVar("T")
 
-_EPOCH_MS = 1_700_000_000_000
+EPOCH_MS = 1_700_000_000_000
 _ADVANCE_CLOCK = "(duration) => window.__advanceClock && window.__advanceClock(duration)"
 _SECONDS_PER_FRAME = 2.0
 _ENDLESS = ("websocket", "eventsource", "ping")
@@ -47,9 +47,9 @@ def read_script(name: str) -> str:
     return files(__package__).joinpath("scripts", f"{name}.js").read_text(encoding="utf-8")
 
 
-async def make_reproducible(context: BrowserContext, seed: int) -> None:
+async def make_reproducible(context: BrowserContext, seed: int, now_ms: int = EPOCH_MS) -> None:
     await context.add_init_script(read_script("before_page"))
-    await context.add_init_script(f"({read_script('clock')})({_EPOCH_MS:d})")
+    await context.add_init_script(f"({read_script('clock')})({now_ms:d})")
     await context.add_init_script(f"({read_script('random')})({seed % 2**32:d})")
 
 
@@ -75,6 +75,14 @@ async def advance_clock(context: BrowserContext, seconds: float) -> None:
             with suppress(Error, TimeoutError):
                 async with asyncio.timeout(_SECONDS_PER_FRAME):
                     await frame.evaluate(_ADVANCE_CLOCK, duration)
+
+
+class PagePlace(NamedTuple):
+    """Where a page is, to load it again."""
+
+    url: str
+    now_ms: int
+    """The clock to load it with."""
 
 
 class PendingRequests:

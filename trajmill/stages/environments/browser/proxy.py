@@ -41,6 +41,8 @@ class AllowListProxy:
         self._allowed: frozenset[HostPort] = frozenset()
         self._received = 0
         self._refused: list[str] = []
+        self.unreachable: set[HostPort | None] = set()
+        """Allowed hosts that did not answer; `allow` forgets them."""
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -49,7 +51,7 @@ class AllowListProxy:
         return tuple(self._refused)
 
     def allow(self, hosts: frozenset[HostPort]) -> None:
-        self._allowed, self._received, self._refused = hosts, 0, []
+        self._allowed, self._received, self._refused, self.unreachable = hosts, 0, [], set()
 
     async def open(self) -> str:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_LONGEST_HEAD)
@@ -90,6 +92,7 @@ class AllowListProxy:
             async with asyncio.timeout(_SECONDS_TO_CONNECT):
                 far_reader, far_writer = await asyncio.open_connection(host.host, host.port)
         except (OSError, TimeoutError):
+            self.unreachable.add(host)
             writer.write(_answer("502 Bad Gateway", f"{host.host} cannot be reached"))
             await writer.drain()
             return

@@ -13,12 +13,13 @@ from uuid import uuid4
 import httpx
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass, StageError
-from trajmill.stages.environments.difference import differences
+from trajmill.stages.environments.difference import differences, is_same
 
 MOST_ANSWER_BYTES = 16_000_000
 SID = "sid"
 _SECONDS_PER_CALL, _SECONDS_BETWEEN_TRIES = 30.0, 0.5
 _AWAY = (502, 503, 504)
+_WITNESS = {"check": "witness"}
 
 
 class States(NamedTuple):
@@ -56,7 +57,7 @@ class StateApi:
     """
 
     def __init__(self, patience: float = 90.0) -> None:
-        self._patience = patience
+        self._patience, self._witness = patience, uuid4().hex
         # Proxies in environment variables are ignored.
         self._http = httpx.AsyncClient(trust_env=False, timeout=_SECONDS_PER_CALL)
 
@@ -66,6 +67,15 @@ class StateApi:
         if current is not None:
             await self._post(session, "set_current", current)
         await self.verify(session, States(initial, initial if current is None else current))
+
+    async def open_witness(self, origin: str) -> Session:
+        """Begin a session that no page writes; a server without it has lost the sessions beside it, too."""
+        witness = Session(origin, self._witness)
+        await self.begin(witness, _WITNESS)
+        return witness
+
+    async def has_witness(self, witness: Session) -> bool:
+        return is_same(_WITNESS, (await self.read(witness)).initial)
 
     async def verify(self, session: Session, expected: States) -> None:
         found = await self.read(session)
