@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import combinations
 from typing import NamedTuple
+
+import networkx as nx
 
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep
@@ -19,6 +22,7 @@ from trajmill.stages.graphs.base import (
     Recogniser,
     SlotKind,
 )
+from trajmill.stages.graphs.check import is_same
 from trajmill.stages.graphs.explore.base import SETTING, Effect, Trial, TrialKind, WalkedScreen
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.features import recognisers, screen_change, shows_slot
@@ -27,7 +31,7 @@ from trajmill.stages.graphs.explore.naming import element_names, name_of_address
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import asks_for_password, is_denied
 from trajmill.stages.graphs.explore.slots import FoundSlot, popup_options, slots_of, typed_texts
-from trajmill.stages.graphs.explore.sound import sound
+from trajmill.stages.graphs.network import network
 from trajmill.stages.graphs.operations import staying
 
 _NO_TRANSITIONS = SETTING | {TrialKind.SCROLL}
@@ -277,3 +281,30 @@ def _adds_nothing(transition: GraphTransition, known: GraphTransition) -> bool:
     alike = (transition.by, transition.keys, transition.to) == (known.by, known.keys, known.to)
     same_slots = transition.slots == known.slots or not any(map(shows_slot, transition.shows))
     return alike and same_slots
+
+
+def sound(graph: AppGraph) -> AppGraph:
+    """Leave out what `graph check` would refuse: slots without a value, pages like others, pages nothing leads to."""
+    pages = {name: _with_values(page) for name, page in graph.pages.items()}
+    same: dict[str, str] = {}
+    for (first, one), (second, other) in combinations(pages.items(), 2):
+        if not {first, second} & same.keys() and is_same(one.recognise, other.recognise):
+            same[second] = first
+    unknown = {name for name, page in pages.items() if page.recognise.is_empty and name != graph.start}
+    kept = {name: _leading(page, same, unknown) for name, page in pages.items() if name not in same.keys() | unknown}
+    whole = graph.model_copy(update={"pages": kept})
+    reached = nx.descendants(network(whole), graph.start) | {graph.start}
+    return whole.model_copy(update={"pages": {name: page for name, page in kept.items() if name in reached}})
+
+
+def _with_values(page: GraphPage) -> GraphPage:
+    """Return a page without the slots that no value can be asked for, and what is operated by them."""
+    slots = {name: slot for name, slot in page.slots.items() if any(value != slot.default for value in slot.values)}
+    lost = page.slots.keys() - slots.keys()
+    ways = tuple(each for each in page.transitions if lost.isdisjoint((each.by, *each.slots, *each.after)))
+    return page.model_copy(update={"slots": slots, "transitions": ways})
+
+
+def _leading(page: GraphPage, same: dict[str, str], unknown: set[str]) -> GraphPage:
+    ways = (each.model_copy(update={"to": same.get(each.to, each.to)}) for each in page.transitions)
+    return page.model_copy(update={"transitions": tuple(each for each in ways if each.to not in unknown)})
