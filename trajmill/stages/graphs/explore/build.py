@@ -285,7 +285,7 @@ def _adds_nothing(transition: GraphTransition, known: GraphTransition) -> bool:
 
 def sound(graph: AppGraph) -> AppGraph:
     """Leave out what `graph check` would refuse: slots without a value, pages like others, pages nothing leads to."""
-    pages = {name: _with_values(page) for name, page in graph.pages.items()}
+    pages = {name: _with_values(name, page) for name, page in graph.pages.items()}
     same: dict[str, str] = {}
     for (first, one), (second, other) in combinations(pages.items(), 2):
         if not {first, second} & same.keys() and is_same(one.recognise, other.recognise):
@@ -297,11 +297,16 @@ def sound(graph: AppGraph) -> AppGraph:
     return whole.model_copy(update={"pages": {name: page for name, page in kept.items() if name in reached}})
 
 
-def _with_values(page: GraphPage) -> GraphPage:
-    """Return a page without the slots that no value can be asked for, and what is operated by them."""
+def _with_values(name: str, page: GraphPage) -> GraphPage:
+    """Return a page without the slots that no value can be asked for, and what is operated by them.
+
+    What sets a field of a form is no transition of its own: sending the form reads it.
+    """
     slots = {name: slot for name, slot in page.slots.items() if any(value != slot.default for value in slot.values)}
     lost = page.slots.keys() - slots.keys()
-    ways = tuple(each for each in page.transitions if lost.isdisjoint((each.by, *each.slots, *each.after)))
+    fields = {field for each in page.transitions if each.submits for field in each.slots}
+    kept = (each for each in page.transitions if lost.isdisjoint((each.by, *each.slots, *each.after)))
+    ways = tuple(each for each in kept if each.submits or each.to != name or each.by not in fields)
     return page.model_copy(update={"slots": slots, "transitions": ways})
 
 
