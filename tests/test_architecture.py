@@ -93,7 +93,7 @@ _BUDGETS = (
     Budget(("schemas",), 3_974),
     # 60 more than the design has, for one snapshot a stage; taken from the environments.
     Budget(("warehouse",), 3_760),
-    Budget(("pipelines",), 3_226),
+    Budget(("pipelines",), 3_235),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_739),
     Budget(("stages/environments",), 15_632),
@@ -105,9 +105,9 @@ _BUDGETS = (
     Budget(("stages/training",), 2_995),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_012),
     Budget(("stages/graphs", "stages/annotation"), 4_402),
-    Budget(("",), 73_087),
+    Budget(("",), 74_000),
 )
-_MOST_FILES = 481
+_MOST_FILES = 500
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
 _COUNT_IMPORTED = """

@@ -14,13 +14,12 @@ from trajmill.flows.serving.listening import is_loopback, listening, serve_app
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.generate import generate
-from trajmill.pipelines.drawing import drawing_processes
+from trajmill.pipelines.drawing import draw_elsewhere
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.online import OnlineRecorder
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
-from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.kinds import read_token
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
@@ -82,7 +81,7 @@ def serve_environment(
             judged = None
             if rewarding is not None:
                 judged = await stack.enter_async_context(judging(rewarding.spec, rewarding.critics, origin))
-            draw = _draw_elsewhere if environment.draws_screens else draw_in_thread
+            draw = draw_elsewhere if environment.draws_screens else draw_in_thread
             queries, numbers = ServedQueries(context.queries.values(), asked), recorder.numbers()
             hosted = EpisodeHost(environment, queries, settings, recorder.record, judged, draw, numbers=numbers)
             await stack.enter_async_context(_committing(recorder))
@@ -102,10 +101,6 @@ def serve_environment(
                 generate(context)
         asyncio.run(serve())
     refresh_views(warehouse)
-
-
-async def _draw_elsewhere(observation: Observation) -> bytes:
-    return await asyncio.get_running_loop().run_in_executor(drawing_processes(), observation.screen.encode)
 
 
 @asynccontextmanager

@@ -10,7 +10,8 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable, Container, Iterable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import lru_cache
@@ -32,7 +33,7 @@ def stored_screen_writer(warehouse: Warehouse, at: StageRun, shard: str, draws: 
 
 
 @lru_cache(maxsize=1)
-def drawing_processes() -> Executor:
+def drawing_processes() -> ProcessPoolExecutor:
     context = children_context(["trajmill.stages.environments.simulated.drawing.draw"])
     processes = min(os.cpu_count() or 1, _MOST_PROCESSES)
     pool = ProcessPoolExecutor(processes, context, initializer=end_with, initargs=(os.getpid(),))
@@ -41,20 +42,28 @@ def drawing_processes() -> Executor:
     return pool
 
 
+async def draw_elsewhere(observation: Observation) -> bytes:
+    """Draw a screen in another process; if that was killed (memory), in a thread, and later ones in new processes."""
+    try:
+        return await asyncio.get_running_loop().run_in_executor(drawing_processes(), observation.screen.encode)
+    except BrokenProcessPool:
+        drawing_processes.cache_clear()
+        return await asyncio.to_thread(observation.screen.encode)
+
+
 class ScreenWriter:
     """Writes screens to a journal, unless they are in it or committed already; with `draws`, other processes draw."""
 
     def __init__(self, journal: ScreenJournal, committed: Container[str], draws: bool) -> None:
-        self._journal, self._committed = journal, committed
-        self._executor = drawing_processes() if draws else None
+        self._journal, self._committed, self._draws = journal, committed, draws
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def write(self, observations: Iterable[Observation]) -> None:
         new = [observation for observation in observations if observation.screen.screen_id not in self._committed]
-        if self._executor is None:
-            self._journal.append(*new)
-        else:
+        if self._draws:
             await asyncio.gather(*(self._write(observation) for observation in new))
+        else:
+            self._journal.append(*new)
 
     async def _write(self, observation: Observation) -> None:
         screen_id = observation.screen.screen_id
@@ -62,7 +71,7 @@ class ScreenWriter:
             return
 
         async def draw() -> None:
-            image = await asyncio.get_running_loop().run_in_executor(self._executor, observation.screen.encode)
+            image = await draw_elsewhere(observation)
             self._journal.append(replace(observation, screen=replace(observation.screen, encode=lambda: image)))
 
         task = self._running.get(screen_id)

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from trajmill.pipelines.drawing import drawing_processes
-from trajmill.pipelines.executors.processes import side_by_side
+from trajmill.pipelines.drawing import draw_elsewhere, drawing_processes
+from trajmill.pipelines.executors.processes import _idle, side_by_side
 from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, ScreenHandle
 
 pytestmark = pytest.mark.slow
 
@@ -85,9 +87,19 @@ def test_a_killed_process_costs_its_shard_alone_and_one_line(tmp_path: Path, cap
 
 def test_a_process_that_is_killed_between_two_stages_is_replaced() -> None:
     side_by_side(print, ["a"], 1)
-    for process in multiprocessing.active_children():
-        process.kill()
+    for pool in _idle():
+        for process in vars(pool)["_processes"].values():
+            process.kill()
     side_by_side(print, ["b"], 1)
+
+
+async def test_a_killed_process_that_draws_costs_no_screen() -> None:
+    at = Observation(ScreenHandle("a", Size(1, 1), partial(bytes, b"drawn")), None, "")
+    assert await draw_elsewhere(at) == b"drawn"
+    for process in vars(drawing_processes())["_processes"].values():
+        process.kill()
+        process.join()
+    assert [await draw_elsewhere(at) for _ in range(2)] == [b"drawn"] * 2
 
 
 def test_processes_that_die_at_a_shard_again_and_again_end_the_stage_with_one_line() -> None:
