@@ -157,7 +157,7 @@ def android() -> Iterator[Subject]:
     """Simulated phones behind the adb protocol, in a process of their own."""
     from tests.stages.environments.android.stand_in.phone import package_of
     from trajmill.stages.environments.android.environment import AndroidFactory
-    from trajmill.stages.environments.kinds import AndroidSpec
+    from trajmill.stages.environments.android.spec import AndroidSpec
 
     packages = {app.name: package_of(app.app) for app in load_world().apps_on(Platform.PHONE)}
     with tempfile.TemporaryDirectory() as folder:

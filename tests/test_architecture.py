@@ -96,14 +96,14 @@ _BUDGETS = (
     Budget(("pipelines",), 3_235),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_739),
-    Budget(("stages/environments",), 15_632),
+    Budget(("stages/environments",), 15_824),
     Budget(("stages/queries",), 4_809),
     Budget(("stages/critics",), 4_477),
     Budget(("stages/models",), 4_393),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_712),
     Budget(("stages/derive", "stages/guidance"), 4_250),
     Budget(("stages/training",), 2_995),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 4_012),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 4_015),
     Budget(("stages/graphs", "stages/annotation"), 4_402),
     Budget(("",), 74_000),
 )

@@ -8,13 +8,13 @@ import pytest
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Source, Split
+from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.task import PhoneGoal, PhoneStart
 from trajmill.stages.environments.browser.task import BrowserGoal, BrowserStart
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.desktop.task import import_tasks
 from trajmill.stages.environments.kinds import (
     ENVIRONMENTS,
-    AndroidSpec,
     BrowserSpec,
     FaultRates,
     SimulatedSpec,
@@ -62,7 +62,7 @@ def test_without_a_package_one_line_says_what_to_install(module: str, package: s
     code = f"""
 import asyncio, sys
 sys.modules["{module}"] = None
-from trajmill.stages.environments.kinds import AndroidSpec
+from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.{extra}.environment import *
 try:
     asyncio.run({factory}())

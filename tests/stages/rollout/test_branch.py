@@ -143,6 +143,24 @@ async def test_the_steps_of_a_parent_are_done_once_where_its_state_can_be_copied
     assert sorted(each.did[0] for each in several) == ["reset 7", "restore True", "restore True"]
 
 
+class ToyWithoutCopy(RestorableToy):
+    """Another device than the one that has the copy."""
+
+    async def restore(self, snapshot: object) -> None:  # type: ignore[override]
+        self.did.append("elsewhere")
+
+    __hash__ = ToyEnvironment.__hash__
+
+
+async def test_on_a_device_without_the_snapshot_the_steps_are_done_again() -> None:
+    walked = await parent(ToyAgent(lambda _: Click(x=5, y=5)))
+    environment = ToyWithoutCopy()
+    made = await branched(point_of(walked, 1, PRESSED), ToyFactory([environment]), count=2)
+    did = ["reset 7", "click", "terminate"]
+    assert environment.did == [*did, "elsewhere", *did]
+    assert [(each.episode.trajectory.reward, each.earlier_failure) for each in made] == [(1.0, None)] * 2
+
+
 async def test_a_snapshot_that_does_not_restore_is_noted_and_the_steps_are_done_again() -> None:
     walked = await parent(ToyAgent(lambda _: Click(x=5, y=5)))
     environment = RestorableToy(lost=[1])

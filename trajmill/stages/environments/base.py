@@ -48,8 +48,11 @@ class Restorable(Protocol):
         """Copy the state of the episode for any environment of the same factory; None if it cannot be copied."""
         ...
 
-    async def restore(self, snapshot: object) -> Observation:
-        """Continue from a copied state, which later steps do not change; raises EnvironmentFailure if it cannot."""
+    async def restore(self, snapshot: object) -> Observation | None:
+        """Continue from a copied state, which later steps do not change; raises EnvironmentFailure if it cannot.
+
+        None, with nothing done, if another device has the copy, or it is no longer kept.
+        """
         ...
 
 

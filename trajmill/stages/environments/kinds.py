@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
-from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import NonNegativeInt, PositiveInt
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
+from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.spec import EnvironmentSpec, FixedTasksSpec, MissingKey, TaskFileSpec
 from trajmill.stages.parts import PartGroup
@@ -32,7 +33,7 @@ ENVIRONMENTS = PartGroup(
         "browser": f"{__name__}:BrowserSpec",
         "state_api": f"{__name__}:StateApiSpec",
         "browsergym": f"{__name__}:BrowserGymSpec",
-        "android": f"{__name__}:AndroidSpec",
+        "android": f"{__package__}.android.spec:AndroidSpec",
         "desktop": "trajmill.stages.environments.desktop.spec:DesktopSpec",
         "devices": f"{__name__}:DevicesTogetherSpec",
         "openenv": f"{__name__}:OpenEnvSpec",
@@ -272,34 +273,6 @@ class BrowserGymSpec(FixedTasksSpec):
 
         splits = splits_of_seeds(self.train_seeds, self.heldout_seeds, self.validation_seeds)
         return await import_tasks(self.tasks, splits, seed, origin)
-
-
-class AndroidSpec(TaskFileSpec):
-    """Android devices that adb knows (extra `android`)."""
-
-    line: ClassVar[str] = f"{__package__}.android.task:PhoneTask"
-
-    kind: Literal["android"] = "android"
-    """Android devices."""
-    host: Annotated[str, OPERATIONAL] = "127.0.0.1"
-    """Machine of the adb server."""
-    port: Annotated[PositiveInt, OPERATIONAL] = 5037
-    """Port of the adb server."""
-    serials: Annotated[tuple[str, ...], OPERATIONAL] = ()
-    """Devices to use, as `adb devices` names them; all connected devices if empty."""
-    apps: dict[str, str] = {}
-    """Android package of each app, by the name that tasks and agents use."""
-    call_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
-    """Time limit of a call to a device."""
-    settle_seconds: PositiveFloat = 6.0
-    """Longest wait for a screen to stop changing."""
-    lease_seconds: Annotated[NonNegativeFloat, OPERATIONAL] = 60.0
-    """Longest wait for a free device."""
-
-    def factory(self, platform: Platform) -> EnvironmentFactory:
-        from trajmill.stages.environments.android.environment import AndroidFactory
-
-        return AndroidFactory(self)
 
 
 class OpenEnvSpec(FixedTasksSpec):

@@ -104,8 +104,11 @@ class BranchPoints:
         async with self.busy.setdefault(key, asyncio.Lock()):
             if held := self.held.get(key):
                 try:
-                    seen = (*held.seen[:-1], await environment.restore(held.snapshot))
-                    _check(point, query, seen[-1], "its snapshot")
+                    restored = await environment.restore(held.snapshot)
+                    if restored is None:
+                        return await _walk(environment, query, point)
+                    seen = (*held.seen[:-1], restored)
+                    _check(point, query, restored, "its snapshot")
                 except EnvironmentFailure:
                     # The next try does the parent's steps again.
                     self.held.pop(key, None)

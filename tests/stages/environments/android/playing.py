@@ -9,8 +9,8 @@ from trajmill.schemas.actions import Click
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.android.environment import AndroidEnvironment, AndroidFactory
+from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.task import PhoneTask
-from trajmill.stages.environments.kinds import AndroidSpec
 from trajmill.stages.environments.tasks import query_of
 
 

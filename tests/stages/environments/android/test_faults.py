@@ -17,7 +17,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.android.environment import AndroidFactory
-from trajmill.stages.environments.kinds import AndroidSpec
+from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.tasks import query_of

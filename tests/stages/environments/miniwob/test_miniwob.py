@@ -11,6 +11,7 @@ from PIL import Image
 pytest.importorskip("miniwob")
 
 from tests.stages.environments.browser.playing import element, press
+from tests.stages.environments.miniwob.survey import survey
 from tests.stages.environments.processes import named
 from tests.stages.environments.shared_factory import SharedFactory
 from trajmill.schemas.actions import Click, PressKeys, TypeText, Wait
@@ -25,7 +26,6 @@ from trajmill.stages.environments.miniwob.environment import (
     page_fields,
 )
 from trajmill.stages.environments.miniwob.pages import known_pages, page_names, suite_pages
-from trajmill.stages.environments.miniwob.survey import survey
 from trajmill.stages.environments.tasks import ImportedQueries, splits_of_seeds
 
 pytestmark = pytest.mark.browser

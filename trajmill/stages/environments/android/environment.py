@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from copy import deepcopy
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -14,9 +15,16 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.android import task
 from trajmill.stages.environments.android.commands import Apps, find_launcher, gesture, key_event, start_app, type_text
+from trajmill.stages.environments.android.restore import (
+    EmulatorSnapshots,
+    console_of,
+    freshen,
+    is_ready,
+    wait_until_ready,
+)
 from trajmill.stages.environments.android.screen import DeviceScreen, ListEnds, capture_screen
+from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.base import make_observation
-from trajmill.stages.environments.kinds import AndroidSpec
 from trajmill.stages.environments.pool.machines import POLL_SECONDS, Machines, MachineState, machine_address
 from trajmill.stages.environments.tasks import read_part
 
@@ -31,6 +39,17 @@ _UNKNOWN_LENGTH = 100
 class _AndroidEpisode(NamedTuple):
     goal: task.PhoneGoal
     ends: ListEnds
+
+
+class _Snapshot(NamedTuple):
+    """A snapshot of an emulator, and what its environment has noted about the episode."""
+
+    name: str
+    episode: _AndroidEpisode
+    screen: DeviceScreen
+    answer: str | None
+    changed: task.ChangedSettings
+    files_to_remove: frozenset[str]
 
 
 class AndroidEnvironment:
@@ -51,6 +70,8 @@ class AndroidEnvironment:
         self._episode: _AndroidEpisode | None = None
         self._screen: DeviceScreen | None = None
         self._answer: str | None = None
+        console = console_of(device.serial, settings)
+        self._snapshots = EmulatorSnapshots(console) if console else None
 
     async def reset(self, query: Query, seed: int) -> Observation:
         """Stop the query's apps, go home and make its start state; `seed` is not used."""
@@ -61,6 +82,8 @@ class AndroidEnvironment:
         goal = read_part(task.PhoneGoal.model_validate_json, query.goal, "goal")
         self._episode, self._answer = None, None
         try:
+            if await freshen(self.device, self._settings):
+                self._forget_changes()
             await self._undo()
             if self._apps is None:
                 apps = Apps(self._settings.apps, await find_launcher(self.device))
@@ -112,9 +135,38 @@ class AndroidEnvironment:
 
     async def healthy(self) -> bool:
         try:
-            return (await self.device.run("settings", "get", "global", "device_provisioned")).status == 0
+            return await is_ready(self.device)
         except EnvironmentFailure:
             return False
+
+    async def snapshot(self) -> _Snapshot | None:
+        """Save the state in the emulator; None for a device that is none, and for one that refuses."""
+        screen, episode = self._running()
+        if self._snapshots is None:
+            return None
+        try:
+            name = await self._snapshots.take()
+        except EnvironmentFailure:
+            return None
+        return _Snapshot(
+            name, deepcopy(episode), screen, self._answer, self._changed.copy(), frozenset(self._files_to_remove)
+        )
+
+    async def restore(self, snapshot: object) -> Observation | None:
+        """Load a snapshot, and wait until its screen is back; raises EnvironmentFailure if another screen comes."""
+        if not isinstance(snapshot, _Snapshot) or self._snapshots is None:
+            return None
+        if not await self._snapshots.load(snapshot.name):
+            return None
+        await wait_until_ready(self.device)
+        self._episode = deepcopy(snapshot.episode)
+        self._answer, self._changed = snapshot.answer, snapshot.changed.copy()
+        self._files_to_remove = set(snapshot.files_to_remove)
+        deadline = monotonic() + self._settings.settle_seconds
+        while not (screen := await self._capture()).is_like(snapshot.screen):
+            if monotonic() > deadline:
+                raise EnvironmentFailure(f"{self.device.serial}: its snapshot came back with another screen")
+        return self._observation(screen)
 
     async def close(self) -> None:
         give_back, self._give_back = self._give_back, None
@@ -122,6 +174,8 @@ class AndroidEnvironment:
             return
         try:
             with suppress(EnvironmentFailure):
+                if self._snapshots is not None:
+                    await self._snapshots.delete()
                 await self._undo()
                 await self._lasting.restore()
         finally:
@@ -132,6 +186,11 @@ class AndroidEnvironment:
         await self._changed.restore()
         await task.remove_files(self.device, self._files_to_remove)
         self._files_to_remove = set()
+
+    def _forget_changes(self) -> None:
+        """Restoring the device has undone them."""
+        self._apps, self._files_to_remove = None, set()
+        self._lasting, self._changed = task.ChangedSettings(self.device), task.ChangedSettings(self.device)
 
     async def _capture(self) -> DeviceScreen:
         assert self._apps is not None, "a reset connects"

@@ -46,6 +46,11 @@ class DeviceScreen(NamedTuple):
     component: str
     """`package/activity` in front; empty if unknown."""
 
+    def is_like(self, other: DeviceScreen) -> bool:
+        """Whether both show the same; pixels count where there is no tree, since a clock goes on."""
+        mine, others = (each.elements or each.png for each in (self, other))
+        return (mine, self.component, self.size) == (others, other.component, other.size)
+
 
 async def capture_screen(device: AdbDevice, apps: Apps, settle_seconds: float) -> DeviceScreen:
     """Capture until the screenshots before and after the tree are equal, or `settle_seconds` have passed."""

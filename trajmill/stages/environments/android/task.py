@@ -164,6 +164,11 @@ class ChangedSettings:
         if values:
             await self._device.run_all([_put(name, value) for name, value in values.items()])
 
+    def copy(self) -> ChangedSettings:
+        copied = ChangedSettings(self._device)
+        copied._before.update(self._before)
+        return copied
+
     async def restore(self) -> None:
         if self._before:
             await self._device.run_all(

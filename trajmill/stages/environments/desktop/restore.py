@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-from asyncio.subprocess import DEVNULL, PIPE
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +13,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.desktop.connection import DesktopConnection
 from trajmill.stages.environments.desktop.osworld.client import OsworldCode
 from trajmill.stages.environments.desktop.spec import OsworldSpec, RestoreSpec
+from trajmill.stages.environments.pool.child import run_command
 
 _MARK = "~/.cache/trajmill/task"
 """File on a machine that has had a task. It goes with the machine's state, whoever restores it."""
@@ -43,7 +43,7 @@ class RestoreHook(NamedTuple):
     async def _restore(self, spec: RestoreSpec, address: httpx.URL, url: str) -> None:
         places = {"{host}": address.host, "{port}": str(address.port or 80)}
         if spec.command:
-            await _run([_filled(word, places) for word in spec.command])
+            await run_command([_filled(word, places) for word in spec.command])
         elif spec.url:
             async with httpx.AsyncClient(timeout=spec.seconds) as client:
                 (await client.post(_filled(spec.url, places))).raise_for_status()
@@ -63,18 +63,6 @@ def _filled(text: str, places: dict[str, str]) -> str:
     for place, value in places.items():
         text = text.replace(place, value)
     return text
-
-
-async def _run(command: list[str]) -> None:
-    process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
-    try:
-        _, error = await process.communicate()
-    except BaseException:
-        process.kill()
-        raise
-    if process.returncode:
-        lines = error.decode(errors="replace").strip().splitlines() or [""]
-        raise OSError(f"{command[0]} ended with status {process.returncode}: {lines[-1][:200]}")
 
 
 def _failure(message: str) -> EnvironmentFailure:

@@ -57,7 +57,7 @@ class PageReport(Record):
 
 
 def known_pages() -> tuple[PageReport, ...]:
-    """Return the reports of the last survey (`python -m trajmill.stages.environments.miniwob.survey`)."""
+    """Return the reports of the last survey (`python -m tests.stages.environments.miniwob.survey`)."""
     text = files(__package__).joinpath("pages.json").read_text(encoding="utf-8")
     return TypeAdapter(tuple[PageReport, ...]).validate_json(text)
 

@@ -1,10 +1,11 @@
-"""Child processes that run a module of this package and end when their standard input closes."""
+"""Child processes: modules of this package that end when their standard input closes, and programs of the user."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from asyncio.subprocess import PIPE, Process
+from asyncio.subprocess import DEVNULL, PIPE, Process
+from collections.abc import Sequence
 from typing import Any
 
 from trajmill.stages.environments.pool.reaper import end_processes
@@ -27,3 +28,16 @@ async def end_child(process: Process, seconds: float) -> None:
     except TimeoutError:
         await asyncio.to_thread(end_processes, [process.pid])
         await process.wait()
+
+
+async def run_command(command: Sequence[str]) -> None:
+    """Run a program; raises OSError if it fails, and kills it if this is cancelled."""
+    process = await asyncio.create_subprocess_exec(*command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE)
+    try:
+        _, error = await process.communicate()
+    except BaseException:
+        process.kill()
+        raise
+    if process.returncode:
+        lines = error.decode(errors="replace").strip().splitlines() or [""]
+        raise OSError(f"{command[0]} ended with status {process.returncode}: {lines[-1][:200]}")

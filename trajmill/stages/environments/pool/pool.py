@@ -84,7 +84,7 @@ class LeasedEnvironment:
             return None
         return await self._call(environment.snapshot, self._limits.step_seconds, "snapshot")
 
-    async def restore(self, snapshot: object) -> Observation:
+    async def restore(self, snapshot: object) -> Observation | None:
         environment = self._environment
         if not isinstance(environment, Restorable):
             raise EnvironmentFailure(f"{self.name}: it restores no snapshots", FailureClass.SETUP)

@@ -3,6 +3,7 @@
 import io
 import json
 import threading
+from collections.abc import Coroutine
 from typing import NamedTuple
 
 from PIL import Image
@@ -43,6 +44,12 @@ class Faults(NamedTuple):
     """Its shell runs, what serves its apps and settings does not."""
 
 
+class Saved(NamedTuple):
+    files: dict[str, bytes]
+    settings: dict[str, str]
+    device: object
+
+
 class Phone:
     """One device; its methods are called from the threads of the server."""
 
@@ -63,6 +70,11 @@ class Phone:
         self.looks_until_bound = 0
         """How often its state must be looked at before an input method that was chosen serves the field."""
         self.two_displays = False
+        self.away = 0
+        """How many requests it refuses before it is back, as after a snapshot."""
+        self.saved: dict[str, Saved] = {}
+        self.loses_snapshots = False
+        """Whether loading one has no effect."""
         self._world = world
         self._simulated = SimulatedEnvironment(world, Platform.PHONE, FaultRates(popup=popup))
         self._simulated.reset_now(_query("{}", "{}"), 0)
@@ -116,6 +128,16 @@ class Phone:
             action = action.model_copy(update=turned)
         self._simulated.step_now(action)
 
+    def save(self, name: str) -> None:
+        self.saved[name] = Saved(dict(self.files), dict(self.settings), _result(self._simulated.snapshot()))
+
+    def load(self, name: str) -> None:
+        if not self.loses_snapshots:
+            files, settings, device = self.saved[name]
+            self.files, self.settings = dict(files), dict(settings)
+            _result(self._simulated.restore(device))
+        self.away = 2
+
     def key(self, name: str) -> None:
         name = _CODES.get(name, name.removeprefix("KEYCODE_"))
         self.act(_KEYS.get(name) or PressKeys(keys=(name,)))
@@ -147,6 +169,15 @@ class Phone:
         if path == START_FILE:
             start = json.loads(content)
             self._simulated.reset_now(_query(start["start_state"], start["goal"]), start["seed"])
+
+
+def _result(call: Coroutine[None, None, object]) -> object:
+    """Run a call that waits for nothing, in a thread with or without a loop."""
+    try:
+        call.send(None)
+    except StopIteration as end:
+        return end.value
+    raise RuntimeError("it waits")
 
 
 def package_of(app: str) -> str:

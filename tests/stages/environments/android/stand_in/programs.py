@@ -34,7 +34,7 @@ class Programs:
 
     def _tool(self, words: Sequence[str], given: bytes) -> Result | None:
         match words:
-            case ["[", _, path, *_]:
+            case ["ls", path] | ["[", _, path, "]"]:
                 return Result(status=0 if self.phone.read(path) is not None else 1)
             case ["cat"]:
                 return Result(given)
@@ -50,6 +50,9 @@ class Programs:
                 lines = given.decode(errors="replace").splitlines()
                 found = "".join(f"{line}\n" for line in lines if re.search(pattern, line))
                 return Result(found.encode(), 0 if found else 1)
+            case ["touch", path]:
+                self.phone.write(path, b"")
+                return Result()
             case ["mkdir", *_] | ["wm", "dismiss-keyguard"]:
                 return Result()
             case ["printf", _, text]:

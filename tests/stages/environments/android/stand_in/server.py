@@ -111,6 +111,9 @@ class _Connection(socketserver.StreamRequestHandler):
             raise _Refused(f"device '{':'.join(serial)}' not found")
         if phone.faults.offline:
             raise _Refused("device offline")
+        if phone.away:
+            phone.away -= 1
+            raise _Refused("device still authorizing")
         return phone
 
     def _local(self, phone: Phone, request: str) -> None:

@@ -1,4 +1,4 @@
-"""Surveys which MiniWoB++ pages work: `python -m trajmill.stages.environments.miniwob.survey` writes `pages.json`."""
+"""Surveys which MiniWoB++ pages work: `python -m tests.stages.environments.miniwob.survey` writes `pages.json`."""
 
 from __future__ import annotations
 
