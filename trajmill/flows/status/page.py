@@ -154,7 +154,8 @@ def watch(config: Config, warehouse: Warehouse, console: Console, run_id: str = 
 
 def live_page(context: RoundContext) -> RenderableType:
     slots = read_slots(context.warehouse, context.run_id)
-    head = Text(f"{context.run_id}: {now_line(working_stage(context))}")
+    working = working_stage(context)
+    head = Text("\n".join([f"{context.run_id}: {now_line(working)}", *_cluster(context, working)]))
     if not slots.workers:
         return Group(head, Text("no rollout is at work, so there are no slots", style="dim"))
     count = Text(f"{len(slots.slots)} slots of {slots.workers} {'workers' if slots.workers > 1 else 'worker'}")
@@ -169,6 +170,12 @@ def live_page(context: RoundContext) -> RenderableType:
         late = "bold " if slot.seconds > _LATE and slot.state is not SlotState.IDLE else ""
         cells.add_renderable(Text(f"{slot.step:>3} {short:<5} {slot.seconds:4.0f}", style=late + style))
     return Group(head, count, *shares, Text(), Text("step, what it waits for, seconds"), cells)
+
+
+def _cluster(context: RoundContext, now: WorkingStage) -> list[str]:
+    """Return the link to a cluster's pages, with what the cluster lacks, while a process works."""
+    link = context.warehouse.store.get(context.warehouse.name(context.warehouse.run(context.run_id) / DASHBOARD))
+    return [link.decode()] if link and now.process else []
 
 
 class FlowRunLine(NamedTuple):
@@ -344,13 +351,12 @@ def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list
         finished, version = results["rounds"][0].partition(",")[0], chosen[-1].policy_row.model_version
         results["rounds"] = [f"{finished}, policy {version}, chosen since then; `trajmill policy list` says why"]
     needs = [*_needs(context, runs, now), *([_DISK_IS_FULL] if disk.free < _LITTLE_DISK * disk.total else [])]
-    link = warehouse.store.get(warehouse.name(warehouse.run(context.run_id) / DASHBOARD))
     used = "used" if warehouse.store.is_local else "of copies on this machine"
     sections = {
         "run": [f"{context.run_id} in {warehouse.address}"],
         "now": [now_line(now)],
         "ahead": [line for line in [ahead_line(context)] if line],
-        "cluster": [link.decode()] if link and now.process else [],
+        "cluster": _cluster(context, now),
         **_flow_sections(runs),
         "server": [runs.problem] if runs.problem else [],
         **results,

@@ -5,9 +5,11 @@ from __future__ import annotations
 import logging
 import sys
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from trajmill.pipelines.fan_out import BeamSettings, StageWork
@@ -20,9 +22,13 @@ if TYPE_CHECKING:
 
 MISSING = "needs Dask: pip install 'trajmill[cluster]'"
 DASHBOARD = "dashboard"
-"""File in the folder of a run with the link to the cluster's pages."""
+"""File in the folder of a run with the link to the cluster's pages, and what it lacks."""
 _ANSWER_SECONDS = 10.0
 _TELL_SECONDS = 1.0
+_LOOK_SECONDS = 2.0
+_RESTART_SECONDS = 4.0
+"""How long a nanny takes to replace a worker that died."""
+_REMIND_SECONDS = 300.0
 CHILDREN_ALLOWED = {"distributed.worker.daemon": False}
 """Workers that are daemons may not start the processes that draw."""
 _LOG = logging.getLogger(__name__)
@@ -36,26 +42,54 @@ def workers_of(settings: BeamSettings, least: int) -> int:
 def runner_options(settings: BeamSettings, workers: int) -> list[str]:
     """Return the options of Beam's runner: the scheduler's address, and one task for each shard."""
     client = _client(settings.cluster, workers)
-    if not client.nthreads():
-        _LOG.warning("no worker at %s yet: start some, `trajmill worker --scheduler %s`", *[settings.cluster] * 2)
     return [f"--dask_client_address={client.scheduler.address}", "--dask_partition_size=1"]
 
 
 @contextmanager
 def watched(work: StageWork[Any], settings: BeamSettings) -> Iterator[None]:
-    """Count inside what workers tell, and send the work to those that have the resources it needs."""
+    """Count inside what workers tell, say when none is left, and send work to those with the resources it needs."""
     from dask import annotate
 
     client, folder = _client(settings.cluster), work.at.staging(work.warehouse)
     topic = work.warehouse.name(folder)
     _link(work.warehouse, work.at.run_id, client.dashboard_link)
     client.subscribe_topic(topic, lambda event: ShardProgress(folder, event[1][0]).fill(event[1][1]))
-    needed = settings.resources if hasattr(work, "environment") else {}
+    needed, ended = settings.resources if hasattr(work, "environment") else {}, threading.Event()
+    looking = threading.Thread(
+        target=_say_if_none_is_left, args=(client, work, settings.cluster, needed, ended), daemon=True
+    )
+    if settings.cluster:
+        looking.start()
     try:
         with annotate(resources=dict(needed)) if needed else nullcontext():
             yield
     finally:
+        ended.set()
+        if settings.cluster:
+            looking.join(_LOOK_SECONDS)
         client.unsubscribe_topic(topic)
+
+
+def _say_if_none_is_left(
+    client: Client, work: StageWork[Any], address: str, needed: Mapping[str, float], ended: threading.Event
+) -> None:
+    """Warn, and say in the file with the link, that no worker is left with what a stage needs; also when one joins."""
+    resources = "".join(f" --resources {name}={amount:g}" for name, amount in needed.items())
+    who = f"no worker with {', '.join(needed)}" if needed else "no worker"
+    line = f"{who} is left at {address}: waiting; start one with `trajmill worker --scheduler {address}{resources}`"
+    due, told = inf, False
+    while not ended.wait(_LOOK_SECONDS):
+        with suppress(Exception):  # A scheduler that is gone ends the job.
+            workers = client.scheduler_info(n_workers=-1)["workers"].values()
+            if any(all(each["resources"].get(name, 0) >= least for name, least in needed.items()) for each in workers):
+                if told:
+                    _LOG.warning("%d worker(s) at %s: going on", len(workers), address)
+                    _put_link(work.warehouse, work.at.run_id, client.dashboard_link)
+                due, told = inf, False
+            elif time.monotonic() >= (due := min(due, time.monotonic() + _RESTART_SECONDS)):
+                due, told = time.monotonic() + _REMIND_SECONDS, True
+                _LOG.warning(line)
+                _put_link(work.warehouse, work.at.run_id, f"{client.dashboard_link}; {line}")
 
 
 @contextmanager
@@ -93,7 +127,11 @@ def worker_name() -> str:
 @lru_cache(maxsize=1)
 def _link(warehouse: Warehouse, run_id: str, link: str) -> None:
     _LOG.warning("the cluster's dashboard: %s", link)
-    warehouse.store.put(warehouse.name(warehouse.run(run_id) / DASHBOARD), link.encode())
+    _put_link(warehouse, run_id, link)
+
+
+def _put_link(warehouse: Warehouse, run_id: str, text: str) -> None:
+    warehouse.store.put(warehouse.name(warehouse.run(run_id) / DASHBOARD), text.encode())
 
 
 def _client(address: str, workers: int = 1) -> Client:
@@ -116,7 +154,7 @@ def connected(address: str) -> Client:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     if not address:
         config.set(CHILDREN_ALLOWED)
-        return Client(LocalCluster(0, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"))
+        return Client(LocalCluster(n_workers=0, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"))
     try:
         return Client(address, timeout=_ANSWER_SECONDS)
     except (OSError, ValueError, TypeError) as error:  # A TypeError of TLS without certificates.
