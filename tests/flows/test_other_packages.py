@@ -9,6 +9,7 @@ import pytest
 
 from tests.flows.policies.network import WaitingRun
 from tests.flows.tasks.test_train import first_waiting
+from tests.other_package import installed
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.schemas.actions import Click
@@ -133,17 +134,8 @@ tasks = 2
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with a configuration; this process and its children find the package as installed."""
-    packages = tmp_path / "packages"
-    information = packages / "bright_lamps-1.0.dist-info"
-    information.mkdir(parents=True)
-    (packages / "bright_lamps.py").write_text(LAMPS)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: bright-lamps\nVersion: 1.0\n")
-    (packages / "bright_family.py").write_text(FAMILY)
-    (packages / "bright_recipe.py").write_text(RECIPE)
-    (information / "entry_points.txt").write_text(ENTRY_POINTS)
-    for module in ("bright_lamps", "bright_family", "bright_recipe"):
-        monkeypatch.delitem(sys.modules, module, raising=False)
-    monkeypatch.syspath_prepend(packages)
+    modules = {"bright_lamps": LAMPS, "bright_family": FAMILY, "bright_recipe": RECIPE}
+    installed(tmp_path / "packages", monkeypatch, ENTRY_POINTS, **modules)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trajmill.toml").write_text(CONFIG)

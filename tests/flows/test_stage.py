@@ -7,11 +7,9 @@ from rich.console import Console
 
 from tests.flows.small_run import small_config
 from tests.warehouse.samples import at_origin, query, stage_run
-from trajmill.flows.cli.loop import STAGE_COMMANDS
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.new_run import NewRunError, begin_or_continue
 from trajmill.flows.progress import ConsoleWatcher, StageCounter, watched_by, watched_work
-from trajmill.flows.round import COMMANDS, STAGES, stages_of
 from trajmill.flows.stage import AwaitedError, RoundContext, StageOutcome, finished, report_of, run_once
 from trajmill.flows.tasks.rollout import without_solved
 from trajmill.schemas.errors import TrajmillError
@@ -72,19 +70,6 @@ def test_a_stage_that_is_not_finished_has_no_report(tmp_path: Path) -> None:
     assert report_of(context, "judge") is None
     with pytest.raises(TrajmillError, match=r"stage judge of round 1 .* is not finished"):
         finished(context, "judge")
-
-
-def test_every_command_is_on_the_command_line_and_needs_only_stages_before_its_own() -> None:
-    names = [stage.name for stage in STAGES]
-    for place, stage in enumerate(STAGES):
-        assert set(COMMANDS[stage.command]) <= set(names[:place])
-    assert set(STAGE_COMMANDS) | {"derive", "judge", "train"} == set(COMMANDS)
-
-
-@pytest.mark.parametrize(("key", "stage"), [("curriculum", "propose"), ("fresh", "fresh")])
-def test_queries_are_added_only_where_they_are_asked_for(key: str, stage: str) -> None:
-    asked = Config.model_validate({"queries": {key: 2}})
-    assert {stage.name for stage in stages_of(asked)} - {stage.name for stage in stages_of(Config())} == {stage}
 
 
 def test_without_a_terminal_a_stage_is_one_line() -> None:

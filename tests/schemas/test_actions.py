@@ -4,7 +4,6 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from tests.schemas.dialects.actions import any_action
 from trajmill.schemas import actions as act
@@ -22,43 +21,6 @@ def test_actions_survive_json(action: act.Action) -> None:
     assert act.action_from_json(text) == action
     assert "\n" not in text
     assert set(json.loads(text)) == set(type(action).model_fields), "defaults are written out"
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "{}",
-        '{"kind": "shell", "command": "ls"}',
-        '{"kind": "click", "x": 1}',
-        '{"kind": "click", "x": 1, "y": 2, "z": 3}',
-        '{"kind": "terminate", "status": "maybe"}',
-        '{"kind": "system_button", "button": "Power"}',
-    ],
-)
-def test_what_is_no_action_is_refused(text: str) -> None:
-    with pytest.raises(ValidationError):
-        act.action_from_json(text)
-
-
-@pytest.mark.parametrize(
-    ("action", "point"),
-    [
-        (act.Click(x=1, y=2), (1, 2)),
-        (act.LongPress(x=1, y=2), (1, 2)),
-        (act.Swipe(x=1, y=2, x2=3, y2=4), (1, 2)),
-        (act.Drag(x=1, y=2, x2=3, y2=4), (1, 2)),
-        (act.DragTo(x=1, y=2), (1, 2)),
-        (act.MoveMouse(x=0, y=0), (0, 0)),
-        (act.Scroll(x=5, y=6, clicks=-1), (5, 6)),
-        (act.Scroll(clicks=1), None),
-        (act.HorizontalScroll(x=5, y=6, clicks=-1), (5, 6)),
-        (act.TypeText(text="a"), None),
-        (act.Wait(), None),
-    ],
-)
-def test_the_point_that_an_action_presses(action: act.Action, point: tuple[int, int] | None) -> None:
-    assert act.pressed_point(action) == point
 
 
 SIZES = st.builds(Size, st.integers(8, 4000), st.integers(8, 4000))

@@ -1,4 +1,3 @@
-import ast
 import gc
 import json
 import sys
@@ -14,7 +13,7 @@ from hypothesis import strategies as st
 from trajmill.schemas.dialects.user_text import UserText, compose, read
 from trajmill.schemas.names import instead_of, nearest
 from trajmill.schemas.secrets import Secrets
-from trajmill.schemas.text import parse_expression, parse_python
+from trajmill.schemas.text import parse_python
 
 _TEXT = "print(1 + 2 * (3 - 4))\n" * 200
 
@@ -48,13 +47,6 @@ def test_threads_that_parse_at_once_get_their_trees() -> None:
 
     with ThreadPoolExecutor(3) as threads:
         assert list(threads.map(parse, range(60))) == [200] * 60
-
-
-def test_an_expression_is_one_value_and_nothing_else() -> None:
-    assert ast.literal_eval(parse_expression("{'a': [1, 2]}")) == {"a": [1, 2]}
-    for text in ("a = 1", "1; 2", "", "def f(): pass", "(", "import os"):
-        with pytest.raises(SyntaxError):
-            parse_expression(text)
 
 
 def test_the_nearest_known_name_is_proposed_and_without_one_all_are_listed() -> None:

@@ -14,7 +14,6 @@ from trajmill.pipelines.executors.beam import runner_mistake
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.critics.voting import Ask
-from trajmill.stages.environments.kinds import SimulatedSpec
 
 ROOT = Path(__file__).parents[3]
 
@@ -30,13 +29,6 @@ def mistakes(folder: Path, text: str) -> list[str]:
     with pytest.raises(BadInputError) as caught:
         load_config(path)
     return str(caught.value).replace(f"{path}:", "").splitlines()
-
-
-def test_a_file_of_the_working_folder_is_read_if_there_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert load_config() == Config()
-    written(tmp_path, "[run]\nrounds = 3\n")
-    assert load_config().run.rounds == 3
 
 
 def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
@@ -163,13 +155,6 @@ def test_a_file_that_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
     (tmp_path / "binary.toml").write_bytes(b"\xff\xfe\x00")
     with pytest.raises(BadInputError, match=r"binary\.toml: the configuration file cannot be read"):
         load_config(tmp_path / "binary.toml")
-
-
-def test_paths_are_relative_to_the_file(tmp_path: Path) -> None:
-    (tmp_path / "mine.yaml").write_text("app: mine\n")
-    config = load_config(written(tmp_path, "[run]\nroot = 'here'\n[environment]\napps = ['mine.yaml']\n"))
-    assert config.run.root == tmp_path / "here"
-    assert config.environment == SimulatedSpec(apps=(tmp_path / "mine.yaml",))
 
 
 @pytest.mark.parametrize(

@@ -98,11 +98,6 @@ def _opened(config: Config) -> Iterator[Prompt]:
         yield from (each.prompt for each in (role if isinstance(role, tuple) else (role,)) if isinstance(each, Role))
 
 
-def test_a_file_for_another_role_is_another_run(tmp_path: Path) -> None:
-    runs = {configured(tmp_path, key, "").run_id for key in OF_RUNS}
-    assert len(runs) == len(OF_RUNS)
-
-
 MISTAKES = [
     ("# user", "# someone", "no section '# user'"),
     ("# user", "# user\n$nonsense", "unknown field $nonsense"),
@@ -119,11 +114,3 @@ def test_a_prompt_that_misses_something_gives_one_error_line_before_anything_is_
                 raise AssertionError("the run began")
             message = str(caught.value)
             assert "my words.md" in message and reason in message and "\n" not in message
-
-
-@pytest.mark.parametrize("key", ["writer_guidance", "writer_refine"])
-def test_a_prompt_file_that_is_not_there_gives_one_error_line(tmp_path: Path, key: str) -> None:
-    configured(tmp_path, key, "")
-    (tmp_path / "my words.md").unlink()
-    with pytest.raises(BadInputError, match=rf"^[^\n]*trajmill\.toml:2: prompts\.{key}: there is no my words\.md$"):
-        load_config(tmp_path / "trajmill.toml")

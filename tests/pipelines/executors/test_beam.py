@@ -14,15 +14,6 @@ from trajmill.warehouse.layout import create_warehouse
 ROOT = Path(__file__).parents[3]
 
 
-def test_beam_is_imported_in_one_place() -> None:
-    rooms = ("stages", "warehouse", "pipelines", "flows")
-    files = [file for room in rooms for file in (ROOT / room).rglob("*.py")]
-    importing = [
-        file for file in files if "import apache_beam" in (text := file.read_text()) or "from apache_beam" in text
-    ]
-    assert [str(file.relative_to(ROOT)) for file in importing] == ["pipelines/executors/beam.py"]
-
-
 @pytest.mark.slow
 def test_a_process_that_imports_it_prints_nothing_then_logs_as_before() -> None:
     code = (

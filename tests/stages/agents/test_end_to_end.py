@@ -1,5 +1,4 @@
 import pickle
-from dataclasses import replace
 
 import pytest
 
@@ -8,9 +7,9 @@ from tests.stages.models.toy import ToyPhone
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.actions import Action, Click, Swipe, Terminate, TypeText
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
-from trajmill.schemas.dialects.families import ANY, FAMILIES
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.agents.base import Agent, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import NO_ACTION, EndToEndAgent, rows_before
@@ -32,19 +31,6 @@ def view(guidance: str | None = None, *history: Decision) -> EpisodeView:
     return EpisodeView("order Pad Thai", guidance, ToyPhone(0).look(), history, 7)
 
 
-async def test_the_request_holds_instruction_history_guidance_and_screen() -> None:
-    model = Scripted(f"Thought: here.\n{CLICK}\nConclusion: Tapped.")
-    past = Decision("", None, "Opened Toy.")
-    decision = await EndToEndAgent(model, Platform.PHONE).act(view("1. Tap it.", past))
-    system, user = model.asked[0].messages
-    assert "mobile_use" in str(system.parts[0]) and "Guidance:\n1. Tap it." in str(user.parts[0])
-    assert "Step 1: Opened Toy." in str(user.parts[0])
-    assert isinstance(user.parts[1], Observation) and user.parts[1].app == "Toy"
-    assert "Guidance" not in decision.prompt and "Step 1: Opened Toy." in decision.prompt
-    assert (decision.thought, decision.conclusion, decision.action) == ("here.", "Tapped.", Click(x=500, y=500))
-    assert decision.calls[0].completion is not None and decision.calls[0].request is model.asked[0]
-
-
 async def test_positions_are_read_in_the_models_space_and_text_around_the_action_is_kept() -> None:
     model = Scripted(CLICK, space=CoordinateSpace.PER_MILLE)
     agent = EndToEndAgent(model, Platform.PHONE)
@@ -56,26 +42,6 @@ async def test_positions_are_read_in_the_models_space_and_text_around_the_action
         await agent.act(view(None, *history))
     first, again, later = (request.seed for request in model.asked)
     assert first == again != later, "each step has its own seed"
-
-
-async def test_a_served_family_is_asked_and_read_in_its_own_dialect() -> None:
-    said = (
-        'Action: Tap it.\n<tool_call>\n{"name": "mobile_use", "arguments": '
-        '{"action": "click", "coordinate": [500, 500]}}\n</tool_call>'
-    )
-    model = Scripted(said, space=CoordinateSpace.PER_MILLE)
-    agent = EndToEndAgent(model, Platform.PHONE, family=FAMILIES["gui-owl-1.5"])
-    first = await agent.act(view())
-    assert (first.action, first.conclusion) == (Click(x=360, y=640), "Tap it.")
-    later = replace(view(None, first), past_observations=(view().observation,))
-    second = await agent.act(later)
-    system, shown, reply, now = model.asked[1].messages
-    assert "1000x1000" in str(system.parts[0]) and "Response format" in str(system.parts[0])
-    assert shown.parts == (second.prompt, later.past_observations[0]) and second.prompt.endswith("actions:\nNone")
-    assert (reply.role, reply.parts) == ("assistant", (said,)) and now.parts == (later.observation,)
-    other = Scripted(f"Thought: here.\n{CLICK}\nConclusion: Tapped.")
-    decision = await EndToEndAgent(other, Platform.PHONE, family=FAMILIES["gui-owl-1.5"]).act(view())
-    assert (decision.action, decision.conclusion) == (None, NO_ACTION), "a reply in another dialect is no action"
 
 
 def row(

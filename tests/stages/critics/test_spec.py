@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
+from tests.other_package import installed
 from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
 from tests.stages.critics.phone import walk_phone
 from tests.stages.models.scripted import ScriptedModel
@@ -149,12 +150,6 @@ async def test_a_model_that_does_not_answer_is_asked_again_and_leaves_its_errors
     assert [call.error for call in judging.calls if call.made_by == "two"] == ["gone"] * 3
 
 
-async def test_errors_on_purpose_are_told_by_the_version(judging: Judging) -> None:
-    (episode,) = (await judging.judged(JudgeSpec(false_negative=1.0), CriticModels())).episodes
-    assert episode.judgement is not None and not episode.judgement.correct
-    assert episode.judgement.made_by.endswith("+graph-text-2~fp0/fn1/0+graph-multimodal-2~fp0/fn1/0")
-
-
 STRICT = """
 from typing import Literal
 
@@ -199,17 +194,9 @@ class StrictStepsSpec(StepCriticSpec):
 @pytest.fixture
 def other_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package with two critics, and something else in the same group."""
-    (tmp_path / "strict_critics.py").write_text(STRICT)
-    metadata = tmp_path / "strict_critics-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: strict-critics\nVersion: 1.0\n")
-    points = (
-        "strict = strict_critics:StrictSpec",
-        "strict_steps = strict_critics:StrictStepsSpec",
-        "wrong = trajmill.stages.environments.kinds:SimulatedSpec",
-    )
-    (metadata / "entry_points.txt").write_text("\n".join(("[trajmill.critics]", *points)))
-    monkeypatch.syspath_prepend(tmp_path)
+    ours = "strict = strict_critics:StrictSpec\nstrict_steps = strict_critics:StrictStepsSpec"
+    points = f"[trajmill.critics]\n{ours}\nwrong = trajmill.stages.environments.kinds:SimulatedSpec"
+    installed(tmp_path / "packages", monkeypatch, points, strict_critics=STRICT)
 
 
 async def judged(spec: JudgeSpec) -> tuple[bool, set[StepLabel]]:

@@ -312,15 +312,6 @@ def test_a_rule_reads_as_it_is_written(text: str, rules: list[ChannelRule]) -> N
 resolutions = st.sampled_from(["full", "0.5", "0.25"])
 
 
-@given(
-    st.lists(st.tuples(st.integers(1, 9), st.integers(1, 9), resolutions, st.integers(1, 9)), min_size=1, max_size=4)
-)
-def test_every_rule_can_be_read_back(drawn: list[tuple[int, int, str, int]]) -> None:
-    made = tuple(PassRule(max(a, b), min(a, b), where, min(models, max(a, b))) for a, b, where, models in drawn)
-    rule = Rule((ChannelRule(TEXT, made), ChannelRule(MULTIMODAL, made[:1])))
-    assert read_rule(str(rule)) == rule
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "text", "consensus()", "consensus(text:)x", "consensus(eyes)", "consensus(text:2 of 3)", "majority(text)"],

@@ -21,7 +21,6 @@ from trajmill.stages.curate.training_set import (
     Alike,
     alike_queries,
     digests_of,
-    retained_reflections,
     shortest_successes,
     training_set,
     with_equal_sides,
@@ -163,23 +162,6 @@ def test_without_the_package_one_line_says_what_to_do(monkeypatch: pytest.Monkey
         alike_queries({}, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("marks", "kept"),
-    [
-        ("++++", {0, 1, 2, 3}),
-        ("+-++", {1}),
-        ("+--+", {2}),
-        ("++-", set()),
-        ("-+-+", {0, 2}),
-        ("---", set()),
-        ("", set()),
-    ],
-)
-def test_the_papers_two_rules(marks: str, kept: set[int]) -> None:
-    """A repaired failure teaches; a success only in a trajectory without a failure."""
-    assert retained_reflections({index: mark == "+" for index, mark in enumerate(marks)}) == kept
-
-
 def test_both_sides_are_made_equally_many_and_other_roles_stay() -> None:
     made = [example for number in range(4) for example in examples_of(3, f"t{number}", "q")]
     variants = [POSITIVE] * 7 + [NEGATIVE] * 3 + ["manager"] * 2
@@ -229,12 +211,6 @@ def kept(found: list[Success], per_query: int = 3) -> frozenset[str]:
     rows = [(query, trajectory, step) for query, trajectory, steps in found for step in range(steps)]
     names = ("query_id", "trajectory_id", "step_index")
     return shortest_successes(pa.table({name: [row[at] for row in rows] for at, name in enumerate(names)}), per_query)
-
-
-def test_the_shortest_are_kept_and_ties_are_decided_by_id() -> None:
-    found = [("a", "t4", 4), ("a", "t2", 3), ("a", "t1", 3), ("a", "t3", 2)]
-    assert kept([*found, ("b", "u", 20)]) == {"t3", "t1", "t2", "u"}
-    assert kept(found, 2) == {"t3", "t1"}
 
 
 @given(st.lists(successes, min_size=1, max_size=20, unique_by=lambda s: s[1]), st.integers(1, 3))

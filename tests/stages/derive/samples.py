@@ -5,7 +5,7 @@ from typing import Any
 
 from tests.records import record
 from trajmill.schemas.actions import Action, Click, Terminate, action_to_json
-from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
@@ -24,10 +24,6 @@ DONE = Terminate(status="success")
 
 def size_of(screen_id: str) -> Size:
     return DESKTOP if screen_id.startswith("d") else PHONE
-
-
-def frame_of(screen_id: str) -> CoordinateFrame:
-    return native_frame(size_of(screen_id))
 
 
 def query(name: str = "q", platform: Platform = Platform.PHONE, split: Split = Split.TRAIN) -> Query:

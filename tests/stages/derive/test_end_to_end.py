@@ -1,14 +1,12 @@
 import pytest
 
-from tests.stages.derive.samples import DESKTOP, DONE, ORIGIN, PHONE, TAP, episode, query, size_of, step, success
+from tests.stages.derive.samples import DESKTOP, DONE, ORIGIN, PHONE, TAP, episode, query, size_of, step
 from trajmill.schemas.actions import Action, Click, Drag, OpenApp, Scroll, TypeText, Wait, action_from_json
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.query import Platform, Split
-from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.collected import as_trusted
@@ -19,18 +17,6 @@ GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
 def reasons(given: Episode) -> list[tuple[int | None, str]]:
     return [(d.step_index, d.reason) for d in end_to_end_examples(given, size_of, ORIGIN).dropped]
-
-
-def test_an_example_is_the_conversation_that_was_answered() -> None:
-    made = end_to_end_examples(success(2), size_of, ORIGIN)
-    assert made.dropped == ()
-    first = made.examples[0]
-    assert [m.role for m in first.messages] == ["system", "user", "assistant"]
-    assert "720x1280" in first.messages[0].content
-    assert first.messages[1].content == "The user query: go\nTask progress: 0 steps<image>"
-    assert first.screens == ("s0",)
-    assert [e.step_index for e in made.examples] == [0, 1]
-    assert rows_from_arrow(Example, rows_to_arrow("examples", made.examples)) == list(made.examples)
 
 
 @pytest.mark.parametrize("platform", list(Platform))

@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.other_package import installed
 from tests.stages.derive.samples import DONE, TAP, episode, step
 from tests.stages.derive.screens import derived
 from trajmill.schemas.errors import BadInputError
@@ -41,12 +42,8 @@ class LengthsSpec(KindSpec):
 def test_a_kind_of_another_package_derives_rows_with_its_settings_and_a_wrong_one_is_one_line(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (tmp_path / "length_rows.py").write_text(LENGTHS)
-    metadata = tmp_path / "length_rows-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: length-rows\nVersion: 1.0\n")
-    (metadata / "entry_points.txt").write_text("[trajmill.derive_kinds]\nlengths = length_rows:LengthsSpec\n")
-    monkeypatch.syspath_prepend(tmp_path)
+    points = "[trajmill.derive_kinds]\nlengths = length_rows:LengthsSpec"
+    installed(tmp_path / "packages", monkeypatch, points, length_rows=LENGTHS)
     assert DERIVE_KINDS.kinds()[-1] == "lengths"
     spec = DeriveSpec(kinds={"lengths": {"question": "How long?"}}).kind("lengths")
     (row,) = derived(spec, episode([step(0, TAP), step(1, DONE)])).examples

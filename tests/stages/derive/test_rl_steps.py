@@ -84,20 +84,6 @@ def test_all_steps_of_a_trajectory_share_its_advantage_and_its_weight() -> None:
     assert {row.step_weight for row in constant.rows} == {1.0}
 
 
-def test_a_row_names_its_group_and_version_and_has_what_the_policy_said() -> None:
-    made = derive([success(2, "s", A), failure(4, "f", A)])
-    assert {(r.group, r.group_size, r.policy_version, r.guided, r.replayed) for r in made.rows} == {
-        ("a", 2, "m0", False, False)
-    }
-    assert rows_from_arrow(RLStep, rows_to_arrow("rl_steps", made.rows)) == list(made.rows)
-    steps = [step(0, TAP), step(1, None)]
-    made = derive([episode(steps, name="f", asked=A, correct=False), success(2, "s", A)])
-    lost = [row for row in made.rows if row.accuracy_reward == 0.0]
-    assert [row.response for row in lost] == [s.raw_response for s in steps]
-    assert {row.format_reward for row in lost} == {-0.25}
-    assert {row.reward for row in lost} == {-0.25}
-
-
 def test_attempts_of_two_policies_are_two_groups() -> None:
     other = changed(failure(2, "f", A), model_version="m1")
     made = derive([success(2, "s", A), other], RLSpec(keep_without_spread=True))

@@ -116,10 +116,14 @@ def test_guidance_in_the_prompt_of_a_role_is_taken_out(form: str) -> None:
         ("+++", [(1, "reflector_positive"), (2, "reflector_positive"), (3, "reflector_positive")]),
         ("+-+", [(2, "reflector_negative")]),
         ("+--", []),
+        ("+-++", [(2, "reflector_negative")]),
+        ("++-", []),
+        ("-+-+", [(1, "reflector_negative"), (3, "reflector_negative")]),
+        ("---", []),
     ],
 )
 def test_reflections_are_kept_by_the_papers_rules(outcomes: str, expected: list[tuple[int, str]]) -> None:
-    rows = derived(walk(outcomes, reflections(3), correct=False), RolesSpec())
+    rows = derived(walk(outcomes, reflections(len(outcomes)), correct=False), RolesSpec())
     assert kept(rows) == expected
     assert {reason for _, reason in refused(rows)} <= {"reflection_not_retained"}
 

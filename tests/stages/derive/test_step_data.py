@@ -6,10 +6,7 @@ from tests.stages.derive.samples import DONE, TAP, episode, query, step
 from tests.stages.derive.screens import derived as derived_by
 from tests.stages.derive.screens import kept, refused
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.tables.example import Example
-from trajmill.schemas.tables.failure import Refusal
 from trajmill.schemas.tables.query import Split
-from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.spec import StepDataSpec
@@ -71,13 +68,3 @@ def test_a_whole_trajectory_is_refused_with_a_reason(given: Episode, spec: StepD
     rows = derived(given, spec)
     assert rows.examples == ()
     assert refused(rows) == [(None, reason)]
-
-
-def test_rows_name_their_source_and_survive_storage() -> None:
-    rows = derived(judged(True, redundant=(1,)))
-    first = rows.examples[0]
-    assert first.kind == "step"
-    assert first.written_by == "m0"
-    assert first.source_screens == ("s0",)
-    assert rows_from_arrow(Example, rows_to_arrow("examples", rows.examples)) == list(rows.examples)
-    assert rows_from_arrow(Refusal, rows_to_arrow("refusals", rows.refusals)) == list(rows.refusals)

@@ -37,18 +37,6 @@ def test_the_spec_of_a_kind_is_complete_without_a_key_and_reaches_workers(kind: 
     assert pickle.loads(pickle.dumps(spec)) == spec
 
 
-def test_specs_are_known_without_what_the_environments_need() -> None:
-    code = (
-        "import sys\n"
-        "from trajmill.stages.environments.kinds import ENVIRONMENTS\n"
-        "[ENVIRONMENTS.spec_class(kind) for kind in ENVIRONMENTS.built_in]\n"
-        "heavy = {'PIL', 'networkx', 'numpy', 'playwright', 'pyarrow', 'yaml', 'httpx', 'adbutils'}\n"
-        "print(*sorted(heavy & set(sys.modules)))\n"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.split() == []
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("module", "package", "made"),

@@ -6,7 +6,6 @@ import yaml
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, rl_rows, write_release
 from trajmill.stages.curate.diversity import Diversity
 from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, dataset_card
-from trajmill.stages.export.messages import content_blocks
 from trajmill.stages.export.release import ExportedFile
 
 CONTENTS = CardContents(
@@ -85,19 +84,3 @@ def test_the_folder_loads_by_the_configurations_of_its_card(tmp_path: Path, monk
 
 
 IMAGE = {"type": "image", "text": ""}
-
-
-@pytest.mark.parametrize(
-    ("text", "pieces"),
-    [
-        ("", [""]),
-        ("<image", ["<image"]),
-        ("a<image>ü ", ["a", IMAGE, "ü "]),
-        ("<image><image>\n", [IMAGE, IMAGE, "\n"]),
-        ("a<image>image>", ["a", IMAGE, "image>"]),
-    ],
-)
-def test_blocks_are_the_pieces_between_placeholders(text: str, pieces: list[str | dict[str, str]]) -> None:
-    assert content_blocks(text) == [
-        {"type": "text", "text": piece} if isinstance(piece, str) else piece for piece in pieces
-    ]

@@ -2,14 +2,12 @@ import pickle
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
 
 from tests.stages.models.fault_server import running_server
 from tests.stages.models.scripted import request
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.spec import Spec
-from trajmill.stages.models.local.folder import VllmSpec
 from trajmill.stages.models.openai_api.spec import ModelServerSpec, OpenAiSpec
 from trajmill.stages.models.spec import MODELS, ModelSpec
 
@@ -31,24 +29,11 @@ def test_how_a_model_is_reached_is_no_part_of_its_identity() -> None:
     assert SERVED.model_copy(update={"family": "gui-owl"}).identity() != SERVED.identity()
 
 
-def test_a_model_in_a_folder_is_known_by_what_is_in_it(tmp_path: Path) -> None:
-    for name, weights in (("a", b"1"), ("b", b"1"), ("c", b"2")):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "model.safetensors").write_bytes(weights)
-    one, same, other = (VllmSpec(model=tmp_path / name).identity() for name in "abc")
-    assert one == same != other
-
-
 def test_a_key_that_is_not_set_and_a_missing_address_give_one_error_line() -> None:
     with pytest.raises(BadInputError, match=r"^KEY is not set: export the API key of http://one/v1 in it$"):
         SERVED.model_copy(update={"api_key_variable": "KEY"}).open({})
     with pytest.raises(BadInputError, match=r"^no address of a server with model 'm': name one in urls$"):
         OpenAiSpec(model="m").open({})
-
-
-def test_an_unknown_family_names_the_nearest() -> None:
-    with pytest.raises(ValidationError, match=r"no model family is named 'qwen25-vl'; did you mean qwen2\.5-vl\?"):
-        OpenAiSpec(model="m", family="qwen25-vl")
 
 
 def test_pictures_are_bounded_by_the_spec() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.other_package import installed
 from trajmill.flows.configuration.file import load_config
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
@@ -46,12 +47,8 @@ class OneTask:
 async def test_a_source_of_another_package_gives_walked_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: Origin
 ) -> None:
-    information = tmp_path / "one_task-1.0.dist-info"
-    information.mkdir()
-    (tmp_path / "one_task_source.py").write_text(PACKAGE)
-    (information / "METADATA").write_text("Metadata-Version: 2.1\nName: one-task\nVersion: 1.0\n")
-    (information / "entry_points.txt").write_text("[trajmill.queries]\none_task = one_task_source:OneTaskSpec\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
+    points = "[trajmill.queries]\none_task = one_task_source:OneTaskSpec"
+    installed(tmp_path / "packages", monkeypatch, points, one_task_source=PACKAGE)
     (tmp_path / "trajmill.toml").write_text('[sources.orders]\nkind = "one_task"\ntask = "bites.order"\n')
     sources = load_config(tmp_path / "trajmill.toml").sources
     context = SourceContext(SimulatedSpec(faults=FaultRates(popup=0.0)), UnseenApps(), 3, origin)

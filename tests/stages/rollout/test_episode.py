@@ -31,12 +31,6 @@ def test_a_solved_episode_has_its_reward_its_steps_and_both_screens() -> None:
     assert set(rollout.screens) == {"before", "after"}
 
 
-def test_equal_attempts_have_equal_ids_and_other_seeds_other_ids() -> None:
-    agent = ToyAgent(press_and_finish)
-    one, same, other = (Attempt(toy_query(), Purpose.TRAIN, 0, seed) for seed in (1, 1, 2))
-    assert one.trajectory_id(agent) == same.trajectory_id(agent) != other.trajectory_id(agent)
-
-
 def with_tokens_if_asked(request: ChatRequest) -> Completion:
     tokens = ReplyTokens((5, 7), (-0.5, -0.25)) if request.with_tokens else None
     return Completion("no call", 1, 2, "stop", tokens=tokens)

@@ -74,7 +74,6 @@ def test_without_a_model_conclusions_become_steps_with_names_in_the_place_of_val
 
 
 FISH = Slot(name="dish", value="Tuna roll", said="tuna roll", page="bites.menu")
-PASTA = Slot(name="dish", value="Carbonara", said="carbonara", page="bites.menu")
 
 
 def ordered(dish: Slot, *between: str) -> Episode:

@@ -25,7 +25,6 @@ from trajmill.stages.environments.simulated.reference_path import (
     Position,
     Walker,
     goal_json,
-    reference_path,
     resolve_slots,
     start_state_json,
 )
@@ -38,22 +37,6 @@ TO_BASIL = task_query(GARDEN, next(paths_of(GARDEN)), {"plant": "Basil"})
 
 def environment(platform: Platform = Platform.PHONE, faults: FaultRates = NO_FAULTS) -> SimulatedEnvironment:
     return SimulatedEnvironment(WORLD, platform, faults)
-
-
-def test_the_annotated_path() -> None:
-    pages = ("garden.home", "garden.plant", "garden.watered")
-    values: dict[str, Scalar] = {"plant": "Basil", "amount": 3, "feed": True}
-    steps = reference_path(GARDEN, pages, values)
-    assert [(step.operation, step.target) for step in steps] == [
-        ("open", "Garden"),
-        ("tap", "garden.home/plants/Basil"),
-        ("tap", "garden.plant/amount/+"),
-        ("tap", "garden.plant/amount/+"),
-        ("tap", "garden.plant/feed"),
-        ("tap", "garden.plant/water"),
-        ("finish", ""),
-    ]
-    assert [step.page for step in steps][:3] == ["launcher", "garden.home", "garden.plant"]
 
 
 def test_values_may_be_given_as_the_screen_shows_them() -> None:

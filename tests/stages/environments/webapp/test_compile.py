@@ -10,9 +10,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, garden, world_of
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files.check import builtin_files
-from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
 from trajmill.stages.environments.webapp.compile import (
     INDEX,
     WebApp,
@@ -29,19 +27,6 @@ def data_of(app: WebApp) -> Any:
     blocks = re.findall(r'<script type="application/json" id="world">(.*?)</script>', app.files[INDEX], re.DOTALL)
     assert len(blocks) == 1
     return json.loads(blocks[0])
-
-
-def test_the_page_carries_the_apps_and_every_device_profile() -> None:
-    world = world_of(SHELF, PAPER)
-    data = data_of(compile_world(world, Platform.DESKTOP))
-    assert data["platform"] == "desktop"
-    assert list(data["apps"]) == ["shelf", "paper"]
-    assert "tasks" not in data["apps"]["shelf"]
-    books = world.apps["shelf"].lists["books"]
-    for number, profile in enumerate(data["profiles"]):
-        arranged = DeviceProfile(number).fixed_lists(world.apps["shelf"])["books"]
-        assert [books[index] for index in profile["lists"]["shelf"]["books"]] == list(arranged)
-        assert profile["launcher"] == {"phone": ["shelf"], "desktop": ["paper"]}
 
 
 def test_no_text_of_an_app_can_end_its_block() -> None:

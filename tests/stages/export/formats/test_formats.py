@@ -11,9 +11,8 @@ from tests.stages.export.stored import png
 from trajmill.schemas.actions import PressKeys, TypeText, action_from_json
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
-from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.export.formats.base import FORMATS, format_spec
+from trajmill.stages.export.formats.base import FORMATS
 from trajmill.stages.export.formats.steps import same_action
 from trajmill.stages.export.rewards import ReplyTarget
 
@@ -193,8 +192,3 @@ def test_the_card_says_what_the_data_is(tmp_path: Path) -> None:
     longest = max(row.columns["tokens_at_most"] for row in read(written.folder))
     figures = json.loads((written.folder / "export.json").read_text())
     assert longest <= figures["max_length"] < longest + 256 and figures["rows"] == 10
-
-
-def test_an_unknown_format_is_told_with_the_nearest_one() -> None:
-    with pytest.raises(BadInputError, match="export format of kind 'llama-factory'; did you mean llamafactory"):
-        format_spec("llama-factory")

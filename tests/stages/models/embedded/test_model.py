@@ -97,11 +97,6 @@ async def test_scores_that_are_no_numbers_are_a_failure() -> None:
         await asyncio.wait_for(embedded_model(broken).complete(request(1)), 60)
 
 
-async def test_replies_are_gui_owl(model: EmbeddedModel) -> None:
-    parsed = ANY.dialect(Platform.PHONE).parse((await said(model, request(5)))[0], FRAME)
-    assert isinstance(parsed, Reply) and parsed.conclusion and "Toy" in parsed.thought
-
-
 async def test_untrained_it_prefers_what_the_instruction_says_and_follows_guidance() -> None:
     model = embedded_model(untrained_network(0))
     texts = await said(model, *(request(seed, temperature=0.0) for seed in range(5)))

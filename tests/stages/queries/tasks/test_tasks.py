@@ -39,7 +39,7 @@ from trajmill.stages.queries.tasks.source import (
     sample,
     word_task,
 )
-from trajmill.stages.queries.templates import explicit_instruction, lost_slots
+from trajmill.stages.queries.templates import lost_slots
 from trajmill.stages.queries.walk import walk
 
 HELDOUT_APPS = ("notes", "clock")
@@ -260,17 +260,6 @@ def test_what_nothing_says_is_refused(order: TaskGraph, change: dict[str, object
     spec = order.spec.model_copy(update=change)
     with pytest.raises(StageError, match=reason):
         word_task(spec, metadata_of(order, dish="Pad Thai", size="Large"), False, 0)
-
-
-def test_a_raw_instruction_names_every_page_and_value(order: TaskGraph) -> None:
-    metadata = metadata_of(
-        order, dish="Pad Thai", size="Large", spicy=True, quantity=2, place="Office", note="no onions"
-    )
-    assert explicit_instruction(metadata) == (
-        "Open the Bites app, choose Noodles, choose Pad Thai, set Size to Large, turn on Extra spicy, "
-        'set Quantity to 2, tap "Go to checkout", set Deliver to to Office, type "no onions" into Note for the kitchen '
-        'and tap "Place order".'
-    )
 
 
 CHANGED = "    goal: {waterings"
