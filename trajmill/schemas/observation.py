@@ -29,7 +29,8 @@ class UIElement(NamedTuple):
     """Where it is drawn, in pixels of the screenshot."""
     states: tuple[str, ...] = ()
     """Any of clickable, checked, selected, focused, editable, scrollable_down, scrollable_up, disabled, password;
-    of an input in a browser its type (date, time, number, email, tel, url, search)."""
+    of an input in a browser its type (date, time, number, email, tel, url, search); of a title `secure`, if the app
+    forbids screenshots, so that the pixels are black."""
     value: str = ""
     """The text of an input or the position of a slider; empty without one."""
     element_id: str = ""

@@ -26,6 +26,7 @@ _ECHO_STATUS = '; echo "trajmill-exit:$?"'
 _LONGEST_STATUS = 32
 _LONGEST_REQUEST = 0xFFFF
 _CHUNK = 1 << 16
+_BYTES_A_SECOND = 1e6
 
 
 class ServerAddress(NamedTuple):
@@ -67,9 +68,12 @@ class AdbDevice:
             raise EnvironmentFailure(f"{self.serial}: {error}") from error
         return await self.run_line(line)
 
-    async def run_line(self, line: ShellLine) -> Output:
-        """Run a line of the device's shell; raises EnvironmentFailure without a whole answer in time."""
-        call = asyncio.get_running_loop().run_in_executor(self._thread, self._run, line)
+    async def run_line(self, line: ShellLine, given: bytes = b"") -> Output:
+        """Run a line of the device's shell; raises EnvironmentFailure without a whole answer in time.
+
+        `given` is its standard input, and adds a second for each megabyte.
+        """
+        call = asyncio.get_running_loop().run_in_executor(self._thread, self._run, line, given)
         try:
             return await asyncio.shield(call)
         except asyncio.CancelledError:
@@ -82,8 +86,9 @@ class AdbDevice:
         self._abort()
         self._thread.shutdown(wait=True)
 
-    def _run(self, line: ShellLine) -> Output:
-        deadline = monotonic() + self._seconds
+    def _run(self, line: ShellLine, given: bytes) -> Output:
+        seconds = self._seconds + len(given) / _BYTES_A_SECOND
+        deadline = monotonic() + seconds
         try:
             with self._client.device(self.serial).open_transport(timeout=self._seconds) as connection:
                 request = f"exec:{line}{_ECHO_STATUS}"
@@ -91,9 +96,11 @@ class AdbDevice:
                     raise ValueError("the command is longer than adb can carry")
                 connection.send_command(request)
                 connection.check_okay()
+                connection.conn.settimeout(seconds)
+                connection.conn.sendall(given)
                 content = _read_all(connection.conn, deadline)
         except (TimeoutError, AdbTimeout) as error:
-            raise EnvironmentFailure(f"{self.serial} did not answer within {self._seconds:g} s") from error
+            raise EnvironmentFailure(f"{self.serial} did not answer within {seconds:g} s") from error
         except (AdbError, OSError, ValueError) as error:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise EnvironmentFailure(f"{self.serial}: {reason}") from error

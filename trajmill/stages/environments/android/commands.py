@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import hashlib
 import itertools
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from time import monotonic
 from typing import TYPE_CHECKING, NewType
 
@@ -24,6 +26,8 @@ Command = tuple[str, ...]
 _PACKAGE = re.compile(r"[A-Za-z]\w*(\.\w+)+")
 _MAIN = ("-a", "android.intent.action.MAIN", "-c")
 _AS_FROM_LAUNCHER = "0x10200000"
+_LAUNCH_SECONDS = "15"
+"""An app may start in the background of its first screen; what is seen then is the observation."""
 _SWIPE_MS = 500
 _DRAG_MS = 1000
 _LONGEST_PRESS_MS = 5000
@@ -74,6 +78,24 @@ class Apps:
         return "" if package == self.launcher else self._names.get(package, package)
 
 
+async def install_apps(device: AdbDevice, apps: Apps, apks: Mapping[str, Path]) -> None:
+    """Install each APK unless the device has the same file; raises EnvironmentFailure if one cannot be installed."""
+    for name, file in apks.items():
+        package = apps.package_of(name)
+        try:
+            content = await asyncio.to_thread(file.read_bytes)
+        except OSError as error:
+            raise EnvironmentFailure(f"APK of {name}: {error}") from error
+        installed = (await device.run("pm", "path", package or name)).text.partition("\n")[0].strip()
+        digest = (await device.run("sha256sum", installed.removeprefix("package:"))).text.partition(" ")[0]
+        if digest == hashlib.sha256(content).hexdigest():
+            continue
+        command = ("cmd", "package", "install", "-r", "-g", "-S", str(len(content)))
+        output = (await device.run_line(shell_line([command]), content)).text.strip()
+        if "Success" not in output:
+            raise EnvironmentFailure(f"{device.serial} does not install {file}: {output.rpartition(chr(10))[2][:200]}")
+
+
 async def find_launcher(device: AdbDevice) -> str:
     component = await _resolve(device, "android.intent.category.HOME")
     if component is None:
@@ -87,7 +109,9 @@ async def start_app(device: AdbDevice, package: str) -> bool:
     if component is None:
         return False
     category = (*_MAIN, "android.intent.category.LAUNCHER")
-    await device.run("am", "start", "-W", *category, "-f", _AS_FROM_LAUNCHER, "-n", component)
+    await device.run(
+        "timeout", _LAUNCH_SECONDS, "am", "start", "-W", *category, "-f", _AS_FROM_LAUNCHER, "-n", component
+    )
     return True
 
 
@@ -127,10 +151,15 @@ def key_event(*names: str) -> Command:
     return ("input", "keyevent", *names)
 
 
-async def type_text(device: AdbDevice, action: TypeText, field_length: int) -> None:
-    """Type into the focused field, and restore the input method; `clear` deletes `field_length` characters."""
-    commands = [key_event("KEYCODE_ENTER")] if action.enter else []
-    text = action.text.replace("\r\n", "\n").translate(_LINE_BREAKS)
+async def type_text(device: AdbDevice, action: TypeText, field_length: int, multi_line: bool | None) -> None:
+    """Type into the focused field, and restore the input method; `clear` deletes `field_length` characters.
+
+    Enter would submit in the middle of a text for one line, and would only add a line to a text of several.
+    """
+    text, enter = action.text.replace("\r\n", "\n").translate(_LINE_BREAKS), action.enter and not multi_line
+    if multi_line is False:
+        enter, text = enter or text.endswith("\n"), text.rstrip("\n").replace("\n", " ")
+    commands = [key_event("KEYCODE_ENTER")] if enter else []
     if text.isascii():
         deletions = ["KEYCODE_DEL"] * min(field_length, _MOST_ERASED)
         erase = [key_event("KEYCODE_MOVE_END", *deletions)] if action.clear else []

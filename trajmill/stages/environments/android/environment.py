@@ -11,10 +11,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from trajmill.schemas.actions import Action, Answer, OpenApp, Swipe, Terminate, TypeText, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
-from trajmill.schemas.observation import Observation
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.android import task
-from trajmill.stages.environments.android.commands import Apps, find_launcher, gesture, key_event, start_app, type_text
+from trajmill.stages.environments.android.commands import (
+    Apps,
+    find_launcher,
+    gesture,
+    install_apps,
+    key_event,
+    start_app,
+    type_text,
+)
 from trajmill.stages.environments.android.restore import (
     EmulatorSnapshots,
     console_of,
@@ -87,6 +96,7 @@ class AndroidEnvironment:
             await self._undo()
             if self._apps is None:
                 apps = Apps(self._settings.apps, await find_launcher(self.device))
+                await install_apps(self.device, apps, self._settings.apks)
                 await self._lasting.put(task.WITHOUT_ANIMATIONS)
                 self._apps = apps
             self._files_to_remove = {
@@ -109,7 +119,7 @@ class AndroidEnvironment:
             case TypeText():
                 fields = [each for each in before.elements or () if {"focused", "editable"} <= set(each.states)]
                 lengths = [max(len(each.value), len(each.text)) for each in fields]
-                await type_text(self.device, action, max(lengths, default=_UNKNOWN_LENGTH))
+                await type_text(self.device, action, max(lengths, default=_UNKNOWN_LENGTH), before.multi_line)
             case OpenApp(app=app):
                 # By its package, else by its icon on the launcher; an unknown app leaves the launcher open.
                 assert self._apps is not None, "a reset connects"
@@ -194,7 +204,7 @@ class AndroidEnvironment:
 
     async def _capture(self) -> DeviceScreen:
         assert self._apps is not None, "a reset connects"
-        self._screen = await capture_screen(self.device, self._apps, self._settings.settle_seconds)
+        self._screen = await capture_screen(self.device, self._apps, self._settings)
         return self._screen
 
     def _running(self) -> tuple[DeviceScreen, _AndroidEpisode]:
@@ -204,6 +214,11 @@ class AndroidEnvironment:
 
     def _observation(self, screen: DeviceScreen) -> Observation:
         elements = self._episode.ends.correct(screen.elements) if self._episode else screen.elements
+        if screen.secure:
+            title, *others = elements or (
+                UIElement("heading", screen.app, Box(0, 0, screen.size.width, 1), ("title",)),
+            )
+            elements = (title._replace(states=(*title.states, "secure")), *others)
         return make_observation(screen.png, screen.size, elements, screen.app, identity=(screen.app, elements))
 
     async def _press_icon(self, label: str) -> None:

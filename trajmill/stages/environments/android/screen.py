@@ -14,6 +14,7 @@ from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.environments.android.commands import Apps, ShellLine
+from trajmill.stages.environments.android.spec import AndroidSpec
 
 if TYPE_CHECKING:
     from trajmill.stages.environments.android.adb import AdbDevice
@@ -21,16 +22,21 @@ if TYPE_CHECKING:
 _DUMP = "/data/local/tmp/trajmill.xml"
 _PARTS = "\ntrajmill-window\n"
 # One call instead of four: on a real device each costs tens of milliseconds.
-_DESCRIBE = ShellLine(
-    f"uiautomator dump {_DUMP} >/dev/null 2>&1 && cat {_DUMP}; rm -f {_DUMP}; echo; echo trajmill-window; "
-    "dumpsys window | grep -E 'mCurrentFocus|mFocusedApp'; dumpsys input_method | grep mInputShown; "
-    "dumpsys window InputMethod | grep 'touchable region'"
+_DESCRIBE = (
+    f"timeout %d uiautomator dump {_DUMP} >/dev/null 2>&1 && cat {_DUMP}; rm -f {_DUMP}; echo; echo trajmill-window; "
+    "dumpsys window | grep -E 'mCurrentFocus|mFocusedApp|Window #|fl='; "
+    "dumpsys input_method | grep -E 'mInputShown|inputType='; dumpsys window InputMethod | grep 'touchable region'"
 )
 # A device with two displays says so on standard error, which would come before the image.
 _CAPTURE = ShellLine("screencap -p 2>/dev/null")
 _FOCUS = re.compile(r"mCurrentFocus=Window\{\S+ u\d+ ([\w.]+/[\w.$]+)\}")
 _FOCUSED_APP = re.compile(r"mFocusedApp=.*?\bu\d+ ([\w.]+/[\w.$]+)")
 _REGION = re.compile(r"touchable region=SkRegion\((.*)\)")
+_INPUT_TYPE = re.compile(r"inputType=0x([0-9a-f]+)")
+_TYPE_CLASS, _MULTI_LINE = 0xF, 0x20000
+_FOCUSED_WINDOW = re.compile(r"mCurrentFocus=(Window\{\w+ )")
+_WINDOW_FLAGS = re.compile(r"(?<!p)fl=(.*)")
+_SECURE = 0x2000
 _RECTANGLE = re.compile(r"\((-?\d+),(-?\d+),(-?\d+),(-?\d+)\)")
 _PNG_START = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR"
 _PNG_END = b"IEND\xaeB`\x82"
@@ -45,6 +51,10 @@ class DeviceScreen(NamedTuple):
     app: str
     component: str
     """`package/activity` in front; empty if unknown."""
+    multi_line: bool | None = None
+    """Whether the field in use takes several lines; None if unknown."""
+    secure: bool = False
+    """Whether the window in front has FLAG_SECURE: screenshots show it black."""
 
     def is_like(self, other: DeviceScreen) -> bool:
         """Whether both show the same; pixels count where there is no tree, since a clock goes on."""
@@ -52,12 +62,14 @@ class DeviceScreen(NamedTuple):
         return (mine, self.component, self.size) == (others, other.component, other.size)
 
 
-async def capture_screen(device: AdbDevice, apps: Apps, settle_seconds: float) -> DeviceScreen:
+async def capture_screen(device: AdbDevice, apps: Apps, settings: AndroidSpec) -> DeviceScreen:
     """Capture until the screenshots before and after the tree are equal, or `settle_seconds` have passed."""
-    deadline = monotonic() + settle_seconds
+    deadline = monotonic() + settings.settle_seconds
+    # uiautomator waits for a screen that never rests, and may hang; a call must not fail for that.
+    describe = ShellLine(_DESCRIBE % max(1, settings.call_seconds // 2))
     before = await _screenshot(device)
     while True:
-        described = (await device.run_line(_DESCRIBE)).text
+        described = (await device.run_line(describe)).text
         after = await _screenshot(device)
         screen = _read(after, described, apps)
         if (before == after and screen.elements is not None) or monotonic() > deadline:
@@ -82,7 +94,23 @@ def _read(png: bytes, described: str, apps: Apps) -> DeviceScreen:
     app = apps.name_of(component.partition("/")[0])
     context = ScreenContext(size, app or "Home screen", apps.launcher, _keyboard(window_dump))
     elements = read_tree(xml.strip(), context)
-    return DeviceScreen(png, size, elements, app, component)
+    return DeviceScreen(png, size, elements, app, component, _multi_line(window_dump), _is_secure(window_dump))
+
+
+def _is_secure(window_dump: str) -> bool:
+    focused = _FOCUSED_WINDOW.search(window_dump)
+    flags = focused and _WINDOW_FLAGS.search(window_dump, window_dump.find(f" {focused[1]}"))
+    if not flags:
+        return False
+    names = flags[1].partition("pfl=")[0].split()
+    # Up to Android 8, the flags are a number.
+    number = names[0].removeprefix("#") if names and names[0].startswith("#") else "0"
+    return "SECURE" in names or bool(int(number, 16) & _SECURE)
+
+
+def _multi_line(window_dump: str) -> bool | None:
+    types = [int(number, 16) for number in _INPUT_TYPE.findall(window_dump)]
+    return bool(types[-1] & _MULTI_LINE) if types and types[-1] & _TYPE_CLASS else None
 
 
 def _keyboard(window_dump: str) -> Box | None:

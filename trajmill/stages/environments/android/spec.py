@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
@@ -38,6 +39,9 @@ class AndroidSpec(TaskFileSpec):
     """Devices to use, as `adb devices` names them; all connected devices if empty."""
     apps: dict[str, str] = {}
     """Android package of each app, by the name that tasks and agents use."""
+    apks: dict[str, Path] = {}
+    """APK file of an app, by its name or package: a reset installs it if the device has another one, and grants the
+    permissions that it requests."""
     call_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
     """Time limit of a call to a device."""
     settle_seconds: PositiveFloat = 6.0
@@ -50,8 +54,8 @@ class AndroidSpec(TaskFileSpec):
     """How a device that is no emulator is restored before its next task."""
 
     def identity(self) -> dict[str, Any]:
-        """As of every spec; `snapshot` only if it is set, as in older runs."""
-        return {key: value for key, value in super().identity().items() if key != "snapshot" or value}
+        """As of every spec; `snapshot` and `apks` only if they are set, as in older runs."""
+        return {key: value for key, value in super().identity().items() if key not in ("snapshot", "apks") or value}
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         from trajmill.stages.environments.android.environment import AndroidFactory

@@ -1,9 +1,9 @@
 """The tasks of devices: start state and goal in JSON, the preparation of a device, and the check of a goal.
 
-A start state, with all parts optional: `{"clear": ["Notes"], "settings": {"system.screen_brightness": "10"}, "files":
-{"/sdcard/a.txt": "text", "/sdcard/b": null}, "orientation": "landscape", "open": "Notes"}`. A goal, all of whose parts
-must hold: `{"foreground": "com.android.settings", "settings": {...}, "files": {...}, "answer": "42"}`. A file that is
-null does not exist. Neither can hold a command.
+A start state, with all parts optional: `{"clear": ["Notes"], "permissions": {"Notes": ["android.permission.CAMERA"]},
+"settings": {"system.screen_brightness": "10"}, "files": {"/sdcard/a.txt": "text", "/sdcard/b": null}, "orientation":
+"landscape", "open": "Notes"}`. A goal, all of whose parts must hold: `{"foreground": "com.android.settings",
+"settings": {...}, "files": {...}, "answer": "42"}`. A file that is null does not exist. Neither can hold a command.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
 
-from pydantic import AfterValidator
+from pydantic import AfterValidator, Field
 
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.record import Record
@@ -67,6 +67,7 @@ def _word(text: str) -> str:
 
 Setting = Annotated[str, AfterValidator(_setting)]
 FilePath = Annotated[str, AfterValidator(_path)]
+Permission = Annotated[str, Field(pattern=r"^[A-Za-z]\w*(\.\w+)+$")]
 Content = Annotated[str, AfterValidator(_word)]
 
 
@@ -74,6 +75,8 @@ class PhoneStart(Record):
     """The start state, which a reset prepares after it has stopped the query's apps and pressed Home."""
 
     clear: tuple[str, ...] = ()
+    permissions: dict[str, tuple[Permission, ...]] = {}
+    """Permissions to grant by app, e.g. `android.permission.CAMERA`; they stay granted."""
     settings: dict[Setting, Content] = {}
     files: dict[FilePath, Content | None] = {}
     orientation: Literal["portrait", "landscape"] = "portrait"
@@ -197,6 +200,11 @@ async def prepare(
         output = await device.run("pm", "clear", package)
         if "Success" not in output.text:
             raise EnvironmentFailure(f"{device.serial}: pm clear {package}: {output.text.strip()[:200]}")
+    for name, permissions in start.permissions.items():
+        for permission in permissions:
+            output = await device.run("pm", "grant", _package(apps, name), permission)
+            if output.status or output.text.strip():
+                raise EnvironmentFailure(f"{device.serial}: pm grant {name} {permission}: {output.text.strip()[:200]}")
     await settings.remember(goal.settings)
     size = (await device.run("wm", "size")).text.split(":")[-1].strip()
     width, _, height = size.partition("x")

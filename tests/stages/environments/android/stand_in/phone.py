@@ -40,6 +40,8 @@ class Faults(NamedTuple):
     """Bytes of a program's output after which the connection ends."""
     hangs: bool = False
     blank_screenshot: bool = False
+    never_rests: bool = False
+    """Its screen changes all the time, and uiautomator never finishes."""
     without_system: bool = False
     """Its shell runs, what serves its apps and settings does not."""
 
@@ -72,10 +74,17 @@ class Phone:
         self.two_displays = False
         self.away = 0
         """How many requests it refuses before it is back, as after a snapshot."""
+        self.secure = ""
+        """The package whose windows have FLAG_SECURE."""
+        self.secure_flags = "fl=LAYOUT_IN_SCREEN LAYOUT_INSET_DECOR SECURE SPLIT_TOUCH"
+        self.input_type = ""
+        self.installed: dict[str, bytes] = {}
+        self.granted: list[tuple[str, str]] = []
         self.saved: dict[str, Saved] = {}
         self.loses_snapshots = False
         """Whether loading one has no effect."""
         self._world = world
+        self._shots = 0
         self._simulated = SimulatedEnvironment(world, Platform.PHONE, FaultRates(popup=popup))
         self._simulated.reset_now(_query("{}", "{}"), 0)
 
@@ -98,6 +107,11 @@ class Phone:
 
     def screenshot(self) -> bytes:
         png = self._simulated.device().view().observation.screen.encode()
+        self._shots += 1
+        if self.faults.never_rests or self.app == self.secure:
+            shown = io.BytesIO()
+            Image.new("RGB", self.size, (self._shots % 256 if self.faults.never_rests else 0, 0, 0)).save(shown, "PNG")
+            return shown.getvalue()
         if not self.rotation:
             return png
         turned = io.BytesIO()

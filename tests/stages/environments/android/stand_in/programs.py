@@ -1,8 +1,9 @@
 """The programs of a device that adb clients run, answering as a device does."""
 
 import base64
+import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from tests.stages.environments.android.stand_in.hierarchy import dump
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, LAUNCHER, Phone
@@ -19,14 +20,19 @@ class Programs:
         self.phone = phone
         self.shell = Shell(self._run, phone.write)
 
-    def run(self, line: str) -> Result:
-        """Run a line as adbd hands it to `sh`; standard error comes with the output."""
+    def run(self, line: str, given: Callable[[int], bytes] = lambda _: b"") -> Result:
+        """Run a line as adbd hands it to `sh`; standard error comes with the output, `given` reads standard input."""
         with self.phone.lock:
+            self._given = given
             return self.shell.run(line)
 
     def _run(self, words: Sequence[str], given: bytes) -> Result:
         self.phone.ran.append(tuple(words))
         try:
+            if words[0] == "timeout":
+                _, seconds, *words = words
+                if self.phone.faults.never_rests and "uiautomator" in words:
+                    return Result(status=124 if int(seconds) else 125)
             found = self._tool(words, given) or self._screen(words) or self._system(words) or self._apps(words)
         except (IndexError, ValueError) as error:
             return Result(b"", 255, f"Error: Invalid arguments for command: {error}\n".encode())
@@ -94,6 +100,11 @@ class Programs:
             case ["dumpsys", "window", *_]:
                 text = (
                     "WINDOW MANAGER WINDOWS (dumpsys window windows)\n"
+                    f"  Window #4 Window{{41b37570 u0 {phone.app}/{phone.app}{_ACTIVITY}}}:\n"
+                    "    mAttrs={(0,0)(fillxfill) sim={adjust=pan} ty=BASE_APPLICATION\n      "
+                    f"{phone.secure_flags if phone.app == phone.secure else 'fl=LAYOUT_IN_SCREEN SPLIT_TOUCH'}\n"
+                    "      pfl=FORCE_DRAW_STATUS_BAR_BACKGROUND}\n"
+                    "  Window #5 Window{51b37571 u0 StatusBar}:\n    fl=NOT_FOCUSABLE SECURE\n"
                     f"  mCurrentFocus=Window{{41b37570 u0 {phone.app}/{phone.app}{_ACTIVITY}}}\n"
                     f"  mFocusedApp=ActivityRecord{{428bd8 u0 {phone.app}/{_ACTIVITY} t14}}\n"
                 )
@@ -103,7 +114,7 @@ class Programs:
                 bound = "false" if phone.looks_until_bound else "true"
                 text = (
                     f"  mCurId={phone.settings[_KEYBOARD_CHOSEN]} mHaveConnection=true mBoundToMethod={bound}\n"
-                    f"  mShowRequested=true mInputShown={'true' if keyboard else 'false'}\n"
+                    f"{phone.input_type}  mShowRequested=true mInputShown={'true' if keyboard else 'false'}\n"
                 )
                 return Result(text.encode())
             case _:
@@ -153,12 +164,29 @@ class Programs:
                     return Result(b"Error type 3\nError: Activity class does not exist.\n", 1)
                 self.phone.act(OpenApp(app=package.rpartition(".")[2]))
                 return Result(b"Status: ok\nLaunchState: COLD\nComplete\n")
+            case ["pm", "path", package]:
+                apk = f"package:/data/app/~~x==/{package}-1/base.apk\n" if package in self.phone.installed else ""
+                return Result(apk.encode(), 0 if apk else 1)
+            case ["sha256sum", path]:
+                content = self.phone.installed.get(path.split("/")[-2].removesuffix("-1") if "/" in path else "")
+                missing = f"sha256sum: {path}: No such file or directory\n".encode()
+                said = b"" if content is None else f"{hashlib.sha256(content).hexdigest()}  {path}\n".encode()
+                return Result(said, 0 if said else 1, b"" if said else missing)
+            case ["cmd", "package", "install", "-r", "-g", "-S", size]:
+                content = self._given(int(size))
+                if not content.startswith(b"PK"):
+                    return Result(b"", 1, b"Failure [INSTALL_PARSE_FAILED_NOT_APK: no manifest]\n")
+                self.phone.installed[content[2:].split()[0].decode()] = content
+                return Result(b"Success\n")
+            case ["pm", "grant", package, permission] if package in packages:
+                self.phone.granted.append((package, permission))
+                return Result()
             case ["cmd", "package", *_, package]:
                 package = LAUNCHER if "android.intent.category.HOME" in words else package
                 if package not in packages | {LAUNCHER}:
                     return Result(b"No activity found\n")
-                said = f"priority=0 preferredOrder=0 match=0x108000 isDefault=false\n{package}/{_ACTIVITY}\n"
-                return Result(said.encode())
+                activity = f"priority=0 preferredOrder=0 match=0x108000 isDefault=false\n{package}/{_ACTIVITY}\n"
+                return Result(activity.encode())
             case ["pm", "list", *_, part]:
                 return Result("".join(f"package:{name}\n" for name in sorted(packages) if part in name).encode())
             case ["pm", "clear", package]:

@@ -127,7 +127,9 @@ class _Connection(socketserver.StreamRequestHandler):
         elif service == "sync":
             self._sync(phone)
         else:
-            self.wfile.write(self.server.programs[phone.serial].run(line).out[: phone.faults.cut_after])
+            self.wfile.write(
+                self.server.programs[phone.serial].run(line, self.rfile.read).out[: phone.faults.cut_after]
+            )
 
     def _sync(self, phone: Phone) -> None:
         while True:
