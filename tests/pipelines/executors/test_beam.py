@@ -6,8 +6,15 @@ from pathlib import Path
 from typing import Annotated, NamedTuple
 
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.job_server import JobServer
+from apache_beam.runners.portability.local_job_service import LocalJobServicer
+from apache_beam.runners.portability.portable_runner import PortableRunner
 
+from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.pipelines.executors.beam import packed
+from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out
+from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.warehouse.layout import create_warehouse
 
@@ -79,3 +86,37 @@ def test_a_value_that_is_too_large_for_a_message_is_stored(tmp_path: Path) -> No
     small, large = (packed(value, warehouse.store, "staging/payload") for value in (ids[:1000], ids))
     assert len(pickle.dumps(large)) < 1000 < len(pickle.dumps(small)) < 100_000
     assert (small.open(), large.open()) == (ids[:1000], ids)
+
+
+STARTED = list[str]()
+
+
+class OwnServer(JobServer):
+    def start(self) -> str:
+        STARTED.append(f"localhost:{LocalJobServicer().start_grpc_server()}")
+        return STARTED[-1]
+
+
+class OwnEngine(PortableRunner):
+    """An engine that starts a job service of its own, as Flink's and Spark's runners do."""
+
+    def default_job_server(self, options: PipelineOptions) -> JobServer:
+        return OwnServer()
+
+
+class Write(StageWork[int]):
+    def identity(self, number: int) -> object:
+        return number
+
+    def __call__(self, shard: str, number: int) -> WrittenFiles:
+        return self.written(shard, {"step_verdicts": step_verdicts(1, self.at, number)})
+
+
+@pytest.mark.slow
+def test_the_stages_of_a_process_share_one_job_service(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "data")
+    settings = BeamSettings(runner=f"{__name__}.OwnEngine", options=("--environment_type=LOOPBACK",))
+    for at in (stage_run("judge"), stage_run("guide")):
+        work = Write(warehouse, at, Origin(round=at.round, run_id=at.run_id, code_version="test"))
+        assert fan_out(work, [0, 1], settings).rows("step_verdicts") == 2
+    assert len(STARTED) == 1

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
-from functools import cached_property
+from functools import cached_property, lru_cache
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -47,7 +47,8 @@ def _quiet() -> Iterator[None]:
 with _quiet():
     import apache_beam as beam
     from apache_beam.metrics.metric import Metrics
-    from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+    from apache_beam.options.pipeline_options import PipelineOptions, PortableOptions, StandardOptions
+    from apache_beam.runners.portability.portable_runner import PortableRunner
     from apache_beam.runners.runner import create_runner
 
 _DASK_RUNNER = "apache_beam.runners.dask.dask_runner.DaskRunner"
@@ -77,10 +78,12 @@ def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: Bea
         options += ["--runner", _DASK_RUNNER, *cluster.runner_options(settings, workers)]
     else:
         options += ["--runner", settings.runner]
-    pipeline = beam.Pipeline(options=PipelineOptions(options))
-    _ = pipeline | "Shards" >> beam.Create(sent, reshuffle=not is_dask) | at.stage >> beam.ParDo(do)
     job: Any = None
     try:
+        if not is_dask:
+            options += _job_service(settings.runner, settings.options)
+        pipeline = beam.Pipeline(options=PipelineOptions(options))
+        _ = pipeline | "Shards" >> beam.Create(sent, reshuffle=not is_dask) | at.stage >> beam.ParDo(do)
         with cluster.watched(work, settings) if is_dask else nullcontext():
             job = pipeline.run(test_runner_api=False)  # Its test builds the whole graph twice.
             _wait_for(job)
@@ -99,6 +102,18 @@ def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: Bea
         if is_dask and job is not None:
             # Beam opens a client for each job and leaves it open.
             job.client.close()
+
+
+@lru_cache(maxsize=1)
+def _job_service(runner: str, options: tuple[str, ...]) -> tuple[str, ...]:
+    """Start a job service for all stages of this process, if the runner starts one of its own; return its option."""
+    given, engine = PipelineOptions(list(options)), create_runner(runner)
+    if not isinstance(engine, PortableRunner) or given.view_as(PortableOptions).job_endpoint:
+        return ()
+    # Beam would start one for each job, and end none before this process.
+    address = engine.default_job_server(given).start()
+    # What submits jobs as jars is no service.
+    return (f"--job_endpoint={address}",) if isinstance(address, str) else ()
 
 
 class _DoShard(beam.DoFn):
