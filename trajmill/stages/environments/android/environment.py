@@ -141,7 +141,9 @@ class AndroidEnvironment:
         screen, episode = self._running()
         if episode.goal == task.PhoneGoal():
             return None
-        return float(await task.is_reached(self.device, episode.goal, task.FinalState(screen.component, self._answer)))
+        assert self._apps is not None, "a reset connects"
+        final = task.FinalState(screen.component, self._answer)
+        return float(await task.is_reached(self.device, self._apps, episode.goal, final))
 
     async def healthy(self) -> bool:
         try:

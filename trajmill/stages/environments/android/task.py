@@ -18,6 +18,7 @@ from pydantic import AfterValidator, Field
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform
+from trajmill.stages.environments.android.checks import ContentCheck, DatabaseCheck, has_content, has_rows
 from trajmill.stages.environments.android.commands import Apps, Command, key_event, quote, start_app
 from trajmill.stages.environments.tasks import TaskLine
 
@@ -91,6 +92,8 @@ class PhoneGoal(Record):
     files: dict[FilePath, str | None] = {}
     """Contents of files by path, without a last line break; null for a file that must not exist. A reset removes the
     wanted files, unless the start state has them."""
+    databases: tuple[DatabaseCheck, ...] = ()
+    content: tuple[ContentCheck, ...] = ()
     answer: str | None = None
     """The answer that the agent must give; case and spaces are ignored."""
 
@@ -100,7 +103,7 @@ class FinalState(NamedTuple):
     answer: str | None
 
 
-async def is_reached(device: AdbDevice, goal: PhoneGoal, final: FinalState) -> bool:
+async def is_reached(device: AdbDevice, apps: Apps, goal: PhoneGoal, final: FinalState) -> bool:
     if goal.foreground is not None:
         package, _, activity = goal.foreground.partition("/")
         shown, _, shown_activity = final.foreground.partition("/")
@@ -114,7 +117,10 @@ async def is_reached(device: AdbDevice, goal: PhoneGoal, final: FinalState) -> b
     for path, content in goal.files.items():
         if await _read_file(device, path) != (content if content is None else content.removesuffix("\n")):
             return False
-    return True
+    for database in goal.databases:
+        if not await has_rows(device, _package(apps, database.app), database):
+            return False
+    return all([await has_content(device, check) for check in goal.content])
 
 
 async def read_setting(device: AdbDevice, name: str) -> str | None:

@@ -78,6 +78,10 @@ class Phone:
         """The package whose windows have FLAG_SECURE."""
         self.secure_flags = "fl=LAYOUT_IN_SCREEN LAYOUT_INSET_DECOR SECURE SPLIT_TOUCH"
         self.input_type = ""
+        self.debuggable: set[str] = set()
+        self.rooted = False
+        self.content: dict[str, str] = {}
+        """What `content query` prints, by URI."""
         self.installed: dict[str, bytes] = {}
         self.granted: list[tuple[str, str]] = []
         self.saved: dict[str, Saved] = {}

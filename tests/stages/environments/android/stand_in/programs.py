@@ -40,6 +40,14 @@ class Programs:
 
     def _tool(self, words: Sequence[str], given: bytes) -> Result | None:
         match words:
+            case ["run-as", package, *command]:
+                if package not in self.phone.debuggable:
+                    return Result(b"", 1, f"run-as: package not debuggable: {package}\n".encode())
+                return self._data(command)
+            case ["su", "0", *command] if self.phone.rooted:
+                return self._data(command)
+            case ["ls" | "stat" | "cat", *_, path] if path.startswith("/data/data/"):
+                return Result(b"", 1, f"{words[0]}: {path}: Permission denied\n".encode())
             case ["ls", path] | ["[", _, path, "]"]:
                 return Result(status=0 if self.phone.read(path) is not None else 1)
             case ["cat"]:
@@ -70,6 +78,18 @@ class Programs:
             case ["sh", "-c", line, *arguments]:
                 return self.shell.run(line, arguments or ("sh",))
         return None
+
+    def _data(self, words: Sequence[str]) -> Result:
+        """Read a file or folder of an app's own data."""
+        match words:
+            case ["ls", folder]:
+                found = [name for name in self.phone.files if name.startswith(f"{folder}/")]
+                return Result("\n".join(found).encode(), 0 if found else 1)
+            case ["stat", "-c", "%s", path] if path in self.phone.files:
+                return Result(b"%d\n" % len(self.phone.files[path]))
+            case ["cat", path] if path in self.phone.files:
+                return Result(self.phone.files[path])
+        return Result(b"", 1, f"{words[0]}: {words[-1]}: No such file or directory\n".encode())
 
     def _screen(self, words: Sequence[str]) -> Result | None:
         phone, keyboard = self.phone, self.phone.keyboard()
@@ -134,6 +154,11 @@ class Programs:
             case ["settings", "delete", namespace, key]:
                 settings.pop(f"{namespace}.{key}", None)
                 return Result(b"Deleted 1 rows\n")
+            case ["content", "query", "--uri", uri, "--projection", columns]:
+                if uri not in self.phone.content:
+                    return Result(b"", 0, b"Error while accessing provider:none\njava.lang.IllegalStateException\n")
+                assert all(columns.split(":"))
+                return Result(self.phone.content[uri].encode() + b"\n")
             case ["ime", "list", *_]:
                 return Result("".join(f"{name}\n" for name in self.phone.keyboards).encode())
             case ["ime", _, name] if name not in self.phone.keyboards:

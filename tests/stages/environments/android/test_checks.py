@@ -1,0 +1,125 @@
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from tests.failures import failing
+from tests.stages.environments.android.playing import environment_on, task
+from tests.stages.environments.android.stand_in.phone import Phone
+from tests.stages.environments.android.stand_in.server import AdbServer
+from trajmill.schemas.errors import FailureClass
+from trajmill.stages.environments.android.checks import ContentCheck, DatabaseCheck
+
+NOTES = "/data/data/org.trajmill.notes/databases/notes.db"
+TITLE = "Bob's; DROP TABLE note; -- $(reboot)"
+
+
+def check(query: str, parameters: tuple[Any, ...] = (), rows: tuple[Any, ...] = ()) -> dict[str, Any]:
+    return {"app": "Notes", "file": "databases/notes.db", "query": query, "parameters": parameters, "rows": rows}
+
+
+@pytest.fixture
+def stored(phone: Phone, tmp_path: Path) -> Phone:
+    """A phone with a note that is in the log of its database only."""
+    file = tmp_path / "notes.db"
+    with sqlite3.connect(file) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("CREATE TABLE note (title TEXT, pinned INTEGER)")
+        database.commit()
+        database.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+        database.execute("INSERT INTO note VALUES (?, 1)", (TITLE,))
+        database.commit()
+        phone.files |= {NOTES: file.read_bytes(), f"{NOTES}-wal": Path(f"{file}-wal").read_bytes()}
+    database.close()
+    phone.debuggable.add("org.trajmill.notes")
+    return phone
+
+
+@pytest.mark.parametrize("rooted", [False, True])
+async def test_rows_of_a_database_decide(stored: Phone, server: AdbServer, rooted: bool) -> None:
+    if rooted:
+        stored.rooted, stored.debuggable = True, set()
+    counted = "SELECT COUNT(*) FROM note WHERE title = ?"
+    goals = [
+        ([check("SELECT pinned, title FROM note", (), ((1, TITLE),))], 1.0),
+        ([check(counted, (TITLE,), ((1,),)), check(counted, ("' OR 1 = 1",), ((0,),))], 1.0),
+        ([check(counted, (TITLE,), ((2,),))], 0.0),
+        ([check("SELECT pinned FROM note")], 0.0),
+        ([check("SELECT pinned FROM note") | {"file": "databases/none.db"}], 1.0),
+        ([check(counted, (TITLE,), ((0,),)) | {"file": "databases/none.db"}], 0.0),
+    ]
+    async with environment_on(stored, server) as environment:
+        for databases, score in goals:
+            await environment.reset(task({}, {"databases": databases}), 0)
+            assert await environment.score() == score, databases
+    assert "reboot" not in {words[0] for words in stored.ran}
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [
+        ("SELECT colour FROM note", "notes.db: no such column: colour"),
+        ("SELECT ? FROM note", "notes.db: Incorrect number of bindings"),
+        ("SELECT 1; DELETE FROM note", "notes.db: You can only execute one statement"),
+        ("WITH x AS (SELECT 1) DELETE FROM note", "notes.db: not authorized"),
+        ("SELECT load_extension('/tmp/x')", "notes.db: not authorized"),
+    ],
+)
+async def test_a_wrong_query_fails_the_task(stored: Phone, server: AdbServer, query: str, words: str) -> None:
+    async with environment_on(stored, server) as environment:
+        await environment.reset(task({}, {"databases": [check(query)]}), 0)
+        with failing(FailureClass.TASK, words):
+            await environment.score()
+
+
+async def test_data_that_cannot_be_read_is_no_verdict(stored: Phone, server: AdbServer) -> None:
+    async with environment_on(stored, server) as environment:
+        await environment.reset(task({}, {"databases": [check("SELECT 1 FROM note")]}), 0)
+        stored.files[NOTES] = b"x" * 4096
+        with failing(FailureClass.TASK, "file is not a database"):
+            await environment.score()
+        stored.debuggable.clear()
+        with failing(FailureClass.SETUP, "the data of org.trajmill.notes cannot be read: .* no root"):
+            await environment.score()
+
+
+async def test_rows_of_a_content_provider_are_counted(phone: Phone, server: AdbServer) -> None:
+    sms = "content://sms/sent"
+    phone.content[sms] = (
+        "Row: 0 address=+49 1, body=On my way, back=soon\n\nRow: 9 address=NULL\nRow: 1 address=2, body=two\nlines"
+    )
+    wanted = [
+        ({"address": "+49 1", "body": "On my way, back=soon\n"}, 1, 1.0),
+        ({"address": "+49 1", "body": "On my way"}, 1, 0.0),
+        ({"address": "+49 1", "body": "On my way"}, 0, 1.0),
+        ({"address": 2, "body": "two\nlines"}, 1, 1.0),
+        ({"address": 2, "body": "two\nlines"}, 2, 0.0),
+        ({"address": None}, 1, 1.0),
+    ]
+    async with environment_on(phone, server) as environment:
+        for row, count, score in wanted:
+            await environment.reset(task({}, {"content": [{"uri": sms, "row": row, "count": count}]}), 0)
+            assert await environment.score() == score, row
+        phone.content[sms] = "No result found."
+        assert await environment.score() == 0.0
+        await environment.reset(task({}, {"content": [{"uri": "content://none", "row": {"a": 1}}]}), 0)
+        with failing(FailureClass.ENVIRONMENT, "content://none cannot be queried: Error while accessing provider"):
+            await environment.score()
+
+
+@pytest.mark.parametrize(
+    ("kind", "wrong"),
+    [
+        (DatabaseCheck, check("DELETE FROM note")),
+        (DatabaseCheck, check("SELECT 1") | {"file": "../../com.bank/databases/x"}),
+        (DatabaseCheck, check("SELECT 1") | {"file": "/etc/hosts"}),
+        (ContentCheck, {"uri": "content://sms --where 1", "row": {"a": 1}}),
+        (ContentCheck, {"uri": "content://sms", "row": {"a:b --delete": 1}}),
+        (ContentCheck, {"uri": "content://sms", "row": {}}),
+    ],
+)
+def test_a_check_cannot_hold_a_command_or_leave_the_app(kind: type[DatabaseCheck], wrong: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError):
+        kind.model_validate(wrong)
