@@ -126,7 +126,7 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     from trajmill.flows.round import STAGES, do_stage, summary_of
     from trajmill.flows.stage import RoundContext, finished
 
-    _draw_nothing()
+    draw_nothing()
     start = time.perf_counter()
     config = config_of(variant, seed, root, updates)
     contexts = [RoundContext.of(config, number) for number in range(config.run.rounds + 1)]
@@ -153,7 +153,7 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     )
 
 
-def _draw_nothing() -> None:
+def draw_nothing() -> None:
     """Give all screens of a size one empty picture: neither the embedded policy nor the judge looks at pixels."""
     from trajmill.stages.environments.kinds import SimulatedSpec
     from trajmill.stages.environments.simulated.layout import view

@@ -10,6 +10,8 @@ the default job, and gives each a greedy attempt at the same held-out queries in
     Chromium            the same apps as a web app in a real browser, laid out and drawn by it
 
 `gain` is the rise in success that training brought there; `kept` is its share of the gain in the simulated phone.
+`--recovery FOLDER` then lets the trained policy live one round of the default job in the apps with renamed controls
+(rollouts, judging, training), and measures what that round makes of it there and at home.
 """
 
 from __future__ import annotations
@@ -21,17 +23,23 @@ import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
+from unittest import mock
 
 from benchmarks.agents import ORIGIN, newest_policy
+from benchmarks.loop import draw_nothing
+from trajmill.flows.configuration.config import Config
+from trajmill.flows.round import STAGES, do_stage
+from trajmill.flows.stage import RoundContext, finished
+from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates, SimulatedSpec, WebAppSpec
-from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files
+from trajmill.stages.environments.simulated import world
+from trajmill.stages.environments.simulated.app_files.check import builtin_files
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
-from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.metrics.intervals import wilson
 from trajmill.stages.models.embedded.model import load_embedded_model
 from trajmill.stages.rollout.base import FinishedAttempt, Limits, plan_once
@@ -91,8 +99,8 @@ class Cell(NamedTuple):
         return f"{self.share:.0%} ({between.low:.0%} to {between.high:.0%})"
 
 
-def renamed_world(folder: Path) -> World:
-    """Return the built-in apps with other words on their controls; ids, data, tasks and goals stay."""
+def renamed_files(folder: Path) -> tuple[Path, ...]:
+    """Write the built-in apps with other words on their controls; ids, data, tasks and goals stay."""
 
     def renamed(found: re.Match[str]) -> str:
         return f"{found[1]}: {' '.join(SYNONYMS.get(word, word) for word in found[2].split(' '))}"
@@ -103,10 +111,31 @@ def renamed_world(folder: Path) -> World:
         screens, tasks, rest = after.partition("\ntasks:")
         made.append(folder / file.name)
         made[-1].write_text(before + mark + _WORDING.sub(renamed, screens) + tasks + rest, encoding="utf-8")
-    reading = read_files(made)
-    assert not reading.mistakes
-    errands = {file.spec.errand: file.spec for file in reading.errands}
-    return World({file.spec.app: file.spec for file in reading.apps}, errands)
+    return tuple(made)
+
+
+def after_a_round(root: Path, policy: Path, files: tuple[Path, ...], seed: int) -> Path:
+    """Run one round of the default job with a trained policy in the apps of `files`; return the new policy's folder."""
+    draw_nothing()
+    sections = {
+        "run": {"root": root, "rounds": 1, "seed": seed},
+        "models": {"policy": "trained"},
+        "endpoints": {"trained": {"kind": "embedded", "model": policy}},
+    }
+    with mock.patch.object(world, "builtin_files", lambda: files):
+        world.shared_world.cache_clear()
+        context = RoundContext.of(Config.model_validate(sections), 1)
+        for stage in STAGES:
+            do_stage(stage, context)
+    world.shared_world.cache_clear()
+    trained = Training.of(finished(context, TRAIN)).new_policy
+    assert trained is not None, "the round has trained a policy"
+    return root / str(trained.folder)
+
+
+def renamed_world(folder: Path) -> world.World:
+    with mock.patch.object(world, "builtin_files", lambda: renamed_files(folder)):
+        return world.load_world()
 
 
 Open = Callable[[Platform], EnvironmentFactory]
@@ -152,7 +181,8 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=120)
     parser.add_argument("--split", type=Split, default=Split.HELDOUT_SLOTS)
     parser.add_argument("--worlds", nargs="*", metavar="WORLD", help="some of the worlds; all by default")
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="an attempt at each query for each seed")
+    parser.add_argument("--recovery", type=Path, metavar="FOLDER", help="a new folder for the warehouse of its round")
     given = parser.parse_args()
     warehouse = open_warehouse(given.root)
     trained = newest_policy(warehouse)
@@ -162,18 +192,25 @@ def main() -> None:
     queries = sorted(found, key=lambda query: query.query_id)[: given.queries]
     print(f"{len(queries)} queries of {given.split}, policy {trained.model_version} of round {trained.round}\n")
     print("| world | untrained | trained | gain | kept |\n|---|---|---|---|---|")
+    before, after = (given.root / str(row.folder) for row in (untrained, trained))
     at_home: float | None = None
     with tempfile.TemporaryDirectory() as folder:
-        for name, open_world in worlds(Path(folder)).items():
-            if given.worlds and name not in given.worlds:
-                continue
-            cells = [
-                asyncio.run(measured(open_world, given.root / str(row.folder), queries, given.seed, 8))
-                for row in (untrained, trained)
-            ]
+        found_worlds = worlds(Path(folder))
+
+        def success(name: str, policy: Path) -> Cell:
+            each = [asyncio.run(measured(found_worlds[name], policy, queries, seed, 8)) for seed in given.seeds]
+            return Cell(sum(cell.attempts for cell in each), sum(cell.successes for cell in each))
+
+        for name in given.worlds or found_worlds:
+            cells = success(name, before), success(name, after)
             gain = cells[1].share - cells[0].share
             at_home = gain if at_home is None else at_home
             print(f"| {name} | {cells[0]} | {cells[1]} | {100 * gain:+.0f} | {gain / at_home:.0%} |", flush=True)
+        if given.recovery:
+            files = renamed_files(Path(folder))
+            later = after_a_round(given.recovery, after, files, given.seeds[0])
+            for name in ("renamed controls", "simulated"):
+                print(f"| {name}, after a round there | | {success(name, later)} | | |", flush=True)
 
 
 if __name__ == "__main__":

@@ -180,10 +180,11 @@ def _planned_attempts(context: RoundContext, name: str) -> int | None:
         rollout.ROLLOUT: config.first_episodes,
         rollout.MIXED: config.unguided_episodes - config.first_episodes,
         judge.GUIDED: config.guided_episodes,
-        judge.BRANCHES: config.branch_episodes,
     }
     if name in planned:
-        return planned[name]
+        return sum(share.episodes for share in rollout.shares(context, planned[name]))
+    if name == judge.BRANCHES:
+        return config.branch_episodes
     return len(train.measured_queries(context)) if name in (policies.BASELINE, train.EVALUATE) else None
 
 

@@ -18,7 +18,7 @@ from trajmill.flows.configuration.judges import NamedJudge, own_judge, prompts_o
 from trajmill.flows.policies.policy import endpoint_of, untrained_policy
 from trajmill.flows.progress import progress
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tuples
-from trajmill.flows.tasks.rollout import MIXED, attempt_all, exploring_agent, training_queries
+from trajmill.flows.tasks.rollout import MIXED, attempt_all, exploring_agent, shares
 from trajmill.pipelines.fan_out import WrittenFiles, divide
 from trajmill.pipelines.judge import GuideSpec, JudgeTrajectories, RejudgeIdentity, WriteGuidance
 from trajmill.pipelines.models import ActingAgent
@@ -210,9 +210,10 @@ def guide(context: RoundContext, at: StageRun) -> StageOutcome:
 def rollout_guided(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt the hard queries with their hints in the prompt, or demonstrate them."""
     config, demonstrate, seed = context.config, context.config.guidance.demonstrate, context.config.run.seed
+    episodes = sum(share.episodes for share in shares(context, config.guided_episodes))
     if demonstrate:
         shown = [query for query in _hard_queries(context, to_hint=False)[0].queries if query.path]
-        attempts = plan_demonstrations(shown, config.guided_episodes, seed, context.round)
+        attempts = plan_demonstrations(shown, episodes, seed, context.round)
         agent = ActingAgent(ReferenceSpec(demonstrates=True))
         if demonstrate == "explorer":
             untrained = endpoint_of(context, untrained_policy(context, at))
@@ -221,7 +222,7 @@ def rollout_guided(context: RoundContext, at: StageRun) -> StageOutcome:
     sources, queries = finished(context, GUIDE).result["sources"], context.queries
     by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
     guided = [(queries[query_id], by_source[source]) for query_id, source in sources.items() if source in by_source]
-    attempts = plan_guided(guided, config.guided_episodes, seed, context.round, ATTEMPTS_PER_QUERY)
+    attempts = plan_guided(guided, episodes, seed, context.round, ATTEMPTS_PER_QUERY)
     return attempt_all(context, at, attempts, exploring_agent(context, context))
 
 
@@ -271,8 +272,11 @@ def _hard_queries(context: RoundContext, to_hint: bool = True) -> tuple[HardQuer
     history = read_history(context.warehouse, context.run_id, context.round + 1)
     if to_hint and settings.demonstrate:
         return HardQueries((), {}), history
-    episodes = context.config.guided_episodes
-    return hard_queries(training_queries(context), history, settings.after_failures, episodes), history
+    each = [
+        hard_queries(share.queries, history, settings.after_failures, share.episodes)
+        for share in shares(context, context.config.guided_episodes)
+    ]
+    return HardQueries(each[0].queries + each[1].queries, each[0].own_success), history
 
 
 def _reference_walks(context: RoundContext, rounds: range) -> _Walks:

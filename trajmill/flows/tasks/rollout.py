@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from trajmill.flows.configuration.config import policy_gives_tokens
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
@@ -28,16 +29,18 @@ MIXED = "rollout_mixed"
 @stage(ROLLOUT, "rollout")
 def rollout(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt training queries; a query that rarely succeeds gets more attempts."""
-    queries, seed = training_queries(context), context.config.run.seed
-    planned = _new_groups(context, queries, context.config.first_episodes, "plan")
-    attempts = plan_rollouts(queries, planned, seed, context.round)
+    planned = dict[str, int]()
+    for share in shares(context, context.config.first_episodes):
+        planned |= _new_groups(context, share.queries, share.episodes, "plan")
+    attempts = plan_rollouts(training_queries(context), planned, context.config.run.seed, context.round)
     return attempt_all(context, at, attempts, exploring_agent(context, acting_round(context)))
 
 
 @stage(MIXED, "judge", is_wanted=lambda config: config.rollout.largest_group > 0)
 def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
     """Spend the rest of the attempts on queries that both succeeded and failed, then on queries not tried yet."""
-    config, total = context.config, context.config.unguided_episodes - finished(context, ROLLOUT).count.rows_in
+    config, made_first = context.config, finished(context, ROLLOUT).count.rows_in
+    total = sum(share.episodes for share in shares(context, config.unguided_episodes)) - made_first
     seed = int(content_id(MIXED, config.run.seed, context.round)[:12], 16)
     correct = dict(tuples(context.read_judgements("trajectory_id", "correct", rounds=[context.round])))
     tried, made = defaultdict[str, list[bool]](list), dict[str, int]()
@@ -85,6 +88,19 @@ def training_queries(context: RoundContext) -> list[Query]:
     queries = [query for query in context.queries.values() if query.split is Split.TRAIN]
     resting = context.environment.resting_apps(context.round)
     return [query for query in queries if resting.isdisjoint(query.apps)]
+
+
+class Share(NamedTuple):
+    queries: list[Query]
+    episodes: int
+
+
+def shares(context: RoundContext, episodes: int) -> tuple[Share, Share]:
+    """Return the training queries that share `episodes`, and those of added apps with as many a query beside them."""
+    queries, added = training_queries(context), context.environment.added_apps()
+    own = [query for query in queries if added.isdisjoint(query.apps)]
+    more = [query for query in queries if not added.isdisjoint(query.apps)]
+    return Share(own, episodes), Share(more, episodes * len(more) // max(1, len(own)))
 
 
 def without_solved(queries: Sequence[Query], history: History, retire_after: int) -> Sequence[Query]:

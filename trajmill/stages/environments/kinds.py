@@ -100,7 +100,10 @@ class AppFilesSpec(EnvironmentSpec):
 
 
 class GeneratedAppsSpec(Spec):
-    """Apps that nobody drew (see apps.md), for training queries alone. A device has a few of them or none."""
+    """Apps that nobody drew (see apps.md), for training queries alone. A device has a few of them or none.
+
+    Each of their queries gets as many episodes as one of your own apps, beside those of `rollout.episodes_per_round`.
+    """
 
     count: NonNegativeInt = 0
     """Number of apps to generate, as `trajmill apps generate` does."""
@@ -142,6 +145,9 @@ class SimulatedSpec(AppFilesSpec):
         pool, size = self.navigation_graph().generated, self.generated_apps.per_round
         first = (round_number - 1) * size
         return frozenset(pool) - {pool[(first + place) % len(pool)] for place in range(size)}
+
+    def added_apps(self) -> frozenset[str]:
+        return frozenset(self.navigation_graph().generated)
 
     def identity(self) -> dict[str, Any]:
         """Return all keys that decide rows; `generated_apps` only if there are some."""

@@ -45,6 +45,10 @@ class EnvironmentSpec(Spec):
         """Return the apps whose training queries are not attempted in a round."""
         return frozenset()
 
+    def added_apps(self) -> frozenset[str]:
+        """Return the apps whose training queries get episodes beside those of `rollout.episodes_per_round`."""
+        return frozenset()
+
     def missing(self, other_queries: bool) -> list[MissingKey]:
         return []
 
