@@ -13,9 +13,7 @@ from trajmill.warehouse.store.base import BucketUrl
 pytestmark = pytest.mark.slow
 
 
-def test_a_round_has_the_tables_of_a_folder_and_asks_little(
-    tiny_run: Warehouse, azure_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_round_is_that_of_a_folder(tiny_run: Warehouse, azure_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with faulty_proxy(os.environ["AZURITE_BLOB_STORAGE_URL"], without="Of-No-Request") as proxy:
         monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", proxy.url)
         run_stages(tiny_config(BucketUrl(azure_url), workers=1))

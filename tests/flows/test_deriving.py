@@ -85,9 +85,7 @@ def test_other_settings_derive_rows_of_another_version(copied: Config) -> None:
     assert made.refused["judged_incorrect"] > 0
 
 
-def test_a_batch_that_was_interrupted_before_its_commit_is_finished(
-    copied: Config, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_is_finished_that_was_interrupted_early(copied: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     def killed(*arguments: object) -> None:
         raise KeyboardInterrupt
 
@@ -252,9 +250,7 @@ def _coordinates(row: dict[str, list[dict[str, list[dict[str, str]]]]]) -> list[
     return said.split('"coordinate": [')[1].split("]")[0].split(",")
 
 
-def test_a_kind_that_the_release_lacks_is_one_line(
-    copied: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_kind_it_lacks_is_one_line(copied: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["export", "--root", str(copied.run.root), "--family", "qwen3-vl", "--format", "trl"]
     assert run([*arguments, "--kind", "grounding", "--out", str(tmp_path / "out")]) == 1
     assert "has no kind 'grounding'; it has: none" in capsys.readouterr().err

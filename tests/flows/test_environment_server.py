@@ -145,9 +145,7 @@ def _kill_after(server: _Server, root: Path, episodes: int) -> None:
     server.process.wait()
 
 
-def test_every_finished_episode_survives_a_kill_once_and_a_failing_commit_is_told_and_tried_again(
-    generated: Path, tmp_path: Path
-) -> None:
+def test_every_finished_episode_survives_a_kill_and_a_failing_commit_is_told(generated: Path, tmp_path: Path) -> None:
     first = _Server(generated, tmp_path / "a", "--judge", "judge", commit_seconds=1000.0)
     with _serving(first) as (address,):
         for seed in (0, 1):

@@ -76,9 +76,7 @@ def annotate(path: Path, server: FaultServer, roles: str = "describer writer") -
     return run(["graph", "annotate", str(path), "--config", str(config)])
 
 
-def test_models_fill_what_is_missing_and_a_second_call_has_nothing_to_do(
-    graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_models_fill_what_is_missing_once(graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
     assert annotate(graph, server) == 0
     out = capsys.readouterr().out
     made = read_graph(graph)
@@ -104,9 +102,7 @@ def changed(**words: object) -> Callable[[dict[str, Any]], str]:
     return lambda body: json.dumps({**json.loads(annotates(body)), **words})
 
 
-def test_what_cannot_be_used_stays_empty_and_is_named(
-    graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_used_is_named(graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
     items = [
         {"item": 1, "does": "x" * 5000},
         {"item": 2, "does": "Adds {entry} to {other}."},
@@ -133,9 +129,7 @@ def test_what_cannot_be_used_stays_empty_and_is_named(
     assert empty.transitions[1].does == "Adds thing 3."
 
 
-def test_a_model_that_fails_at_one_page_costs_only_that_page(
-    graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failure_costs_only_its_page(graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.writes = lambda body: (
         "I cannot." if '\\"empty\\"' in texts(body).split("The page: ")[1][:20] else annotates(body)
     )
@@ -147,9 +141,7 @@ def test_a_model_that_fails_at_one_page_costs_only_that_page(
     assert len(lines) == 6 and all("no valid answer in 3 tries" in line for line in lines)
 
 
-def test_a_server_that_fails_leaves_the_file_as_it_was(
-    graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_failing_server_changes_nothing(graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
     server.script.extend([FaultReply(Fault.INTERNAL)] * 20)
     before = read_graph(graph)
     assert annotate(graph, server) == 1

@@ -42,9 +42,7 @@ def test_where_nobody_notices_signals_they_stay_with_whom_they_are() -> None:
 
 
 @pytest.mark.slow
-def test_an_error_that_sigterm_causes_in_a_round_is_known_to_be_its(
-    prefect_server: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_by_sigterm_is_known_to_be_its(prefect_server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def swallowed(*arguments: object) -> str:
         try:
             signal.raise_signal(signal.SIGTERM)
@@ -60,9 +58,7 @@ def test_an_error_that_sigterm_causes_in_a_round_is_known_to_be_its(
     assert asked.number == signal.SIGTERM
 
 
-def test_a_lease_that_is_lost_is_told_although_its_loss_interrupts(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_lost_lease_is_told_as_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def lost(**arguments: object) -> None:
         try:
             signal.raise_signal(signal.SIGINT)

@@ -367,9 +367,7 @@ def test_what_a_server_did_not_answer_is_a_failure_and_no_verdict_and_is_made_go
     assert second == RejudgeReport(first.trajectories, first.judged, first.unjudged, 0)
 
 
-def test_the_command_says_what_came_of_it_or_what_is_wrong(
-    root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_says_what_came_or_is_wrong(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "trajmill.toml"
     file.write_text(config_as_toml(config_with_judges(root, NOBODY)))
     for arguments, message in (

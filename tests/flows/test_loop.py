@@ -89,9 +89,7 @@ def test_guidance_goes_to_queries_that_failed_and_never_into_prompts(small_run: 
     assert not hints & {line for prompt in prompts for line in prompt.splitlines()}
 
 
-def test_replies_that_quote_their_hints_are_neither_learned_nor_released(
-    small_run: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quoted_hints_are_not_learned(small_run: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(small_run.root, tmp_path / "copy")
     config = small_config(tmp_path / "copy")
     context = RoundContext(config, open_warehouse(config.run.root), config.run.rounds)
@@ -116,9 +114,7 @@ def test_replies_that_quote_their_hints_are_neither_learned_nor_released(
     assert made.rows("examples") == len(learned) - quoting
 
 
-def test_policies_descend_from_the_untrained_one_and_each_round_starts_where_the_last_ended(
-    small_run: Warehouse,
-) -> None:
+def test_policies_descend_from_the_untrained_one_and_rounds_start_where_the_last_ended(small_run: Warehouse) -> None:
     versions = {row.model_version: row for row in read_rows(small_run, PolicyVersion)}
     (untrained,) = [row for row in versions.values() if row.parent is None]
     assert untrained.round == 0 and untrained.updates == 0
@@ -144,9 +140,7 @@ def test_flipped_weights_are_named_before_they_act_or_are_trained(small_run: War
             use()
 
 
-def test_evaluation_is_greedy_equal_for_all_policies_and_on_devices_that_training_does_not_meet(
-    small_run: Warehouse,
-) -> None:
+def test_evaluation_is_greedy_alike_for_all_policies_and_on_devices_unseen_in_training(small_run: Warehouse) -> None:
     measured = [row for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.EVALUATE]
     by_round: dict[int, set[tuple[str, int]]] = {}
     for row in measured:
@@ -183,9 +177,7 @@ def export_spoiled(
     return files
 
 
-def test_a_release_that_fails_its_check_is_not_released(
-    small_run: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_fails_its_check_stays(small_run: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shutil.copytree(small_run.root, tmp_path / "copy")
     context = RoundContext(small_config(tmp_path / "copy"), open_warehouse(tmp_path / "copy"), 2)
     shutil.rmtree(context.at(RELEASE).staging(context.warehouse))

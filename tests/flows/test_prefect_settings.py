@@ -46,9 +46,7 @@ def test_a_named_server_that_does_not_answer_is_reported(
 
 
 @pytest.mark.parametrize(("accepted", "label"), [(4, "no"), (5, "yes")])
-def test_the_event_says_whether_enough_has_landed(
-    accepted: int, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_says_if_enough_landed(accepted: int, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[tuple[str, dict[str, str], dict[str, int]]] = []
     monkeypatch.setattr(
         "prefect.events.emit_event", lambda name, resource, payload: sent.append((name, resource, payload))

@@ -88,9 +88,7 @@ def test_a_row_is_written_once_and_releases_keep_their_own_order_and_weights(war
         assert found.to_pydict() == rows.select(["example_id", "loss_weight"]).to_pydict()
 
 
-def test_the_folder_of_a_release_loads_as_one_data_set_of_its_rows(
-    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_loads_as_one_data_set(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     made(warehouse, 1, chosen(range(5)))
     made(warehouse, 2, chosen([0, 6, 7]))
@@ -134,9 +132,7 @@ def test_a_vacuum_before_the_manifest_leaves_the_shard(warehouse: Warehouse, cap
     assert "run run in " in caplog.text and "its files stay" in caplog.text
 
 
-def test_a_manifest_that_comes_while_a_vacuum_looks_keeps_its_shard(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_manifest_that_comes_meanwhile_keeps_its_shard(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     made(warehouse, 1, chosen([0, 1]))
     manifest = warehouse.release("r1") / MANIFEST
     waiting = manifest.rename(warehouse.root / "runs" / MANIFEST)

@@ -68,9 +68,7 @@ def test_a_killed_rollout_goes_on_with_another_number_of_workers(
     assert episodes(root).total() == len(ATTEMPTS) + kill_at - finished
 
 
-def test_a_worker_process_that_is_killed_costs_what_was_under_way(
-    tmp_path: Path, undisturbed: Mapping[str, list[str]]
-) -> None:
+def test_a_killed_worker_costs_what_was_under_way(tmp_path: Path, undisturbed: Mapping[str, list[str]]) -> None:
     root = tmp_path / "warehouse"
     assert run(root, 2, kill_at=9, kills_worker=True) == 0
     assert rows(root) == undisturbed
@@ -86,9 +84,7 @@ def test_a_killed_process_takes_its_workers_along_and_the_next_one_finishes(
     assert rows(root) == undisturbed
 
 
-def test_files_that_another_number_of_workers_has_left_are_not_committed(
-    tmp_path: Path, undisturbed: Mapping[str, list[str]]
-) -> None:
+def test_files_of_another_number_of_workers_stay_behind(tmp_path: Path, undisturbed: Mapping[str, list[str]]) -> None:
     root = tmp_path / "warehouse"
     three = roll_out(root, 3)
     one = roll_out(root, 1)

@@ -152,9 +152,7 @@ def test_the_folder_can_be_copied_and_read_elsewhere(warehouse: Warehouse, tmp_p
 
 
 @pytest.mark.slow
-def test_a_table_from_a_version_without_times_is_read_and_gets_them(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_table_of_a_version_without_times_gets_them(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     old, new = stage_run("judge", 1), stage_run("judge", 2)
     with monkeypatch.context() as earlier:
         for module in ("commit.stored_schema", "shards.file_schema"):

@@ -205,9 +205,7 @@ def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
     }
 
 
-def test_an_accepted_attempt_is_compared_with_others_that_did_the_same_and_not_with_itself(
-    warehouse: Warehouse,
-) -> None:
+def test_an_accepted_attempt_is_compared_with_others_that_did_the_same_not_with_itself(warehouse: Warehouse) -> None:
     attempts = [trajectory(number, AT, "q", reward=1.0, purpose=Purpose.EVALUATE) for number in range(3)]
     tap = Click(x=200, y=230)
     steps = [stored(attempt.trajectory_id, place, tap) for attempt, place in zip(attempts, (0, 0, 1), strict=True)]

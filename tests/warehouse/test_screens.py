@@ -150,9 +150,7 @@ def test_images_lie_uncompressed_in_small_row_groups_without_statistics(warehous
     assert columns["screen_id"].compression == "ZSTD" and columns["screen_id"].is_stats_set
 
 
-def test_datasets_decodes_the_images_offline(
-    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_datasets_decodes_images_offline(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "HF_HUB_OFFLINE", "1")
     from datasets import load_dataset
 

@@ -74,9 +74,7 @@ def test_every_view_and_column_has_a_comment_even_after_a_commit(warehouse: Ware
         assert views.execute(meaning).fetchall() == [("Step limit of an episode.",)]
 
 
-def test_views_show_committed_files_only_and_neither_readers_nor_views_of_the_user_disturb(
-    warehouse: Warehouse,
-) -> None:
+def test_views_show_committed_files_only_and_no_reader_or_view_of_a_user_disturbs(warehouse: Warehouse) -> None:
     with duckdb.connect(str(warehouse.database)) as connection:
         connection.execute("CREATE VIEW mine AS SELECT 1 AS one")
     commit_rows(warehouse, stage_run("judge", 1), *step_verdicts(5, stage_run("judge", 1)))
@@ -119,9 +117,7 @@ def test_a_warehouse_that_was_made_anew_at_one_address_shows_its_own_rows(wareho
     assert ask(anew, COUNT) == [{"n": 3}]
 
 
-def test_a_copy_shows_its_own_rows_though_the_first_folder_is_still_there(
-    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_copy_shows_its_own_rows(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
     refresh_views(warehouse)
     copy = open_warehouse(Path(shutil.copytree(warehouse.root, tmp_path / "copy")))

@@ -76,9 +76,7 @@ def test_bad_input_is_one_error_line_and_a_traceback_when_asked_for(capsys: pyte
     assert capsys.readouterr().err.startswith("Traceback (most recent call last):")
 
 
-def test_what_the_program_warns_of_is_a_line_on_standard_error(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_warnings_are_lines_on_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(logging.getLogger("trajmill"), "handlers", [])
     show_own_warnings()
     logging.getLogger("trajmill.pipelines.executors.beam").warning("stage %s: it is started again", "rollout")

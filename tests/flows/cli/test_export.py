@@ -170,9 +170,7 @@ def test_every_format_says_the_stored_actions_on_the_stored_screens(
 
 @pytest.mark.parametrize("family", [OWL, QWEN])
 @pytest.mark.parametrize("kind", ["grpo", "verl"])
-def test_replies_of_groups_have_their_tokens_in_the_policys_own_words(
-    kind: str, family: str, served_run: Warehouse, tmp_path: Path
-) -> None:
+def test_own_words_of_groups_have_their_tokens(kind: str, family: str, served_run: Warehouse, tmp_path: Path) -> None:
     assert export(served_run, tmp_path / "out", "--format", kind, "--family", family) == 0
     rows = pq.read_table(tmp_path / "out/rl_steps/train-00000.parquet").to_pylist()
     stored = steps_of(served_run)
@@ -221,9 +219,7 @@ def test_a_wrong_request_gives_one_error_line_and_leaves_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_folder_that_holds_something_is_left_alone(
-    small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_full_folder_is_left_alone(small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     assert export(small_run, tmp_path, "--format", "trl", "--family", "gui-owl") == 1
     assert "is no empty folder; name a new one" in capsys.readouterr().err

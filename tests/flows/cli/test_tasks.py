@@ -30,9 +30,7 @@ def configuration(python: Path) -> list[str]:
 
 
 @pytest.mark.slow
-def test_incomplete_tasks_are_lines_and_complete_ones_are_counted(
-    folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_incomplete_tasks_are_lines_and_others_are_counted(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     if not (OSWORLD / "installed").exists():
         pytest.skip("OSWorld's code is not there: `make osworld-env` installs it")
     assert run(["tasks", "check", "tasks", *configuration(OSWORLD / "bin/python")]) == 0

@@ -68,9 +68,7 @@ def test_releases_are_listed_and_dropped(warehouse: Warehouse, capsys: pytest.Ca
     assert capsys.readouterr().err.startswith("release first: there is none in ")
 
 
-def test_a_release_whose_manifest_is_damaged_can_be_dropped(
-    warehouse: Warehouse, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_release_with_a_damaged_manifest_is_dropped(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
     name = "run-a-r0001"
     export(warehouse, name)
     release(warehouse, name)

@@ -70,9 +70,7 @@ def test_every_packaged_prompt_can_be_replaced() -> None:
 
 
 @pytest.mark.parametrize("name", OF_AGENTS)
-def test_a_prompt_of_an_agent_can_be_replaced_and_is_checked_before_anything_is_asked(
-    tmp_path: Path, name: str
-) -> None:
+def test_a_prompt_of_an_agent_is_replaced_and_checked_before_anything_is_asked(tmp_path: Path, name: str) -> None:
     path = OF_AGENTS[name]
     agent, (key, _, _), mine = path.parents[1].name, name.rpartition("-"), tmp_path / "mine.md"
     mine.write_text(path.read_text().replace("# user", "Mine.\n\n# user"))

@@ -22,9 +22,7 @@ def wrong(findings: list[Finding]) -> list[str]:
     return [finding.what for finding in findings if finding.mend]
 
 
-def test_a_new_folder_with_the_default_configuration_has_nothing_wrong(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_default_configuration_has_nothing_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=1000, used=10, free=990))
     findings = list(examine(Config.model_validate({"run": {"root": tmp_path / "new"}})))
     assert wrong(findings) == []
@@ -66,9 +64,7 @@ def test_a_prefect_server_that_does_not_answer_as_one_is_wrong(tmp_path: Path, m
     assert found[-1].mend == "start it (`trajmill serve`), or correct PREFECT_API_URL"
 
 
-def test_the_server_that_served_the_run_is_wrong_when_it_is_gone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_server_that_served_the_run_may_be_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     config, warehouse = Config.model_validate({"run": {"root": tmp_path}}), create_warehouse(tmp_path)
     assert "Prefect server" not in wrong(list(check_surroundings(config)))

@@ -85,9 +85,7 @@ def test_a_run_that_has_not_begun_has_no_policy(tmp_path: Path) -> None:
         list_policies(config)
 
 
-def test_a_policy_that_another_program_trains_is_added_compared_and_rolled_back(
-    waiting_run: WaitingRun, tmp_path: Path
-) -> None:
+def test_another_programs_policy_is_added_compared_and_rolled_back(waiting_run: WaitingRun, tmp_path: Path) -> None:
     config, folder = waiting_run
     context = RoundContext.of(config)
     report = first_waiting(context)

@@ -234,9 +234,7 @@ QUIET = Figures("run-a", _NO_ROWS, rounds=(1, 2))
         (((0.3, 0.2, 0.4), (0.6, 0.5, 0.7)), True, False),
     ],
 )
-def test_what_fell_while_versions_were_promoted(
-    shares: tuple[tuple[float, float, float], ...], promoted: bool, fell: bool
-) -> None:
+def test_what_fell_with_promotions(shares: tuple[tuple[float, float, float], ...], promoted: bool, fell: bool) -> None:
     points = [share(number, *each) for number, each in enumerate(shares)]
     models = [SimpleNamespace(round=number, promoted=promoted) for number in (1, 2)]
     cells = {"mail": (None, *points)}

@@ -50,9 +50,7 @@ def test_a_process_is_at_work_while_it_holds_the_lock(tmp_path: Path) -> None:
     assert working_stage(context).process is None
 
 
-def test_after_the_last_configured_round_nothing_is_next_until_something_of_a_further_one_has_begun(
-    tmp_path: Path,
-) -> None:
+def test_after_the_last_round_nothing_is_next_until_something_of_a_further_one_has_begun(tmp_path: Path) -> None:
     config = Config.model_validate({"run": {"root": tmp_path, "rounds": 1}})
     context = RoundContext.of(config)
     for number, stages in ((0, (BASELINE,)), (1, (GENERATE, PROMOTE))):
@@ -77,9 +75,7 @@ def test_an_import_of_another_machine_is_at_work(bucket_url: str) -> None:
 
 
 @pytest.mark.slow
-def test_what_needs_a_person_is_listed_and_nothing_acts_on_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_needs_a_person_is_listed_as_plain_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warehouse, config = create_warehouse(tmp_path), Config.model_validate({"run": {"root": tmp_path}})
     ends = [
         ("nightly", "EmptyNight", "round 3: 0 of 9 attempts finished\x1b[2J"),

@@ -58,9 +58,7 @@ def context(warehouse: Warehouse, number: int) -> RoundContext:
     return RoundContext(tiny_config(warehouse.root, episodes=12), warehouse, number)
 
 
-def test_only_what_failed_and_is_neither_judged_nor_given_up_is_judged_again(
-    warehouse: Warehouse,
-) -> None:
+def test_only_what_failed_and_is_open_is_judged_again(warehouse: Warehouse) -> None:
     run_id = context(warehouse, 1).run_id
 
     def at(number: int) -> StageRun:
@@ -109,9 +107,7 @@ class Outage:
         return int(trajectory_id[-1], 16) % 2 == 0
 
 
-def test_what_an_outage_left_unjudged_is_judged_in_the_next_round(
-    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_next_round_judges_what_an_outage_left(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     outage = Outage(monkeypatch)
     first, second = context(warehouse, 1), context(warehouse, 2)
     up_to(PROMOTE, first)

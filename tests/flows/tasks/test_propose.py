@@ -146,9 +146,7 @@ def first(unproposed: Path, tmp_path: Path, server: FaultServer) -> RoundContext
     return RoundContext.of(config_of(root, server.url))
 
 
-def test_a_round_learns_on_what_is_proposed_and_the_next_one_builds_on_its_success(
-    first: RoundContext, server: FaultServer
-) -> None:
+def test_a_round_learns_on_proposals_and_the_next_builds_on_them(first: RoundContext, server: FaultServer) -> None:
     before = first.queries
     measured = measured_queries(first)
     up_to(PROPOSE, first)
@@ -240,9 +238,7 @@ def test_a_server_that_fails_is_a_failure_and_the_round_goes_on(first: RoundCont
     assert len(calls) == 2
 
 
-def test_proposals_are_neither_lost_nor_doubled_when_the_stage_ends_at_any_place(
-    first: RoundContext, writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_no_proposal_is_lost_or_doubled(first: RoundContext, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*_: object) -> None:
         raise TrajmillError("the machine is gone")
 
@@ -336,9 +332,7 @@ def failures(context: RoundContext) -> list[Failure]:
     return [row for row in rows if row.stage == TRY_PROPOSALS]
 
 
-def test_only_what_was_done_once_is_trained_on_and_what_nobody_could_judge_is_tried_again(
-    tried: RoundContext, writer: Writer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_what_was_done_is_trained_on(tried: RoundContext, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     def dies(*_: object) -> None:
         raise TrajmillError("the machine is gone")
 

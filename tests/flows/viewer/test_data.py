@@ -204,9 +204,7 @@ def test_the_link_leads_nowhere_else_and_programs_send_the_token_as_a_header(gua
     ("host", "status"),
     [("localhost:8080", 200), ("127.0.0.1", 200), ("[::1]:8080", 200), ("rebound.example:8080", 421), ("", 421)],
 )
-def test_without_a_token_only_names_of_this_machine_are_answered(
-    hostile_warehouse: Warehouse, host: str, status: int
-) -> None:
+def test_without_a_token_only_this_machine_is_answered(hostile_warehouse: Warehouse, host: str, status: int) -> None:
     client = TestClient(viewer_app(hostile_warehouse))
     assert client.get("/api/runs", headers={"host": host}).status_code == status
 

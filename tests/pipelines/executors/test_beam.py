@@ -43,9 +43,7 @@ class Work(NamedTuple):
     cache: Path
 
 
-def test_files_are_fetched_where_only_the_bucket_is_common(
-    bucket_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_files_come_from_the_common_bucket(bucket_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     warehouse = create_warehouse(bucket_url)
     weights = warehouse.model("v1")
     weights.mkdir()

@@ -79,9 +79,7 @@ def test_an_error_of_a_worker_arrives_as_one_line(
         fan_out(WriteVerdicts(create_warehouse(bucket_url), AT, ORIGIN), [[0], [number]], settings)
 
 
-def test_a_worker_of_another_version_is_named(
-    settings: BeamSettings, bucket_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_another_version_is_named(settings: BeamSettings, bucket_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     versions = iter(["0.2.0", "0.1.0"])
     monkeypatch.setattr(beam, "version", lambda _: next(versions))
     with pytest.raises(
@@ -156,8 +154,6 @@ def test_attempts_go_where_the_resources_are(settings: BeamSettings, bucket_url:
     ],
 )
 @pytest.mark.filterwarnings("ignore")  # of a client that was never open
-def test_what_is_wrong_with_the_command_of_a_worker_is_one_line(
-    arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_command_is_one_line(arguments: list[str], line: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["worker", *arguments]) == 1
     assert re.fullmatch(line + "\n", capsys.readouterr().err)

@@ -41,9 +41,7 @@ aspect_values = st.lists(st.tuples(st.sampled_from("aaab"), st.sampled_from(["1"
 
 
 @given(aspect_values, st.floats(0.3, 1), st.floats(0.3, 1))
-def test_no_value_has_more_than_its_quota_and_no_row_goes_without_need(
-    values: list[tuple[str, str | None]], app: float, x: float
-) -> None:
+def test_no_value_exceeds_its_quota_and_no_row_goes(values: list[tuple[str, str | None]], app: float, x: float) -> None:
     rows = facets(app=[each[0] for each in values], x=[each[1] for each in values])
     quotas: dict[Aspect, float] = {"app": app, "x": x}
     try:

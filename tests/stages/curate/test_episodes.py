@@ -58,9 +58,7 @@ def reasons(made: CuratedEpisode) -> list[tuple[int | None, str]]:
         ('He said "well".', Click(x=1, y=1), "", None),
     ],
 )
-def test_a_thought_must_not_contradict_its_action(
-    thought: str, action: Action, target: str, reason: str | None
-) -> None:
+def test_a_thought_may_not_contradict_its_action(thought: str, action: Action, target: str, reason: str | None) -> None:
     made = curated_episode(episode([thinking(thought, action, target)]), CurateSpec(), Texts())
     assert reasons(made) == ([] if reason is None else [(0, reason)])
     lenient = CurateSpec(consistent_thoughts=False)

@@ -119,9 +119,7 @@ WALLET = TargetElement(role="list_row", text='The "big" wallet', bounds=Box(left
         (DONE, None, "Report that the task is complete."),
     ],
 )
-def test_a_family_with_orders_says_what_to_do_and_remembers_it(
-    action: Action, target: TargetElement | None, order: str
-) -> None:
+def test_orders_say_what_to_do_and_are_remembered(action: Action, target: TargetElement | None, order: str) -> None:
     """In its prompt `Action:` is one imperative sentence; the stored conclusion says what came of the step."""
     told = {"target": target, "conclusion": 'Opened it. Noted "AMBER12".', "raw_response": ""}
     first = step(0, action).model_copy(update=told)

@@ -155,9 +155,7 @@ def test_outputs_of_several_agents_are_merged_into_one_thought() -> None:
         ("reference", 0, False, "template_conclusions"),
     ],
 )
-def test_the_policys_own_thought_is_kept_if_a_model_wrote_it_and_it_agrees(
-    version: str, right_from: int, kept: bool, reason: str | None
-) -> None:
+def test_own_thoughts_that_agree_are_kept(version: str, right_from: int, kept: bool, reason: str | None) -> None:
     given = one_step()
     given = given.model_copy(update={"trajectory": given.trajectory.model_copy(update={"model_version": version})})
     rows, _ = derived_with(ReasoningSpec(sources=("online",)), given, thinking(right_from))

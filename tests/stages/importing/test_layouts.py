@@ -74,9 +74,7 @@ def read(kind: str, folder: Path) -> list[Recording | BadRecording]:
 
 
 @pytest.mark.parametrize("kind", _EXPECTED)
-def test_each_layout_gives_the_actions_in_pixels_and_a_tree_the_element_under_a_press(
-    kind: str, tmp_path: Path
-) -> None:
+def test_each_layout_gives_actions_in_pixels_and_a_tree_the_element_under_a_press(kind: str, tmp_path: Path) -> None:
     make, expected = _EXPECTED[kind]
     make(tmp_path)
     (recording,) = read(kind, tmp_path)
@@ -141,9 +139,7 @@ def test_what_follows_a_damaged_place_of_a_record_file_is_named_once(tmp_path: P
         ("SHAKE", "", None),
     ],
 )
-def test_gui_odyssey_names_keys_and_ends_in_several_ways(
-    kind: str, info: str, action: Action | None, tmp_path: Path
-) -> None:
+def test_gui_odyssey_names_keys_and_ends_variously(kind: str, info: str, action: Action | None, tmp_path: Path) -> None:
     samples.gui_odyssey(tmp_path)
     file = tmp_path / "annotations" / "7.json"
     episode = json.loads(file.read_text())

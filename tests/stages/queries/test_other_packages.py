@@ -44,9 +44,7 @@ class OneTask:
 '''
 
 
-async def test_a_source_of_another_package_gives_walked_queries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: Origin
-) -> None:
+async def test_another_packages_queries_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: Origin) -> None:
     points = "[trajmill.queries]\none_task = one_task_source:OneTaskSpec"
     installed(tmp_path / "packages", monkeypatch, points, one_task_source=PACKAGE)
     (tmp_path / "trajmill.toml").write_text('[sources.orders]\nkind = "one_task"\ntask = "bites.order"\n')

@@ -182,9 +182,7 @@ async def test_tasks_that_come_with_an_environment_are_not_tried_again(origin: O
 
 
 @pytest.mark.parametrize("broken", [1, 100])
-async def test_a_task_is_tried_again_where_an_environment_failed_and_kept_where_none_starts(
-    origin: Origin, broken: int
-) -> None:
+async def test_a_task_is_tried_again_after_a_failure_and_kept_where_none_starts(origin: Origin, broken: int) -> None:
     class Broken(ToyFactory):
         started = 0
 

@@ -77,9 +77,7 @@ outcomes = st.dictionaries(
 
 
 @given(outcomes, st.integers(0, 40), st.integers(3, 8), st.integers(0, 5))
-def test_attempts_go_evenly_where_outcomes_are_mixed(
-    given_: dict[str, tuple[int, int]], total: int, largest: int, seed: int
-) -> None:
+def test_attempts_go_to_mixed_outcomes(given_: dict[str, tuple[int, int]], total: int, largest: int, seed: int) -> None:
     seen = {query_id: Outcomes(right + wrong, right) for query_id, (right, wrong) in given_.items()}
     more = plan_mixed(seen, total, largest, seed)
     assert all(given_[query_id][0] and given_[query_id][1] for query_id in more), "others are not mixed"

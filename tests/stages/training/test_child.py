@@ -53,9 +53,7 @@ def test_a_trainer_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
 
 
 @pytest.mark.parametrize(("status", "new_session"), [(0, False), (3, True)])
-def test_a_trainer_is_done_when_it_exits_though_a_child_holds_its_output(
-    status: int, new_session: bool, tmp_path: Path
-) -> None:
+def test_a_trainer_is_done_at_its_exit_though_a_child_goes_on(status: int, new_session: bool, tmp_path: Path) -> None:
     started = f"subprocess.Popen(['sleep', '30'], start_new_session={new_session})"
     began = time.monotonic()
     with pytest.raises(TrainingFailedError, match="ended with status 3") if status else nullcontext():

@@ -124,9 +124,7 @@ def test_a_wrong_placeholder_or_format_gives_one_error_line() -> None:
 @pytest.mark.parametrize(
     "more", [("--max_pixels", "589824"), ("data.kwargs.max_pixels=589824",), (), ("image_max_pixels=589824",)]
 )
-def test_other_pixel_bounds_than_those_of_the_targets_are_refused_before_the_start(
-    more: tuple[str, ...], parent: ParentPolicy, tmp_path: Path
-) -> None:
+def test_other_pixel_bounds_are_refused_early(more: tuple[str, ...], parent: ParentPolicy, tmp_path: Path) -> None:
     release = tmp_path / "release"
     release.mkdir()
     (release / "llamafactory.yaml").write_text("image_max_pixels: 2073600\n")

@@ -195,9 +195,7 @@ def test_a_policy_is_trained_from_the_files_of_a_release(guided_successes: list[
     assert json.loads((tmp_path / "new" / "metrics.json").read_text())["loss"] == report.loss
 
 
-def test_what_cannot_be_trained_or_was_spoilt_gives_no_policy(
-    guided_successes: list[ToyEpisode], tmp_path: Path
-) -> None:
+def test_what_cannot_be_trained_or_is_spoilt_has_no_policy(guided_successes: list[ToyEpisode], tmp_path: Path) -> None:
     write_release(tmp_path / "release", guided_successes[:3])
     network = untrained_network(0, SMALL)
     save_network(network, tmp_path / "parent")

@@ -43,9 +43,7 @@ def test_commits_through_faults_are_made_once(bucket_url: str, proxy: FaultyProx
     assert {"reset", "lost reply", "truncated"} <= set(proxy.met)
 
 
-def test_a_file_whose_replies_are_cut_off_again_and_again_is_read(
-    bucket_url: str, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_cut_replies_is_read(bucket_url: str, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> None:
     faults = chain(["", *["truncated"] * 8], repeat(""))
     monkeypatch.setattr(proxy, "fault", faults.__next__)
     store = store_at(bucket_url)

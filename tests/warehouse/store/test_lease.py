@@ -93,9 +93,7 @@ def test_who_stood_still_finds_the_lease_taken(bucket_url: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_lease_outlives_a_store_that_is_gone_whenever_it_is_to_be_renewed(
-    bucket_url: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_lease_outlives_a_store_that_is_gone_for_a_time(bucket_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     create, began = BucketStore.create, list[float]()
 
     def there_between_renewals(store: BucketStore, name: str, data: bytes) -> bool:
@@ -166,9 +164,7 @@ def test_a_run_that_begins_during_its_upkeep_waits_and_says_so_once(
     assert line.endswith(" deletes what it does not need; wait for it to end (this process waits, 15 minutes at most)")
 
 
-def test_upkeep_waits_for_nobody_and_is_not_waited_for_without_end(
-    shared: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_upkeep_waits_for_nobody_and_is_bounded_itself(shared: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     with sole_worker(shared, RUN), pytest.raises(RunInUseError, match="is at work on it"), sole_keeper(shared, RUN):
         pass
     monkeypatch.setattr("trajmill.warehouse.layout._UPKEEP_SECONDS", 0.0)

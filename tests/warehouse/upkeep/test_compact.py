@@ -50,9 +50,7 @@ def test_rows_keep_their_values_and_order_and_a_stage_committed_again_adds_nothi
     assert read_table(twelve_rounds, TABLE).num_rows == 60
 
 
-def test_a_vacuum_waits_for_the_commit_of_joined_files(
-    twelve_rounds: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_vacuum_waits_for_joined_files(twelve_rounds: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     def vacuumed() -> None:
         vacuum(twelve_rounds, older_than_days=0, now=time.time() + 10)
 

@@ -153,9 +153,7 @@ def test_a_manual_is_refused_where_guidance_did_not_raise_success(lift: Guidance
         ((OPEN, 'Tapped "{other}" on "Bites".'), (), "unknown_value"),
     ],
 )
-def test_what_is_no_manual_is_refused_with_a_reason(
-    conclusions: tuple[str, ...], slots: tuple[Slot, ...], expected: str
-) -> None:
+def test_what_is_no_manual_has_a_reason(conclusions: tuple[str, ...], slots: tuple[Slot, ...], expected: str) -> None:
     assert reason(plain(success(*conclusions, slots=slots))) == expected
 
 

@@ -35,9 +35,7 @@ FAULTS = [
 
 
 @pytest.mark.parametrize(("faults", "words"), FAULTS)
-async def test_a_fault_fails_and_the_device_is_given_back(
-    phone: Phone, server: AdbServer, faults: Faults, words: str
-) -> None:
+async def test_a_fault_gives_the_device_back(phone: Phone, server: AdbServer, faults: Faults, words: str) -> None:
     async with environment_on(phone, server, call_seconds=3.0 if faults.hangs else 5.0) as environment:
         await environment.reset(task(), 0)
         phone.faults = faults

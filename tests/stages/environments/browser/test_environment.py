@@ -46,9 +46,7 @@ async def test_mouse_keyboard_select_and_storage_reach_the_goal(site: str, envir
     assert "Buy" in texts(await environment.step(press(element(opened, "button", "Close me")))), "as before the tab"
 
 
-async def test_boxes_in_an_iframe_are_right_and_covered_ones_left_out(
-    site: str, environment: BrowserEnvironment
-) -> None:
+async def test_boxes_in_iframes_are_right_and_covered_ones_left_out(site: str, environment: BrowserEnvironment) -> None:
     seen = await environment.reset(a_query(f"{site}/frames"), 1)
     assert "Pressed" in texts(await environment.step(press(element(seen, "button", "Inside"))))
     found = texts(await environment.reset(a_query(f"{site}/modal"), 1))

@@ -56,9 +56,7 @@ INCOMPLETE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-async def test_incomplete_tasks_are_listed_with_their_reasons_and_nothing_of_them_runs(
-    tmp_path: Path, osworld: OsworldSpec
-) -> None:
+async def test_incomplete_tasks_are_listed_with_reasons_and_never_run(tmp_path: Path, osworld: OsworldSpec) -> None:
     for number, (parts, _) in enumerate(INCOMPLETE):
         task = {"id": str(number), "instruction": "Do it.", "config": [], **evaluator(), **parts}
         (tmp_path / f"{number:02}.json").write_text(json.dumps(task))
@@ -76,9 +74,7 @@ async def test_incomplete_tasks_are_listed_with_their_reasons_and_nothing_of_the
     assert len(imported.failures) == len(INCOMPLETE)
 
 
-async def test_a_machine_is_set_up_from_the_mirror_and_scored_by_desktop_env(
-    tmp_path: Path, osworld: OsworldSpec
-) -> None:
+async def test_a_machine_is_set_up_by_mirror_and_scored_by_desktop_env(tmp_path: Path, osworld: OsworldSpec) -> None:
     url = "https://example.org/a%20b/given.txt?download=true"
     (tmp_path / "mirror/example.org/a b").mkdir(parents=True)
     (tmp_path / "mirror/example.org/a b/given.txt").write_text("given\n")

@@ -217,9 +217,7 @@ async def test_a_machine_is_restored_before_its_second_task(tmp_path: Path, rest
         (RestoreSpec(provider="vmware", machines={}), "has no virtual machine in"),
     ],
 )
-async def test_a_used_machine_is_refused_in_one_line_if_it_is_not_restored(
-    tmp_path: Path, restore: RestoreSpec | None, message: str
-) -> None:
+async def test_a_used_machine_is_refused_in_one_line(tmp_path: Path, restore: RestoreSpec | None, message: str) -> None:
     async with remote_desktop(tmp_path, restore=restore) as (environment, machine):
         await environment.reset(query_of(tmp_path / "tasks"), 0)
         launching = [{"type": "launch", "parameters": {"command": ["gedit"]}}]

@@ -64,9 +64,7 @@ def test_a_folder_becomes_queries_whatever_its_file_names(tmp_path: Path) -> Non
     ("contents", "reason"),
     [([], ""), (["no json"], ""), (['{"id": "t"}'], ""), ([json.dumps(said())] * 2, "two tasks have the id 't'")],
 )
-def test_a_folder_without_tasks_or_with_one_twice_is_told_in_one_line(
-    tmp_path: Path, contents: list[str], reason: str
-) -> None:
+def test_a_folder_without_tasks_or_with_doubles_is_one_line(tmp_path: Path, contents: list[str], reason: str) -> None:
     for number, content in enumerate(contents):
         (tmp_path / f"{number}.json").write_text(content)
     with pytest.raises(BadInputError, match=reason or None) as refusal:

@@ -90,9 +90,7 @@ async def rolled(world: StateApiEnvironment, asked: Query, *buttons: str, status
     return (await run_episode(attempt, Presses(buttons, status), world, Limits(), ORIGIN)).episode.trajectory
 
 
-async def test_sessions_are_isolated_and_start_in_the_state_of_their_query(
-    tasks: type[StateApi], browser: SharedWorld
-) -> None:
+async def test_sessions_are_isolated_and_start_in_their_state(tasks: type[StateApi], browser: SharedWorld) -> None:
     asked = query(tasks, DONE, state={"tasks": [MILK, BREAD]})
     one, other = await browser.factory(), await browser.factory()
     try:

@@ -83,9 +83,7 @@ class NoApi(StateApi):
         (NoApi, "POST /post answers HTTP 404; it has no state API there"),
     ],
 )
-async def test_a_server_that_is_wrong_about_its_sessions_is_refused_in_one_line(
-    kind: type[StateApi], told: str
-) -> None:
+async def test_a_server_that_is_wrong_about_sessions_is_refused_in_one_line(kind: type[StateApi], told: str) -> None:
     with serving(kind=kind) as wrong, serving() as right, pytest.raises(BadInputError) as refused:
         await check_servers([f"{wrong.url}/a", f"{right.url}/", f"{wrong.url}/b"])
     assert str(refused.value).startswith(f"{wrong.url} {told}") and "\n" not in str(refused.value)

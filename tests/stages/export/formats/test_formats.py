@@ -92,9 +92,7 @@ def test_a_row_has_the_whole_lineage_and_the_weight_of_its_step_has_effect(kind:
 
 
 @pytest.mark.parametrize("kind", ["grpo", "verl"])
-def test_a_prompt_comes_with_the_target_of_its_reply_and_verl_rows_with_their_number_and_reward(
-    kind: str, tmp_path: Path
-) -> None:
+def test_a_prompt_comes_with_its_target_and_verl_rows_with_their_number_and_reward(kind: str, tmp_path: Path) -> None:
     rows = read(write(kind, "qwen2.5-vl", tmp_path / "out", walked()).folder)
     first = rows[0].columns
     text = first["target"] if kind == "grpo" else first["reward_model"]["ground_truth"]

@@ -61,9 +61,7 @@ def model(network: PolicyNetwork) -> EmbeddedModel:
     return embedded_model(network)
 
 
-async def test_requests_that_wait_together_are_one_pass_and_an_answer_does_not_depend_on_the_others(
-    network: PolicyNetwork,
-) -> None:
+async def test_waiting_requests_are_one_pass_and_an_answer_depends_on_no_other(network: PolicyNetwork) -> None:
     dishes, sizes = ("Pad Thai", "Greek Salad with nothing else"), list[int]()
     requests = [request(seed, dish=dish) for seed in range(8) for dish in dishes]
 

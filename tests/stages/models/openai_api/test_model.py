@@ -179,9 +179,7 @@ def body(*finish_reasons: str) -> bytes:
 @pytest.mark.parametrize(
     ("reasons", "others"), [(("stop", "abort", "length"), ("", "sample 2")), (("stop", "stop"), ("sample 1",))]
 )
-def test_an_interrupted_sample_is_empty_and_missing_ones_are_left_out(
-    reasons: tuple[str, ...], others: tuple[str, ...]
-) -> None:
+def test_interrupted_samples_are_empty_and_missing_ones_go(reasons: tuple[str, ...], others: tuple[str, ...]) -> None:
     answer = completion(body(*reasons), 3, 0.0, 0.0)
     assert (answer.text, answer.others) == ("sample 0", others)
 

@@ -76,9 +76,7 @@ async def test_an_answer_does_not_depend_on_who_else_asks(model: TransformersMod
     assert len({answer.text for answer in alone}) == 6
 
 
-async def test_several_samples_of_one_request_are_those_of_the_next_seeds_and_all_are_counted(
-    model: TransformersModel,
-) -> None:
+async def test_several_samples_of_one_request_are_those_of_the_next_seeds_and_count(model: TransformersModel) -> None:
     alone = await one_by_one(model, *(chat("Draw", temperature=1.0, seed=3 + number) for number in range(10)))
     [several] = await one_by_one(model, chat("Draw", temperature=1.0, seed=3, n=10))
     assert [several.text, *several.others] == [each.text for each in alone]

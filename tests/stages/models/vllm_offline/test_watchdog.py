@@ -42,9 +42,7 @@ def test_a_killed_owner_takes_its_engine_with_it(engine: subprocess.Popen[bytes]
     os.close(guard)
 
 
-def test_a_dismissed_guard_leaves_the_engine_alone_and_one_that_ended_before_is_ignored(
-    engine: subprocess.Popen[bytes],
-) -> None:
+def test_a_dismissed_guard_leaves_the_engine_and_one_that_ended_is_ignored(engine: subprocess.Popen[bytes]) -> None:
     gone = subprocess.Popen([sys.executable, "-c", ""])
     gone.wait()
     assert ProcessWatchdog({engine.pid, gone.pid}).dismiss() == 0

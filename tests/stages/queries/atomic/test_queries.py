@@ -56,9 +56,7 @@ def test_a_desktop_reads_every_step_of_every_start_state(queries: tuple[Query, .
             desktop_task(query, query.start_state.replace('"launch"', '"lunch"'))
 
 
-async def test_instructions_say_every_slot_and_equal_seeds_give_equal_queries(
-    queries: tuple[Query, ...], origin: Origin
-) -> None:
+async def test_instructions_say_every_slot_and_seeds_repeat(queries: tuple[Query, ...], origin: Origin) -> None:
     assert all(slot.said in query.instruction for query in queries for slot in query.slots)
     assert queries == await made(origin) != await made(origin, seed=2)
 

@@ -87,9 +87,7 @@ async def test_a_command_is_written_from_a_screenshot_and_walked(origin: Origin)
         ("I am sorry", "Notes: writer: no valid answer in 3 tries"),
     ],
 )
-async def test_a_command_that_cannot_be_done_is_refused_with_the_reason(
-    written: dict[str, Any] | str, reason: str, origin: Origin
-) -> None:
+async def test_what_cannot_be_done_has_a_reason(written: dict[str, Any] | str, reason: str, origin: Origin) -> None:
     made, _ = await answered(written, NOTES, origin)
     assert made.queries == () and reason in made.failures[0].message
 

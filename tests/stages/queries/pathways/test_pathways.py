@@ -76,9 +76,7 @@ def test_menus_dialogs_and_tabs_are_found_with_the_boxes_on_the_way(walked: Walk
     assert {step.screen_id for pathway in walked.pathways for step in pathway.steps} <= walked.screens.keys()
 
 
-def test_what_crashes_or_ends_the_program_is_noted_and_what_is_denied_never_pressed(
-    walked: WalkResult, log: list[str]
-) -> None:
+def test_what_crashes_or_ends_the_program_is_noted_and_denials_are_kept(walked: WalkResult, log: list[str]) -> None:
     assert not by_names(walked.pathways)["File > Quit..."].pressed and {"Quit...", "Print..."}.isdisjoint(log)
     told = {failure.message.partition(":")[0] for failure in walked.failures}
     assert told == {"File > Crash...", "File > Hang...", "File > Vanish..."}
@@ -97,9 +95,7 @@ async def test_the_bounds_of_a_walk_end_it_with_its_results_so_far(origin: Origi
     assert {pathway.steps[0].name for pathway in (await walk(origin, breadth=1)).pathways} == {"File"}
 
 
-async def test_a_program_that_shows_late_is_waited_for_and_one_that_never_does_is_a_failure(
-    origin: Origin, walked: WalkResult
-) -> None:
+async def test_a_late_program_is_waited_for_and_one_that_is_not_fails(origin: Origin, walked: WalkResult) -> None:
     late = await walk(origin, ToyFactory(looks_until_shown=3))
     assert [each.pathway_id for each in late.pathways] == [each.pathway_id for each in walked.pathways]
     never = await walk(origin, ToyFactory(looks_until_shown=1000))
@@ -126,9 +122,7 @@ def needing(pathways: tuple[Pathway, ...]) -> set[str]:
     return {pathway.steps[-1].name for pathway in pathways if pathway.needs_selection}
 
 
-async def test_what_is_disabled_without_a_selection_and_enabled_with_one_needs_it(
-    origin: Origin, walked: WalkResult
-) -> None:
+async def test_what_is_enabled_only_with_a_selection_needs_it(origin: Origin, walked: WalkResult) -> None:
     told = await needs_by_tree(ToyFactory(), PROGRAM, walked, BOUNDS, origin)
     assert needing(told.pathways) == {"Copy", "To Red"} and told.failures == walked.failures
     assert {pathway.selection_by for pathway in told.pathways} == {"tree"}
@@ -137,9 +131,7 @@ async def test_what_is_disabled_without_a_selection_and_enabled_with_one_needs_i
     assert {pathway.needs_selection for pathway in told.pathways} == {None}
 
 
-async def test_a_model_is_asked_only_where_the_tree_shows_nothing_and_may_fail(
-    origin: Origin, walked: WalkResult
-) -> None:
+async def test_a_model_is_asked_only_where_the_tree_is_empty_and_may_fail(origin: Origin, walked: WalkResult) -> None:
     def answer(request: ChatRequest) -> str | ModelFailure:
         question = str(request.messages[1].parts[0])
         if "Colours" in question or "Sizes" in question:
@@ -251,9 +243,7 @@ async def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(to
     assert [each.query_id for each in walked.queries] == [query.query_id]
 
 
-async def test_pathways_of_the_simulated_desktop_become_queries_that_the_reference_agent_solves(
-    world: World, origin: Origin
-) -> None:
+async def test_pathways_of_the_simulated_desktop_become_solvable_queries(world: World, origin: Origin) -> None:
     program = PathwayProgram(
         name="files",
         title="the file manager",

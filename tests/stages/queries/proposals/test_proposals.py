@@ -143,9 +143,7 @@ async def test_a_screen_is_shown_and_its_tasks_are_marked(world: World, origin: 
         ("hold  me, out", 'the same words as "Hold me out."'),
     ],
 )
-async def test_what_is_refused_is_a_failure_with_its_reason(
-    origin: Origin, known: Query, instruction: str, reason: str
-) -> None:
+async def test_what_is_refused_has_its_reason(origin: Origin, known: Query, instruction: str, reason: str) -> None:
     heldout = known.model_copy(update={"split": Split.HELDOUT_SLOTS, "instruction": "Hold me out."})
     made, model = await propose(
         lambda request: tasks(instruction, "Order a soup and a salad"), origin, existing=[known, heldout], wanted=1

@@ -84,9 +84,7 @@ class _LastFirst(GrammarWriter):
 
 
 @pytest.mark.slow
-async def test_how_many_drafts_are_in_flight_changes_nothing(
-    world: World, origin: Origin, generated: NewQueries
-) -> None:
+async def test_the_number_in_flight_changes_nothing(world: World, origin: Origin, generated: NewQueries) -> None:
     writer = _LastFirst()
     assert await generate_queries(world, SETTINGS, 1, origin, [writer], in_flight=64) == generated
     assert 32 < writer.most_at_once <= 64
@@ -169,9 +167,7 @@ async def test_a_walk_says_why_a_path_is_refused(world: World, order: TaskGraph,
 
 
 @pytest.mark.slow
-async def test_rounds_add_other_queries_and_nothing_of_the_held_out_sets(
-    world: World, origin: Origin, generated: NewQueries
-) -> None:
+async def test_rounds_add_others_and_nothing_held_out(world: World, origin: Origin, generated: NewQueries) -> None:
     async def fresh(known: tuple[Query, ...], seed: int, level: int = 3, count: int = 12) -> tuple[Query, ...]:
         context = SourceContext(SimulatedSpec(), UnseenApps(HELDOUT_APPS), 1, origin)
         return await fresh_queries([TaskSource(world, SETTINGS)], context, FreshRequest(count, level, seed), known)

@@ -98,9 +98,7 @@ def log_probs(parent: ParentPolicy, release: Path, cache: Path, supervised: bool
     return found
 
 
-def test_the_supervised_loss_is_the_weighted_mean_of_the_whole_update(
-    parent: ParentPolicy, release: Path, tmp_path: Path
-) -> None:
+def test_the_loss_is_the_weighted_mean_of_its_whole_update(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
     recipe = SFT.model_copy(update={"batch": 6, "rows_at_once": 2, "report_to": ("tensorboard",)})
     report = trained(recipe, parent, release, tmp_path / "new")
     shown = EventAccumulator(str(tmp_path / "new" / "tensorboard"))
@@ -165,9 +163,7 @@ def test_a_training_that_was_stopped_goes_on_bit_for_bit(
     assert not (tmp_path / "stopped" / "checkpoints").exists()
 
 
-def test_the_checkpoint_of_another_training_is_not_continued(
-    parent: ParentPolicy, release: Path, tmp_path: Path
-) -> None:
+def test_no_checkpoint_of_another_training_is_continued(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
     recipe = TRPO.model_copy(update={"checkpoint_updates": 1})
     with pytest.raises(KeyboardInterrupt):
         trained(recipe, parent, release, tmp_path, stop, seed=1)
@@ -176,9 +172,7 @@ def test_the_checkpoint_of_another_training_is_not_continued(
     assert done == [0, 1, 2, 3]
 
 
-def test_only_the_adapter_changes_and_the_next_training_continues_it(
-    parent: ParentPolicy, release: Path, tmp_path: Path
-) -> None:
+def test_only_the_adapter_changes_and_is_continued_later(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
     before = weights(parent.folder)
     recipe = TRPO.model_copy(update={"lora_rank": 2})
     first = trained(recipe, parent, release, tmp_path / "first")
@@ -209,9 +203,7 @@ def test_a_loss_that_is_no_number_ends_the_training(parent: ParentPolicy, tmp_pa
     assert not list((tmp_path / "new").glob("*.safetensors"))
 
 
-def test_weights_that_the_last_update_has_spoilt_are_not_admitted(
-    parent: ParentPolicy, release: Path, tmp_path: Path
-) -> None:
+def test_weights_spoilt_by_the_last_update_are_refused(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
     recipe = TRPO.model_copy(update={"max_updates": 1, "weight_decay": 1e300, "divergence": 0.0})
     trained(recipe, parent, release, tmp_path)
     with pytest.raises(BadInputError, match="has values that are NaN or infinite"):
@@ -253,9 +245,7 @@ def preset(kind: str, **settings: float) -> TrlSftSpec:
     return RECIPES.default_spec(kind, TrlSftSpec, settings)
 
 
-def test_rft_has_the_settings_of_the_paper_and_a_tiny_model_learns_by_them(
-    parent: ParentPolicy, release: Path, tmp_path: Path
-) -> None:
+def test_rft_has_the_papers_settings_and_a_model_learns(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
     """NaturalGAIA, appendix F."""
     recipe = preset("rft")
     assert (recipe.lora_rank, recipe.lora_alpha, recipe.learning_rate) == (8, 32, 1e-4)
@@ -350,9 +340,7 @@ def test_the_error_of_the_process_is_raised_here(bad_input: bool, parent: Parent
             TRPO.model_copy(update={"python": silent}).train(parent, tmp_path, 0, tmp_path / "new")
 
 
-def test_two_processes_train_what_one_trains(
-    parent: ParentPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_processes_train_as_one_does(parent: ParentPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setenv("ACCELERATE_USE_CPU", "true")
     write_rl(tmp_path, [{} for _ in range(4)])
