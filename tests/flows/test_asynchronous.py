@@ -16,14 +16,7 @@ from tests.flows.small_run import do, run_stages, small_config
 from tests.flows.tasks.test_train import tiny_config as two_rounds
 from tests.flows.tiny_run import assert_same, tiny_config
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.policies.policy import (
-    BASELINE,
-    PROMOTE,
-    Policy,
-    PolicyInForce,
-    acting_round,
-    stale_versions,
-)
+from trajmill.flows.policies.policy import BASELINE, PROMOTE, Policy, PolicyInForce, acting_round, stale_versions
 from trajmill.flows.round import concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
 from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, report_of, run_once
 from trajmill.flows.status.page import ahead_line

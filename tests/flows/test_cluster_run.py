@@ -42,10 +42,7 @@ def may_make_networks() -> bool:
     return made.returncode == 0
 
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not may_make_networks(), reason="it takes root to make network namespaces"),
-]
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not may_make_networks(), reason="networks take root")]
 
 
 def _ip(line: str) -> None:

@@ -94,12 +94,8 @@ def test_every_ingredient_is_measured_from_votes_that_were_asked_for_once(root: 
     assert read_rows(open_warehouse(root), Calibration) == list(made.rows)
     found = {(row.ingredient, row.channel, row.models.rpartition("@")[2], row.resolution): row for row in made.rows}
     # `tiny` calls everything correct
-    for ingredient, at in (
-        (Ingredient.SINGLE, "0.25"),
-        (Ingredient.SINGLE, "0.5"),
-        (Ingredient.MULTI_RESOLUTION, None),
-    ):
-        row = found[ingredient, "multimodal", "tiny", at]
+    for kind, at in ((Ingredient.SINGLE, "0.25"), (Ingredient.SINGLE, "0.5"), (Ingredient.MULTI_RESOLUTION, None)):
+        row = found[kind, "multimodal", "tiny", at]
         assert counts(row) == (right, len(known) - right, 0, 0)
         assert row.precision == right / len(known) and (row.recall, row.kappa) == (1.0, 0.0)
     other = found[Ingredient.MULTI_RESOLUTION, "multimodal", "other", None]
@@ -171,10 +167,7 @@ def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Pat
     ("arguments", "message"),
     [
         (["--judge", "bigg"], "there is no [judges.bigg] in the configuration; did you mean big?\n"),
-        (
-            ["--labels", "empty"],
-            "name the folder that AgentRewardBench's or CUAVerifierBench's dataset was downloaded to\n",
-        ),
+        (["--labels", "empty"], "name the folder that AgentRewardBench's or CUAVerifierBench's dataset is in\n"),
         (["--labels", "bare"], "cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json, their pictures to screenshots\n"),
         (
             ["--labels", "wrong"],

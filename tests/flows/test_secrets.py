@@ -198,11 +198,7 @@ def url() -> Iterator[str]:
 
 
 def test_an_echoed_key_is_stored_and_printed_nowhere(
-    url: str,
-    prefect_server: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str],
+    url: str, prefect_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     root, config = tmp_path / "warehouse", tmp_path / "echo.toml"
     config.write_text(_CONFIG.format(root=root, url=url))

@@ -58,16 +58,10 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("[rollout]\ngroup_size = 400\n", "2: rollout.group_size: a round makes 300 … fewer than a group of 400"),
         ("[rollout]\nbranches = 4\nbranch_share = 0.5\n", "3: rollout.branch_share: guided … lower a share"),
         ("[rollout]\nlargest_group = 2\n", "2: rollout.largest_group: … set both, or set it to 0"),
-        (
-            "run.asynchronous = true\nrollout.largest_group = 8\n",
-            "2: rollout.largest_group: a group needs one policy; …",
-        ),
+        ("run.asynchronous = true\nrollout.largest_group = 8\n", "2: rollout.largest_group: … needs one policy; …"),
         ("[release]\nquotas = { app = 0 }\n", "2: release.quotas.app should be greater than 0, not 0"),
         ("environment.kind = 'miniwob'\nqueries.fresh = 3\n", "2: queries.fresh: … has no navigation graphs"),
-        (
-            "environment.kind = 'desktop'\natomic.written = 2\n",
-            "2: atomic.written: … models.writer to an [endpoints.NAME]",
-        ),
+        ("environment.kind = 'desktop'\natomic.written = 2\n", "2: atomic.written: … map models.writer to an …"),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
         ("[run]\nseed = " + "9" * 20, "2: run.seed should be at most 9223372036854775807, not " + "9" * 20),
         ('[run]\nroot = "a\\u0000b"\n', "2: run.root has the character NUL, which no name or path can have"),
@@ -80,10 +74,7 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("[judge]\nvotes = 2\nquorum = 3\n", "3: judge.quorum should be at most the number of votes, not 3"),
         ("[judge]\nresolutions = [1.0, 0.5]\n", "2: judge.resolutions should rise, cheapest first, not [1.0, 0.5]"),
         ("[judge]\nask = 'all_'\n", "2: judge.ask should be 'needed', 'channels' or 'all', not \"all_\""),
-        (
-            "[queries]\ntry_proposals = true\n",
-            "2: queries.try_proposals: … set queries.curriculum or queries.screenshot",
-        ),
+        ("[queries]\ntry_proposals = true\n", "2: queries.try_proposals: … queries.curriculum or queries.screenshot"),
         ("[run\n", "1: not TOML: Expected ']' at the end of a table declaration"),
     ],
 )
@@ -181,15 +172,9 @@ urls = ["http://two/v1"]
     [
         (('policy = "owl"', 'policy = "oul"'), ":3: models.policy: there is no [endpoints.oul]; did you mean owl?"),
         (('urls = ["http://two/v1"]', ""), ":8: endpoints.judge.urls is missing: the base address of its server"),
-        (
-            ("http://two/v1", ""),
-            ":10: endpoints.judge.urls should be addresses of servers, such as http://gpu-1:8000/v1",
-        ),
+        (("http://two/v1", ""), ":10: endpoints.judge.urls should be addresses of servers, such as http://gpu"),
         (("http://two/v1", "http://two:80x/v1"), ":10: endpoints.judge.urls should be addresses of servers"),
-        (
-            ('model = "J"', 'modell = "J"'),
-            ":9: unknown key endpoints.judge.modell; did you mean endpoints.judge.model?",
-        ),
+        (('model = "J"', 'modell = "J"'), ":9: unknown key endpoints.judge.modell; did you mean endpoints.judge."),
     ],
 )
 def test_a_wrong_endpoint_is_named_with_its_line(tmp_path: Path, change: tuple[str, str], message: str) -> None:

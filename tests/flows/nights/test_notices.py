@@ -21,14 +21,7 @@ from trajmill.flows.configuration.sections import NotifySection
 from trajmill.flows.new_run import begin_or_continue
 from trajmill.flows.nights.log import Ending, FlowEnd, ended_flows, remember_server
 from trajmill.flows.nights.nightly import nightly
-from trajmill.flows.nights.notices import (
-    Notice,
-    conclude,
-    end_lost_runs,
-    notify_of_missed_night,
-    send,
-    watching_nights,
-)
+from trajmill.flows.nights.notices import Notice, conclude, end_lost_runs, notify_of_missed_night, send, watching_nights
 from trajmill.flows.report.page import render_report
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets

@@ -40,9 +40,7 @@ def _commit_evaluation(warehouse: Warehouse, number: int, rewards: tuple[float, 
     [heading, *others] = seen.elements or ()
     elements = tuple(others) if number == 1 else (heading._replace(text="Mail to Ann"),)
     shown, size = "ann" if number == 2 else "inbox", SIZE._asdict()
-    rows: list[Row] = [
-        Screen(screen_id=shown, image=seen.screen.encode(), elements=elements, **size, **at_origin(at)),
-    ]
+    rows: list[Row] = [Screen(screen_id=shown, image=seen.screen.encode(), elements=elements, **size, **at_origin(at))]
     for place, reward in enumerate(rewards):
         split = Split.HELDOUT_SLOTS if place else Split.VALIDATION
         values: dict[str, Any] = {"purpose": Purpose.EVALUATE, "model_version": f"policy-{number}", "steps": 2}

@@ -148,9 +148,7 @@ def test_gui_r1_is_given_its_history_in_the_command() -> None:
     assert "executing the command 'Tap {history}.', with the action history being 'None'." in dialect.task_text(
         "Tap {history}.", None, []
     )
-    assert "being 'Step 1: click [3, 4]; Step 2: type Bob'." in dialect.task_text(
-        "Go.", None, ["click [3, 4]", "type Bob"]
-    )
+    assert "'Step 1: click [3, 4]; Step 2: type Bob'." in dialect.task_text("Go.", None, ["click [3, 4]", "type Bob"])
 
 
 def test_an_unknown_name_and_a_screen_that_no_patches_fit_give_one_line() -> None:

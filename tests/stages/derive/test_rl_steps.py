@@ -115,7 +115,7 @@ def test_a_remembered_reward_never_enters_the_running_mean() -> None:
 
 def test_a_guided_success_is_replayed_only_if_that_is_configured() -> None:
     attempts, memory = (
-        [failure(2, "f1", A), failure(2, "f2", A)],
+        [failure(2, "f", A), failure(2, "g", A)],
         {"a": changed(success(2, "old", A), purpose=Purpose.GUIDED)},
     )
     assert derive(attempts, remembered=memory).rows == ()

@@ -13,12 +13,7 @@ from trajmill.stages.environments.android.task import PhoneGoal, PhoneStart
 from trajmill.stages.environments.browser.task import BrowserGoal, BrowserStart
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.desktop.task import import_tasks
-from trajmill.stages.environments.kinds import (
-    ENVIRONMENTS,
-    BrowserSpec,
-    FaultRates,
-    SimulatedSpec,
-)
+from trajmill.stages.environments.kinds import ENVIRONMENTS, BrowserSpec, FaultRates, SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 
 FOLDER = Path(__file__).parents[3] / "docs/examples/tasks"

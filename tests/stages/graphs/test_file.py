@@ -56,12 +56,7 @@ CODE = "    answers: {code: {target: x, of: entry, text: Code, known: {a: b}}}\n
         ("keys: enter, ", "", 14, "`operation: key` and `keys` belong together, e.g. `keys: enter`"),
         ("kind: field", "kind: feild", 12, "`feild` is not allowed here; use 'field', 'switch', 'choice', 'list' or "),
         ("recognise:", "recognize:", 6, "unknown key `recognize`; did you mean recognise?"),
-        (
-            "{role: heading, text: todos}",
-            "{state: checked}",
-            8,
-            "expected a feature with one of the keys id, role and ",
-        ),
+        ("{role: heading, text: todos}", "{state: checked}", 8, "expected a feature with one of the keys id, role"),
         ("      help:", "      entry:", 12, "`entry` is the name of an element and of a slot; rename one of them"),
         (GRAPH, "[]", 1, "this is no app graph; start it with `app: NAME`"),
         ("pages:\n", "pages:\n  lost: {recognise: {shows: [{id: lost}]}}\n", 5, "no transitions lead from `list` to"),

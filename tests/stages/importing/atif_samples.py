@@ -107,9 +107,7 @@ def anthropic() -> Json:
 
 def published(tool: str, arguments: Sequence[Json], **fields: Any) -> Json:
     """Calls of `computer_use` or `mobile_use`, with the tokens of each reply."""
-    steps: list[Json] = [
-        {"source": "user", "message": [{"type": "text", "text": "Open the menu"}, image("images/0.png")]}
-    ]
+    steps: list[Json] = [{"source": "user", "message": [{"type": "text", "text": "Open it"}, image("images/0.png")]}]
     for number, given in enumerate(arguments):
         tokens = {"completion_token_ids": [1, 2], "logprobs": [-0.5, -0.25], "completion_tokens": 2}
         seen = [result(number, [image(f"images/{number + 1}.png")])]

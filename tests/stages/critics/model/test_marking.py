@@ -7,16 +7,7 @@ from PIL import Image, ImageChops
 
 from tests.stages.critics.little_app import SIZE, Trees, Walk, checkout, dish, right_walk
 from trajmill.schemas import actions
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    Scroll,
-    Swipe,
-    Terminate,
-    TypeText,
-    Wait,
-    action_to_json,
-)
+from trajmill.schemas.actions import Action, Click, Scroll, Swipe, Terminate, TypeText, Wait, action_to_json
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.critics.model.marking import LONGEST_TEXT, action_in_words, draw_mark, marked_picture, untrusted

@@ -83,10 +83,7 @@ def tasks(address: str) -> list[Done]:
             task("rename", [made], "check_include_exclude", listing, there),
             ["mv", f"{DESKTOP}/a.txt", f"{DESKTOP}/b.txt"],
         ),
-        Done(
-            task("remove", [made], "exact_match", listing, rule(expected="")),
-            ["rm", f"{DESKTOP}/a.txt"],
-        ),
+        Done(task("remove", [made], "exact_match", listing, rule(expected="")), ["rm", f"{DESKTOP}/a.txt"]),
         Done(
             task(
                 "keep-either",
@@ -128,9 +125,7 @@ def tasks(address: str) -> list[Done]:
             ),
             ["sed", "-i", "s/pear/kiwi/", f"{DESKTOP}/list.txt"],
         ),
-        Done(
-            {**task("impossible", [made], "infeasible", {}), "evaluator": {"func": "infeasible"}},
-        ),
+        Done({**task("impossible", [made], "infeasible", {}), "evaluator": {"func": "infeasible"}}),
         Done(
             task("calc-total", calc, "compare_table", file("budget.xlsx"), options={"rules": [cell]}),
             copied("budget-done.xlsx", "budget.xlsx"),

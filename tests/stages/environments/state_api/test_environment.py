@@ -179,14 +179,11 @@ async def test_branches_go_on_from_copies_of_the_state(tasks: type[StateApi], br
         steps,
         look_of(after.screen.screen_id, after.elements, after.screen.size, is_phone=False),
     )
-    attempts, branches = (
-        [Attempt(asked, Purpose.BRANCH, number, 1, branch=point) for number in range(2)],
-        BranchPoints(),
-    )
+    tries, branches = ([Attempt(asked, Purpose.BRANCH, number, 1, branch=point) for number in range(2)], BranchPoints())
     before = shown_sessions(tasks)
     made = [
         await run_episode(each, Presses(("Delete", "Done")), world, Limits(), ORIGIN, branches=branches)
-        for each in attempts
+        for each in tries
     ]
     await world.close()
     assert [one.episode.trajectory.reward for one in made] == [1.0, 1.0] and branches.copies

@@ -115,8 +115,7 @@ def test_what_is_pressed_to_choose_a_value_has_no_sentence_of_its_own(origin: Or
 
 
 @pytest.mark.parametrize(
-    ("title", "said"),
-    [("the rest of them", "the rest of them and ask for help"), ("the options", " The rest and")],
+    ("title", "said"), [("the rest of them", "the rest of them and ask for help"), ("the options", " The rest and")]
 )
 def test_the_way_is_said_by_the_nearest_page_of_a_name(title: str, said: str, origin: Origin) -> None:
     """Behind the options there is a page with a button on it that says something."""
