@@ -271,7 +271,7 @@ def test_a_block_loads(block: str, tmp_path: Path) -> None:
     if "project" in tables:
         assert set(tables["project"]["entry-points"]) <= GROUPS
         return
-    for name in re.findall(r'"([\w./]+\.(?:yaml|jsonl|md|txt))"', block):
+    for name in re.findall(r'"([\w./-]+\.(?:yaml|jsonl|md|txt|apk))"', block):
         file = tmp_path / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("", encoding="utf-8")
