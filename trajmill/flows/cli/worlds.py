@@ -143,6 +143,7 @@ def explore_graph(
     from rich.console import Console
 
     from trajmill.flows.graphs.explore import explore_app
+    from trajmill.stages.graphs.asked import asked_line
 
     settings = load(config, unneeded="graphs.files")
     with Console().status(f"exploring {name}") as status:
@@ -153,6 +154,7 @@ def explore_graph(
     print_lines(
         f"pages     {len(report.graph.pages)}",
         f"trials    {len(found.trials)}, {found.actions} actions in this call",
+        f"wishes    {asked_line(report.graph)}",
         f"graph     {report.path}",
     )
     unfinished = [] if found.complete else ["not all was tried; the same command goes on"]
@@ -191,6 +193,7 @@ def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> N
 @graph.command("check", epilog="Example: trajmill graph check graphs/galculator.yaml")
 def check_graphs(files: list[Path] = Argument(..., metavar="GRAPH...", help="YAML files of graphs.")) -> None:
     """List unreachable pages, ambiguous recognisers and slots that cannot be set, by line, and the ends of paths."""
+    from trajmill.stages.graphs.asked import asked_line
     from trajmill.stages.graphs.check import check_graph
     from trajmill.stages.graphs.file import parse_graph
 
@@ -201,6 +204,8 @@ def check_graphs(files: list[Path] = Argument(..., metavar="GRAPH...", help="YAM
         mistakes += map(str, found.mistakes if found else reading.mistakes)
         for remark in found.remarks if found else ():
             print(f"{remark} (no mistake)")
+        if reading.file is not None:
+            print(f"{path}: {asked_line(reading.file.graph)}")
     if mistakes:
         raise TrajmillError("\n".join(mistakes))
     print(f"{len(files)} graph{'s' if len(files) != 1 else ''} without mistakes")

@@ -20,6 +20,8 @@ OUTSIDE = "outside"
 """The end of transitions that leave the app; no page has this name."""
 VALUE = "{value}"
 """Stands in the target of a slot for one of its values."""
+SORTS = "Sort by"
+"""Begins what a transition `does` that sorts a column."""
 ANSWER = "{answer}"
 """Placeholder for the answer in the text of an element."""
 
@@ -36,6 +38,14 @@ class Mark(StrEnum):
     """It destroys something, or reaches people, money or machines; nothing is ever pressed for a trial."""
     NEEDS_LOGIN = "needs-login"
     """It asks for a password, or leads to a page that does."""
+    IDLE = "idle"
+    """It was tried and changes nothing that a person sees; no query asks for it."""
+    OPENS = "opens"
+    """It only opens or closes a menu or a part of the page; paths go through it, and no query asks for it."""
+
+
+AVOIDED = frozenset({Mark.LEAVES, Mark.DESTRUCTIVE, Mark.NEEDS_LOGIN})
+"""Marks of what no path goes through."""
 
 
 class Feature(Record):
@@ -144,6 +154,8 @@ class GraphSlot(Record):
     """What its values mean, e.g. `date`."""
     in_form: bool = False
     """Whether it is a part of a form; no query asks for it alone."""
+    marks: tuple[Mark, ...] = ()
+    """`idle` for a search that changes nothing."""
     values: tuple[str, ...] = ()
     """Values that can be asked for, as the screen shows them."""
     default: str = ""

@@ -10,10 +10,10 @@ from typing import NamedTuple
 import networkx as nx
 
 from trajmill.stages.environments.simulated.app_files.loader import Mistake
+from trajmill.stages.graphs.asked import NotAsked, why_not
 from trajmill.stages.graphs.base import ANSWER, OUTSIDE, VALUE, GraphPage, Recogniser, SlotKind
 from trajmill.stages.graphs.file import GraphFile
 from trajmill.stages.graphs.network import network, walkable
-from trajmill.stages.graphs.plain_does import has_no_words
 from trajmill.stages.graphs.recognise import looks_alike
 
 _SLOT = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
@@ -98,11 +98,13 @@ def _answers(page: GraphPage, known: set[str]) -> _Found:
 
 def _remarks(file: GraphFile) -> Iterator[Mistake]:
     source, graph = file
-    ways = walkable(graph)
+    reached = walkable(graph)
     for name in graph.pages:
-        if not any(end != name for end in ways.successors(name)):
+        if not any(end != name for end in reached.successors(name)):
             yield source.mistake(("pages", name), f"nothing leads on from `{name}`: paths end here")
     for name, page in graph.pages.items():
-        for key in dict.fromkeys(each.by for each in page.transitions if has_no_words(name, page, each)):
-            text = f"`{key}` has no name: no query asks for it until it has a `name`, or `does` says what it does"
-            yield source.mistake(("pages", name, "elements", key), text)
+        ways = [each for each in page.transitions if each.by in page.elements]
+        for key in dict.fromkeys(each.by for each in ways if why_not(graph, name, each) is NotAsked.NO_WORDS):
+            if page.elements[key].is_nameless:
+                text = f"`{key}` has no name: no query asks for it until it has a `name`, or `does` says what it does"
+                yield source.mistake(("pages", name, "elements", key), text)

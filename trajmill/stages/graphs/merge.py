@@ -118,8 +118,10 @@ def _transitions(new: GraphPage, old: GraphPage, keys: Mapping[str, str]) -> tup
         )
         for each in new.transitions
     ]
+    found = {_way(each): each.marks for each in renamed}
+    kept = (each.model_copy(update={"marks": found.get(_way(each), each.marks)}) for each in old.transitions)
     known = {_way(each) for each in old.transitions}
-    return (*old.transitions, *(each for each in renamed if _way(each) not in known))
+    return (*kept, *(each for each in renamed if _way(each) not in known))
 
 
 def _way(transition: GraphTransition) -> tuple[object, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import networkx as nx
 
-from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphTransition, Mark
+from trajmill.stages.graphs.base import AVOIDED, OUTSIDE, AppGraph, GraphTransition, Mark
 
 
 def network(graph: AppGraph, transitions: Iterable[tuple[str, GraphTransition]] | None = None) -> nx.MultiDiGraph[str]:
@@ -29,6 +29,6 @@ def walkable(graph: AppGraph) -> nx.MultiDiGraph[str]:
 
 
 def marks_on_way(graph: AppGraph, page: str, transition: GraphTransition) -> frozenset[Mark]:
-    """Return the marks of a transition, of its element and of the page that it leads to."""
+    """Return the marks to avoid of a transition, of its element and of the page that it leads to."""
     element, end = graph.pages[page].elements.get(transition.by), graph.pages.get(transition.to)
-    return frozenset((*transition.marks, *(element.marks if element else ()), *(end.marks if end else ())))
+    return AVOIDED & {*transition.marks, *(element.marks if element else ()), *(end.marks if end else ())}

@@ -1,4 +1,4 @@
-"""Plain sentences for what elements do, where nobody has written one, and what nobody has words for at all.
+"""Plain sentences for what elements do, where nobody has written one.
 
 People and models write better sentences over the plain ones.
 """
@@ -9,7 +9,7 @@ import re
 from functools import cache
 from importlib.resources import files
 
-from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage, GraphTransition
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage
 
 _PLAIN = re.compile(r"(?:Leads to `[^`]*`(?: or `[^`]*`)*|Leads out of the app(?:, to [^ ]+)?|Changes the page)\.")
 
@@ -41,17 +41,6 @@ def plain_does(name: str, page: GraphPage, element: str) -> str:
         address = next((each.address.replace(" ", "%20") for each in ways if each.address), "")
         return f"Leads out of the app, to {address}." if address else "Leads out of the app."
     return "Changes the page." if ways else ""
-
-
-def has_no_words(name: str, page: GraphPage, transition: GraphTransition) -> bool:
-    """Whether a transition changes its page by an element that has no name and of which nobody has said what it does.
-
-    A transition to another page is asked for by that page.
-    """
-    element = page.elements.get(transition.by)
-    if element is None or transition.to != name:
-        return False
-    return element.is_nameless and not (transition.does or written(element.does))
 
 
 def starts_with_verb(label: str) -> bool:

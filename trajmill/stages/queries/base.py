@@ -150,6 +150,8 @@ class Offer(NamedTuple):
     model_calls: tuple[ModelCall, ...] = ()
     walk: WalkQueries | None = None
     """Walks the queries; None walks them in the environment of the run."""
+    note: str = ""
+    """What the source leaves out, for whoever gets fewer queries than wanted."""
 
     @classmethod
     def of(cls, stream: Callable[[Split], Iterator[Candidate]], wanted: Mapping[Split, int] | None = None) -> Offer:

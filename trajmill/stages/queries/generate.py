@@ -132,7 +132,8 @@ class QuerySet:
                     await queue.stop()
             if offered.wanted is not None and missing:
                 found = offered.wanted - missing
-                self._fail(offered.split, f"only {found} of {offered.wanted} queries: there are no more goals")
+                why = f"there are no more goals{offer.note and f' ({offer.note})'}"
+                self._fail(offered.split, f"only {found} of {offered.wanted} queries: {why}")
 
     async def add_fresh(self, request: FreshRequest, candidates: Iterator[Candidate], walk: WalkQueries) -> None:
         """Add training queries of at most the wanted level; the hardest and new goals come first."""

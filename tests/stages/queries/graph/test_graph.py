@@ -14,7 +14,8 @@ from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.graphs.base import AppGraph, GraphPage
+from trajmill.stages.graphs.asked import NotAsked, asked_line, not_asked
+from trajmill.stages.graphs.base import AppGraph, GraphElement, GraphPage, GraphSlot, GraphTransition, Mark
 from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.queries.base import FreshRequest, NewQueries, SourceContext, UnseenApps, WalkQueries
 from trajmill.stages.queries.generate import fresh_queries
@@ -154,6 +155,42 @@ def test_nobody_is_asked_to_press_what_no_word_says_the_purpose_of(words: dict[s
     ticks = {"by": "box", "to": "things", "shows": [{"role": "text", "text": "1 left"}]}
     graph = with_transitions("things", ticks, box={"target": "checkbox:#2", "role": "checkbox", **words})
     assert any(move.transition.by == "box" for route in routes(graph) for move in route.moves) is asked
+
+
+@pytest.mark.parametrize(("mark", "said"), [(Mark.OPENS, NotAsked.OPENS), (Mark.IDLE, NotAsked.IDLE)])
+def test_nobody_asks_for_what_only_opens_but_paths_go_through_it(mark: Mark, said: NotAsked) -> None:
+    shows = [{"role": "text", "text": "1 left"}]
+    ways: list[dict[str, object]] = [
+        {"by": "mark", "to": "things", "shows": shows, "marks": [mark]},
+        {"by": "mark", "to": "menu"},
+    ]
+    graph = with_transitions("things", *ways, mark={"target": "button:Mark all", "name": "Mark all"})
+    menu = LIST.pages["thing"].model_copy(update={"title": "a menu", "marks": (mark,)})
+    on = GraphTransition(by="rename", to="rest")
+    rest = LIST.pages["thing"].model_copy(update={"title": "the rest"})
+    named = {"rename": GraphElement(target="button:Rename", name="Rename")}
+    pages = {"menu": menu.model_copy(update={"elements": named, "transitions": (on,)}), "rest": rest}
+    graph = graph.model_copy(update={"pages": {**graph.pages, **pages}})
+    asked = routes(graph)
+    assert not [each for each in asked if each.end == "menu" or any(act.transition.by == "mark" for act in each.acts)]
+    assert [each.moves[0].transition.to for each in asked if each.end == "rest"] == ["menu"]
+    assert not_asked(graph)[said] == 2
+    assert f"; 2 {said}" in asked_line(graph)
+
+
+def test_a_search_that_changes_nothing_and_two_orders_at_once_are_no_wishes() -> None:
+    orders = ({"by": name, "to": "options", "does": f"Sort by {name}."} for name in ("age", "name"))
+    shown = ({**each, "shows": [{"role": "text", "text": each["by"]}]} for each in orders)
+    graph = with_transitions("options", *shown, age={"target": "text:Age"}, name={"target": "text:Name"})
+    search = {"kind": "field", "target": "find", "type": "search", "values": ["tea"]}
+    slots = {name: GraphSlot.model_validate({**search, **more}) for name, more in {"a": {}, "b": IDLE}.items()}
+    options = graph.pages["options"].model_copy(update={"slots": slots})
+    tasks = samples_by_task(graph.model_copy(update={"pages": {**graph.pages, "options": options}}), 0)
+    assert {"list.options-age", "list.options-name", "list.options-set-a"} <= tasks.keys()
+    assert not [each for each in tasks if "set-b" in each or ("age" in each and "name" in each)]
+
+
+IDLE: dict[str, object] = {"marks": ["idle"]}
 
 
 class CountedWalk:

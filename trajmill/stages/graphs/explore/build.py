@@ -21,11 +21,12 @@ from trajmill.stages.graphs.base import (
     Mark,
     Recogniser,
     SlotKind,
+    ValueType,
 )
 from trajmill.stages.graphs.check import is_same
 from trajmill.stages.graphs.explore.base import SETTING, Effect, Trial, TrialKind, WalkedScreen
 from trajmill.stages.graphs.explore.deny_list import DenyList
-from trajmill.stages.graphs.explore.features import recognisers, screen_change, shows_slot
+from trajmill.stages.graphs.explore.features import recognisers, said, screen_change, shows_slot, sorts_by, visible_mark
 from trajmill.stages.graphs.explore.forms import FIELDS
 from trajmill.stages.graphs.explore.naming import element_names, name_of_address, slug, unique, word_of
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
@@ -64,6 +65,9 @@ class GraphBuilder:
         self._typed = typed_texts(on_pages, self._screens)
         self._popups = popup_options(on_pages, self._screens)
         self._leaving = {trial.target: trial for trial in trials if trial.effect is Effect.LEFT}
+        filled = [each for each in on_pages if each.kind is TrialKind.FILL and each.after]
+        self._idle = {each.target for each in filled} - {each.target for each in filled if self._tells(each)}
+        """Fields of which no text changes anything else."""
         self._names = self._page_names()
 
     @property
@@ -90,7 +94,13 @@ class GraphBuilder:
             if target not in in_slots and self._belongs(page, target, found.element, target in below)
         }
         names = element_names(elements, [slot.name for slot in slots])
-        return _PageParts(self._names[page.number], page, slots, names)
+        marked = [self._marked(each) for each in slots]
+        return _PageParts(self._names[page.number], page, marked, names)
+
+    def _marked(self, slot: FoundSlot) -> FoundSlot:
+        """Mark a search that changes nothing but its own field, wherever it was tried."""
+        is_idle = slot.slot.type is ValueType.SEARCH and slot.slot.target in self._idle
+        return slot._replace(slot=slot.slot.model_copy(update={"marks": (Mark.IDLE,)})) if is_idle else slot
 
     def _belongs(self, page: FoundPage, target: str, element: UIElement, is_below: bool) -> bool:
         """Whether an element is listed: it was tried, or can be operated and stands on no page below."""
@@ -103,7 +113,7 @@ class GraphBuilder:
         page = GraphPage(
             title=_title(part.page),
             recognise=recogniser,
-            marks=(Mark.NEEDS_LOGIN,) if asks_for_password(part.page) else (),
+            marks=self._page_marks(part.page),
             screenshot=screenshots.get(part.page.first.screen_id, ""),
             scrolls=bool(part.page.scrolled),
             elements={name: self._element(part, target) for target, name in part.elements.items()},
@@ -111,10 +121,29 @@ class GraphBuilder:
             transitions=self._transitions(part),
         )
         known = staying(page, part.name).keys()
-        transitions = (
+        ways = [
             each if known >= set(each.after) else each.model_copy(update={"after": ()}) for each in page.transitions
-        )
-        return page.model_copy(update={"transitions": tuple(transitions)})
+        ]
+        leading = {each.by for each in ways if Mark.IDLE not in each.marks}
+        tried = {part.elements.get(each.target) for each in self._trials[part.page.number]} - leading
+        vain = {name: each for name, each in page.elements.items() if name in tried and not each.marks}
+        marked = {name: each.model_copy(update={"marks": (Mark.IDLE,)}) for name, each in vain.items()}
+        return page.model_copy(update={"transitions": tuple(ways), "elements": page.elements | marked})
+
+    def _page_marks(self, page: FoundPage) -> tuple[Mark, ...]:
+        """Mark a page that asks for a password, and one that is another page with something opened on it."""
+        origin, before = self._origin(page)
+        holds = {Mark.NEEDS_LOGIN: asks_for_password(page), Mark.OPENS: False}
+        if origin is not None and page.key.address == before.key.address:
+            mark = visible_mark(self._screens[origin.before], page.first, _standing(before))
+            holds[Mark.OPENS] = bool(page.key.menu - before.key.menu) or mark is not None
+        return tuple(mark for mark, held in holds.items() if held)
+
+    def _origin(self, page: FoundPage) -> tuple[Trial | None, FoundPage]:
+        """The trial that first led to a page, and the page before; none and the page itself for the start."""
+        found = ((each, self._book.pages[number]) for number, trials in self._trials.items() for each in trials)
+        led = (each for each in found if page.number and each[0].after == page.first.screen_id)
+        return next(led, (None, page))
 
     def _element(self, part: _PageParts, target: str) -> GraphElement:
         element = part.page.elements[target].element
@@ -180,13 +209,33 @@ class GraphBuilder:
         is_new_page = to.number != part.page.number
         change = screen_change(self._screens[trial.before], self._screens[trial.after], values, is_new_page)
         shows = tuple(each for each in change.shows if not _is_filled_field(each))
+        if common["submits"] and not any(map(shows_slot, shows)) and self._does_alone(trial):
+            return None
         if is_new_page:
             return GraphTransition.model_validate(
                 {**common, "to": self._names[to.number], "shows": tuple(filter(shows_slot, shows))}
             )
         if not (shows or change.lacks):
             return None
+        first, last = self._screens[trial.before], self._screens[trial.after]
+        mark = None if any(map(shows_slot, shows)) else visible_mark(first, last, _standing(part.page))
+        if slot is None and trial.target in first.by_target:
+            common["does"] = sorts_by(first.by_target[trial.target], last)
+        common["marks"] = (mark,) if mark is not None and not common["does"] else ()
         return GraphTransition.model_validate({**common, "to": part.name, "shows": shows, "lacks": change.lacks})
+
+    def _does_alone(self, trial: Trial) -> bool:
+        """Whether a button does the same without the fields before it, so that it sends nothing."""
+        page = self._book.page_of(trial.before)
+        same = (each for each in self._trials[page.number if page else -1] if each.target == trial.target)
+        ends = [each.after for each in same if each.kind is TrialKind.PRESS and each.effect is Effect.CHANGED]
+        told = said(self._screens[trial.after], FIELDS).keys()
+        return any(said(self._screens[end], FIELDS).keys() == told for end in ends if end in self._screens)
+
+    def _tells(self, trial: Trial) -> bool:
+        """Whether filling a field changes anything else."""
+        before, after = (said(self._screens[each], FIELDS) for each in (trial.before, trial.after))
+        return before.keys() != after.keys()
 
     def _operated_before(self, part: _PageParts, trial: Trial) -> tuple[str, ...] | None:
         """The elements of the page that were operated on the way to the screen of a trial; None for another way."""
@@ -217,11 +266,8 @@ class GraphBuilder:
         """A name by what is new on the page, or by the element that opened it."""
         if not page.number:
             return "start"
-        first = page.first.screen_id
-        origins = ((trial, number) for number, trials in self._trials.items() for trial in trials)
-        origin = next((each for each in origins if each[0].after == first), None)
-        pressed = self._pressed_text(origin[0]) if origin else ""
-        before = self._book.pages[origin[1]] if origin else page
+        origin, before = self._origin(page)
+        pressed = self._pressed_text(origin) if origin else ""
         if page.key.menu - before.key.menu:
             return f"{slug(pressed) or 'open'}-menu"
         if page.key.title != before.key.title:
@@ -238,6 +284,12 @@ class GraphBuilder:
             return "filled"
         element = self._screens[trial.before].by_target.get(trial.target)
         return word_of(element) if element else ""
+
+
+def _standing(page: FoundPage) -> list[WalkedScreen]:
+    """The screens of a page before anything was done there."""
+    further = (each for each in page.scrolled if all(step.operation == "scroll" for step in each.way[len(page.way) :]))
+    return [page.first, *(each.screen for each in further)]
 
 
 def _title(page: FoundPage) -> str:

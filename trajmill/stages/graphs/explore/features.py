@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.graphs.base import Feature, Recogniser
+from trajmill.stages.graphs.base import SORTS, Feature, Mark, Recogniser
 from trajmill.stages.graphs.explore.base import WalkedScreen
+from trajmill.stages.graphs.explore.forms import FIELDS
 from trajmill.stages.graphs.explore.pages import FoundPage
 from trajmill.stages.graphs.recognise import is_on
 
@@ -20,6 +21,10 @@ _CONTENT = frozenset({"list_item", "icon", "value", "image", "list"})
 _INPUTS = frozenset({"text_field", "search_field", "combo_box", "radio", "checkbox", "switch"})
 _MOST = 3
 _STATES = ("checked", "selected")
+_CONTROLS = frozenset({"link", "button", "icon_button", "menu_item", "checkbox", "switch", "combo_box", *FIELDS})
+_MOST_CONTROLS = 2
+"""Of what appears, a menu has more controls than this for each thing to read."""
+_FEWEST_SORTED = 3
 
 
 def recognisers(pages: Sequence[FoundPage]) -> list[Recogniser]:
@@ -154,6 +159,43 @@ def screen_change(
     said = [feature for feature in shows if shows_slot(feature)]
     said = [feature for feature in said if feature.role not in _INPUTS] or said
     return ScreenChange(tuple((said or shows)[:_MOST]), () if said else tuple(lacks[:_MOST]))
+
+
+def said(screen: WalkedScreen, without: Collection[str] = ()) -> dict[tuple[object, ...], UIElement]:
+    """Return what a person reads on a screen, wherever it stands; `without` are roles to leave out."""
+    elements = (e for e in screen.elements if (e.text or e.value) and "title" not in e.states and e.role not in without)
+    return {(e.role, e.text, e.value, *(state for state in _STATES if state in e.states)): e for e in elements}
+
+
+def visible_mark(before: WalkedScreen, after: WalkedScreen, stood: Sequence[WalkedScreen]) -> Mark | None:
+    """Return whether a change is none that a person would want: nothing is new, or something only opens or closes.
+
+    `stood` are the screens of the page before anything was done there, wherever it is scrolled to.
+    """
+    was, now = said(before), said(after)
+    known = {each for screen in stood for each in said(screen)}
+    new = [element for each, element in now.items() if each not in was and each not in known]
+    gone = [element for each, element in was.items() if each not in now and each not in known]
+    if changed := new or gone:
+        changed = [element for element in changed if not element.text.endswith(":")]  # The title of a menu.
+        stay = {(element.role, element.bounds[:2]) for element in (was if new else now).values()}
+        controls = sum(each.role in _CONTROLS and (each.role, each.bounds[:2]) not in stay for each in changed)
+        return Mark.OPENS if 1 < controls > _MOST_CONTROLS * (len(changed) - controls) else None
+    return None if was.keys() > now.keys() else Mark.IDLE
+
+
+def sorts_by(header: UIElement, after: WalkedScreen) -> str:
+    """Return what a press on the head of a column does, if the column is sorted afterwards; empty if it is not."""
+    box = header.bounds
+    below = (each for each in after.elements if each.bounds.left == box.left and each.bounds.top > box.top)
+    column = [each.text for each in below if each.role == "text"]
+    numbers = [re.sub(r"[^\d.]", "", text) for text in column]
+    is_number = all(re.fullmatch(r"\d+(\.\d+)?", each) for each in numbers)
+    keys = [float(each) for each in numbers] if is_number else column
+    name = header.text.partition(":")[0]
+    if len(set(column)) < _FEWEST_SORTED or "{" in name or sorted(keys) not in (keys, keys[::-1]):
+        return ""
+    return f"{SORTS} {name}{'' if keys == sorted(keys) else ' in descending order'}."
 
 
 def shows_slot(feature: Feature) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import NamedTuple
 
@@ -19,7 +20,9 @@ _INPUTS = FIELDS | SWITCHES | {BOX, "radio"}
 _MOST_INPUTS = 12
 """A page with more is a table or a list of settings; of those, a form has the text fields alone."""
 _MOST_BUTTONS = 3
-_MOST_WORDS = 12
+_MOST_WORDS = 20
+_READ = frozenset({"list_item", "cell", "heading", "text"})
+_FEWEST_IN_COLUMN = 4
 _FREE = frozenset({ValueType.TEXT, ValueType.TITLE, ValueType.PERSON})
 """Types whose fields take any text."""
 
@@ -135,12 +138,14 @@ def _numbered(text: str, number: int) -> str:
 def values_for(page: FoundPage, kind: ValueType, typed: str) -> tuple[str, ...]:
     """Return what a field can be asked to hold: the value that it took, and others of its type."""
     others = words_to_find(page) if kind is ValueType.SEARCH else ()
-    return tuple(dict.fromkeys((typed, *(others or examples()[kind]))))
+    return others or tuple(dict.fromkeys((typed, *examples()[kind])))
 
 
 def words_to_find(page: FoundPage) -> tuple[str, ...]:
-    """Return names of items on a page, which a search there finds."""
-    names = (name for group in page.groups for name in group.items)
-    own = (each.text for _, each in _standing(page) if each.role in ("list_item", "cell", "heading"))
-    found = [name for name in dict.fromkeys((*names, *own)) if 3 < len(name) <= 40 and any(map(str.isalpha, name))]
+    """Return names of items on a page, which a search there finds: of rows with several parts, and in columns."""
+    names = (name for group in page.groups if not group.is_run for name in group.items)
+    texts = [each for _, each in _standing(page) if each.role in _READ and "clickable" not in each.states]
+    columns = Counter((each.role, each.bounds.left) for each in texts)
+    own = (each.text for each in texts if columns[each.role, each.bounds.left] >= _FEWEST_IN_COLUMN)
+    found = [name for name in dict.fromkeys((*names, *own)) if 3 < len(name) <= 40 and name[0].isalpha()]
     return tuple(found[:_MOST_WORDS])

@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from trajmill.stages.environments.simulated.annotations import KnownSlot
-from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, SlotKind, ValueType
+from trajmill.stages.graphs.asked import in_forms, why_not
+from trajmill.stages.graphs.base import SORTS, AppGraph, Feature, GraphSlot, GraphTransition, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.network import marks_on_way, walkable
 from trajmill.stages.graphs.operations import OFF, ON, staying
-from trajmill.stages.graphs.plain_does import has_no_words, starts_with_verb, written
+from trajmill.stages.graphs.plain_does import starts_with_verb
 from trajmill.stages.graphs.recognise import filled
 
 DEPTH = 5
@@ -29,8 +30,6 @@ _SET_TOGETHER = 2
 """Most slots that are set on the last page."""
 _MOST_OF_FORMS = 2
 """Most values of forms that are asked for beside something else."""
-_SHOWING = frozenset({"link", "tab", "menu_item", "list_item"})
-"""Roles of elements that show what they say."""
 _MOST_SAMPLES = 60
 _MOST_COMBINATIONS = 20_000
 _PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
@@ -63,6 +62,8 @@ class Setting(NamedTuple):
                 text = f'{rng.choice(("search for", "look for"))} "{value}"'
             case SlotKind.FIELD:
                 text = f'{rng.choice(("put", "enter"))} "{value}" into {label}'
+            case SlotKind.CHOICE if value.isdecimal() and label.casefold().startswith("show "):
+                text = f"show {value} {label[5:]}"
             case SlotKind.CHOICE | SlotKind.SLIDER if self.spec.name:
                 text = f"{rng.choice(('set', 'change'))} {label} to {value}"
             case _:
@@ -82,6 +83,8 @@ class Setting(NamedTuple):
 
     @property
     def _switch_words(self) -> tuple[str, ...]:
+        if self.value == ON and starts_with_verb(self.label):
+            return (self.label[:1].lower() + self.label[1:],)
         turned = "off" if self.value == OFF else "on"
         return (f"turn {turned} {self.label}", f"switch {turned} {self.label}")
 
@@ -298,6 +301,8 @@ def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
     """Whether two transitions have conflicting effects, or the second one adds nothing."""
     if first == second:
         return not (first.slots or any("{" in f"{each.text}{each.value}" for each in first.shows))
+    if first.does.startswith(SORTS) and second.does.startswith(SORTS):
+        return True
     if set(first.shows) & set(second.lacks) or set(first.lacks) & set(second.shows):
         return True
     # Two features may contradict each other about one element.
@@ -310,49 +315,18 @@ def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
 
 
 def is_wish(route: Route) -> bool:
-    """Whether somebody would ask for it: no part of a form alone, and no press that no word says the purpose of."""
-    forms = {page: in_forms(route.graph, page) for page in {route.end, *(move.page for move in route.moves)}}
-    if any(setting.slot in forms[setting.page] for setting in route.final):
+    """Whether somebody would ask for it: no part of it is, by itself, what nobody asks for."""
+    graph = route.graph
+    for setting in route.final:
+        if setting.slot in in_forms(graph, setting.page) or Mark.IDLE in setting.spec.marks:
+            return False
+    if any(why_not(graph, move.page, move.transition) is not None for move in route.acts):
         return False
-    for move in route.acts:
-        transition, page = move.transition, route.graph.pages[move.page]
-        sent = {each.by for each in page.transitions if each.submits}
-        if not transition.submits and (
-            transition.by in forms[move.page] | sent or set(transition.slots) & forms[move.page]
-        ):
-            return False
-        if transition.submits and transition.operation == "key" and _is_part(transition, page):
-            return False
-        if not (move.settings or says_purpose(page, transition)):
-            return False
-    if (
-        sum(len(move.settings) for move in route.acts if move.transition.submits) > _MOST_OF_FORMS
-        and len(route.acts) > 1
-    ):
+    if not (route.acts or route.final) and {Mark.IDLE, Mark.OPENS} & {*graph.pages[route.end].marks}:
         return False
+    of_forms = sum(len(move.settings) for move in route.acts if move.transition.submits)
     alone = [move for move in route.acts if not move.settings and not move.transition.does]
-    return len(alone) < _REPEATS
-
-
-def in_forms(graph: AppGraph, page: str) -> set[str]:
-    """Return the slots of a page that belong to forms."""
-    spec = graph.pages[page]
-    sent = {slot for each in spec.transitions if each.submits for slot in each.slots}
-    return sent | {name for name, slot in spec.slots.items() if slot.in_form}
-
-
-def _is_part(transition: GraphTransition, page: GraphPage) -> bool:
-    """Whether a key sends less of a form than a button does."""
-    whole = (set(each.slots) for each in page.transitions if each.submits and each.operation != "key")
-    return any(set(transition.slots) <= slots for slots in whole)
-
-
-def says_purpose(page: GraphPage, transition: GraphTransition) -> bool:
-    """Whether there are words for what a transition is for, other than what is pressed."""
-    element = page.elements.get(transition.by)
-    if transition.does or element is None or written(element.does):
-        return True
-    return starts_with_verb(element.name) or (element.role in _SHOWING and bool(transition.shows))
+    return (of_forms <= _MOST_OF_FORMS or len(route.acts) == 1) and len(alone) < _REPEATS
 
 
 def _can_be_asked(route: Route) -> bool:
@@ -362,7 +336,7 @@ def _can_be_asked(route: Route) -> bool:
         shown = {name for feature in transition.shows for name in slot_names(feature)}
         shown.update(_PLACE.findall(json.dumps(transition.goal)))
         is_seen = shown.issuperset(setting.slot for setting in move.settings) or can_be_seen_before(move)
-        if not is_seen or has_no_words(move.page, page, transition):
+        if not is_seen:
             return False
         for name in transition.after:
             before = staying(page, move.page).get(name)

@@ -13,6 +13,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import PathStep, Platform, Slot, Source, Split
 from trajmill.stages.environments.screen_goal import PATHWAY, ScreenGoal, Showing
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
+from trajmill.stages.graphs.asked import asked_line
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphSlot, SlotKind
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.operations import OFF, set_slot, take
@@ -114,7 +115,8 @@ class GraphSource(NamedTuple):
                             words = int(content_id("live", seed, sample.task, sample.key, split, turn), 16)
                             yield Candidate(RouteGoal(sample), split, is_held_out_phrasing(split, turn + number), words)
 
-        return Offer.of(stream, wanted)
+        note = "; ".join(f"{graph.app}: {asked_line(graph)}" for graph in self.graphs)
+        return Offer.of(stream, wanted)._replace(note=note)
 
 
 def graph_source(settings: GraphSourceSpec) -> GraphSource:

@@ -20,6 +20,8 @@ _PLAIN_SENDING = frozenset(
     {"ok", "submit", "go", "apply", "done", "confirm", "send", "continue", "next", "finish", "save"}
 )
 _SPANS = frozenset({"hours", "minutes", "days", "nights", "weeks", "months", "years"})
+_TURNING = frozenset({"next", "previous", "first", "last"})
+"""What links to other pages of results say."""
 _QUESTION = re.compile(r"[?:*…]+$|\.\.\.$")
 
 
@@ -88,10 +90,10 @@ def pressing(graph: AppGraph, move: RouteMove) -> str:
     pressed = pressed_name(graph, move)
     if does or not pressed:
         return as_wish(does)
-    if starts_with_verb(pressed) and move.transition.to == move.page:
-        return pressed[:1].lower() + pressed[1:]
+    if starts_with_verb(pressed):
+        return re.sub(r" \(\d+\)$", "", pressed[:1].lower() + pressed[1:])
     if element is not None and element.role in _SHOWING and move.transition.to == move.page:
-        return f"show {pressed}"
+        return f"show the {pressed.lower()} page" if pressed.casefold() in _TURNING else f"show {pressed}"
     return f"press {pressed}"
 
 

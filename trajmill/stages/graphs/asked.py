@@ -1,0 +1,88 @@
+"""The rule for what of a graph a person would ask for, and why not for the rest."""
+
+from __future__ import annotations
+
+from collections import Counter
+from enum import StrEnum
+
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage, GraphTransition, Mark, SlotKind
+from trajmill.stages.graphs.network import marks_on_way
+from trajmill.stages.graphs.plain_does import starts_with_verb, written
+
+_SHOWING = frozenset({"link", "tab", "menu_item", "list_item"})
+"""Roles of elements that show what they say."""
+
+
+class NotAsked(StrEnum):
+    """Why nobody would ask for a transition."""
+
+    IDLE = "change nothing that a person sees"
+    OPENS = "only open or close something"
+    PART = "do a part of what a form does"
+    NO_WORDS = "have no words for their purpose"
+    AVOIDED = "leave the app, destroy something or need a log-in"
+
+
+def why_not(graph: AppGraph, page: str, transition: GraphTransition) -> NotAsked | None:
+    """Return why no query asks for a transition; None for a wish.
+
+    A wish changes or shows what a person would want: data, a selection, an order, a page with something to read. Where
+    somebody wrote what a transition `does`, it is one.
+    """
+    spec, end = graph.pages[page], graph.pages.get(transition.to)
+    if transition.to == OUTSIDE or marks_on_way(graph, page, transition):
+        return NotAsked.AVOIDED
+    if _is_part(transition, spec):
+        return NotAsked.PART
+    if transition.does:
+        return None
+    marks = {*transition.marks, *(end.marks if end is not None and transition.to != page else ())}
+    if Mark.IDLE in marks or Mark.OPENS in marks:
+        return NotAsked.IDLE if Mark.IDLE in marks else NotAsked.OPENS
+    needs_words = transition.to == page and not transition.submits and transition.by not in spec.slots
+    return NotAsked.NO_WORDS if needs_words and not _says_purpose(spec, transition) else None
+
+
+def not_asked(graph: AppGraph) -> Counter[NotAsked]:
+    """Count the reasons of a graph; an element or a search that was tried in vain counts as one more transition."""
+    found = Counter(why for way in graph.transitions() if (why := why_not(graph, *way)) is not None)
+    for page in graph.pages.values():
+        found[NotAsked.IDLE] += sum(Mark.IDLE in each.marks for each in page.elements.values())
+        found[NotAsked.IDLE] += sum(Mark.IDLE in each.marks for each in page.slots.values())
+    return +found
+
+
+def asked_line(graph: AppGraph) -> str:
+    """Say how many transitions are wishes, and why the others are none."""
+    reasons = not_asked(graph)
+    wishes = sum(why_not(graph, *way) is None for way in graph.transitions())
+    told = "".join(f"; {count} {why}" for why, count in reasons.most_common())
+    return f"{wishes} of {wishes + reasons.total()} transitions are wishes{told}"
+
+
+def in_forms(graph: AppGraph, page: str) -> set[str]:
+    """Return the slots of a page that belong to forms: also fields that are sent from another page."""
+    spec = graph.pages[page]
+    ways = [(graph.pages[name], each) for name, each in graph.transitions() if each.submits]
+    sent = {other.slots[slot].target for other, each in ways for slot in each.slots}
+    fields = {name for name, each in spec.slots.items() if each.kind is SlotKind.FIELD and each.target in sent}
+    own = {slot for each in spec.transitions if each.submits for slot in each.slots}
+    return fields | own | {name for name, each in spec.slots.items() if each.in_form}
+
+
+def _is_part(transition: GraphTransition, page: GraphPage) -> bool:
+    """Whether it operates a part of a form: a button without its fields, or a key that sends less than a button."""
+    sends = [each for each in page.transitions if each.submits]
+    if not transition.submits:
+        fields = {slot for each in sends for slot in each.slots} | {n for n, each in page.slots.items() if each.in_form}
+        return transition.by in fields | {each.by for each in sends} or bool(fields & set(transition.slots))
+    whole = (set(each.slots) for each in sends if each.operation != "key")
+    return transition.operation == "key" and any(set(transition.slots) <= slots for slots in whole)
+
+
+def _says_purpose(page: GraphPage, transition: GraphTransition) -> bool:
+    """Whether there are words for what a transition is for, other than what is pressed."""
+    element = page.elements.get(transition.by)
+    if element is None or written(element.does):
+        return True
+    return starts_with_verb(element.name) or (element.role in _SHOWING and bool(transition.shows))
