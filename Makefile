@@ -70,8 +70,9 @@ lint: .venv/installed-dev
 types: .venv/installed-dev
 	$(BIN)/mypy
 
-# More workers than there are cores, because tests of servers, browsers and desktops wait half of the time.
-WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 2)
+# More workers than there are cores, because tests of servers, browsers and desktops wait half of the time. On Linux one
+# more costs two CPU seconds (tests/forked_workers.py).
+WORKERS := $(shell expr $$(getconf _NPROCESSORS_ONLN) + 4)
 
 # Each worker trains with one thread: threads of several workers would wait for each other.
 # Without their environments, the tests of vLLM, of the trainers and of OSWorld's code are skipped and say so.

@@ -1,4 +1,5 @@
 import asyncio
+import atexit
 import gc
 import inspect
 import os
@@ -11,12 +12,14 @@ from pathlib import Path
 from typing import Final
 
 import pytest
+from execnet import XSpec
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.bucket_server import bucket_server, environment_for, new_bucket
 from tests.built_once import built_once
+from tests.forked_workers import fork_workers
 from tests.other_buckets import BUCKET, CONTAINER, azurite, azurite_program, google_server
 from tests.stages.environments.shared_factory import SharedFactory
 
@@ -35,9 +38,8 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-def pytest_unconfigure() -> None:
-    """Lets the end of the process collect what was imported; extension modules would call it leaked."""
-    gc.unfreeze()
+# Python's own end collects what was imported; extension modules would call it leaked.
+atexit.register(gc.unfreeze)
 
 
 _TRAINERS: Final = "one process of each trainer"
@@ -55,10 +57,32 @@ _TOGETHER: Final = {
 }
 """What goes to one worker, because it shares what is slow to start; it comes first, being long."""
 
+_LONGEST: Final = (
+    "flows/test_cluster_run.py",
+    "flows/test_bucket_run.py",
+    "vllm/test_offline.py",
+    "flows/test_asynchronous.py",
+    "flows/viewer/test_in_browser.py",
+    "flows/tasks/test_atomic.py",
+    "stages/environments/webapp/test_differential.py",
+    "flows/test_deriving.py",
+    "stages/queries/pathways/test_real.py",
+    "stages/training/hugging_face/test_training.py",
+    "stages/environments/desktop/test_programs.py",
+    "flows/tasks/test_judge.py",
+    "stages/queries/atomic/test_queries.py",
+    "stages/environments/desktop/test_faults.py",
+    "flows/policies/test_addition.py",
+    "flows/test_judging.py",
+    "flows/cli/test_bad_input.py",
+    "flows/test_environment_server.py",
+    "flows/importing/",
+    "pipelines/test_rollout.py",
+    "flows/test_azure_run.py",
+)
+"""Files that take a minute or more, the longest first: one that came late would keep its worker alone at the end."""
 _FIRST: Final = ("vllm", "desktop", "browser", "slow")
 """Marks of tests that take long or wait: they come before all others, which fill the gaps at the end."""
-_LONG: Final = {f"tests/flows/{name}.py" for name in ("test_cluster_run", "test_bucket_run", "policies/test_addition")}
-"""Files that would keep one worker busy after all others have ended, if they came late."""
 
 
 class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
@@ -66,6 +90,12 @@ class WholeFiles(LoadScopeScheduling):  # type: ignore[misc]
 
     def _split_scope(self, nodeid: str) -> str:
         return _group(nodeid)
+
+
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[XSpec]) -> None:
+    """Makes the workers forks of one process, where that can be."""
+    if sys.platform == "linux":
+        fork_workers(config, specs)
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> WholeFiles:
@@ -90,17 +120,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Puts the files with long tests first."""
     places: dict[Path, int] = {}
     for item in items:
-        places[item.path] = min(_place(item), places.get(item.path, len(_FIRST)))
+        places[item.path] = min(_place(item), places.get(item.path, len(_LONGEST) + len(_FIRST)))
     items.sort(key=lambda item: places[item.path])
 
 
 def _place(item: pytest.Item) -> int:
     if item.nodeid.startswith(tuple(_TOGETHER)):
         return -len(_TOGETHER) + list(_TOGETHER.values()).index(_group(item.nodeid))
-    if item.nodeid.startswith(tuple(_LONG)):
-        return 0
     marks = {mark.name for mark in item.iter_markers()}
-    return next((place for place, mark in enumerate(_FIRST) if mark in marks), len(_FIRST))
+    signs = *(item.nodeid.startswith(f"tests/{name}") for name in _LONGEST), *(mark in marks for mark in _FIRST)
+    return next((place for place, is_there in enumerate(signs) if is_there), len(signs))
 
 
 def _group(nodeid: str) -> str:

@@ -5,6 +5,7 @@ environment or null, and the arguments of its `main`, whose answer is a line of 
 goes to standard error. With variables, a forked process runs it: ms-swift keeps the bounds of the first model it loads.
 """
 
+import gc
 import json
 import os
 import sys
@@ -14,6 +15,7 @@ from typing import Any, TextIO
 
 
 def main() -> None:
+    gc.disable()  # what a trainer's packages leave is little beside what they are
     with os.fdopen(os.dup(1), "w") as answers:
         os.dup2(2, 1)
         for line in sys.stdin:

@@ -49,7 +49,8 @@ def config_with(server: TinyServer, root: Path, rounds: int, endpoint: dict[str,
             "queries": small.queries.model_copy(update=queries),
             "evaluate": small.evaluate.model_copy(update={"episodes": 1, "train_sample": 0}),
             "environment": SimulatedSpec(builtin_apps=("messages",)),  # its tasks are short
-            "agent": EndToEndSpec(max_tokens=8),
+            "agent": EndToEndSpec(max_tokens=4),  # it has no words to say
+            "run": small.run.model_copy(update={"seed": 7}),  # of ten seeds, the one whose tasks allow the fewest steps
             "models": ModelsSection(policy="tiny"),
             "endpoints": {"tiny": OpenAiSpec.model_validate(tiny)},
         }

@@ -72,7 +72,6 @@ class Served(NamedTuple):
 
     def runs_of(self, deployment: str) -> list[tuple[str, str]]:
         """State and message of the runs of a deployment that were not put there by a schedule, the first one first."""
-        # Hundreds of runs are scheduled, so to ask for all of them again and again keeps the server busy.
         found = self.ask("flow_runs", flows={"name": {"any_": [deployment]}})
         rows = (row for row in found if not row["auto_scheduled"])
         ordered = sorted(rows, key=lambda row: str(row["created"]))
@@ -87,6 +86,8 @@ def served(prefect_home: Path, tmp_path: Path) -> Iterator[Served]:
     folder.mkdir()
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     environment["PREFECT_HOME"] = str(prefect_home)
+    # By default the server inserts a hundred runs for each deployment, and shows them to whoever asks.
+    environment["PREFECT_SERVER_SERVICES_SCHEDULER_MAX_RUNS"] = "3"
     with running_server([Fault.NONE], writes=opinion) as judge, (folder / "words").open("wb") as words:
         (folder / "trajmill.toml").write_text(config_as_toml(judged_by(folder / "trajmill-data", judge.url)))
         command = [sys.executable, "-c", main, "serve", "--port", str(port)]
@@ -99,7 +100,7 @@ def served(prefect_home: Path, tmp_path: Path) -> Iterator[Served]:
             process.wait()
 
 
-def wait_for(what: Callable[[], bool], seconds: float = 500) -> bool:
+def wait_for(what: Callable[[], bool], seconds: float = 500, pause: float = 0.5) -> bool:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         try:
@@ -107,7 +108,7 @@ def wait_for(what: Callable[[], bool], seconds: float = 500) -> bool:
                 return True
         except OSError:
             pass
-        time.sleep(0.5)
+        time.sleep(pause)
     return False
 
 
@@ -141,8 +142,8 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     shown = commands("status --server")
     named = dict(re.findall("^run       (.*) in (.*)$", shown, re.MULTILINE))
     assert {Path(place).name for place in named.values()} == {"second", "trajmill-data"} and second.run_id in named
-    # Prefect's scheduler takes its time.
-    assert wait_for(lambda: commands("status --server").count("nightly at ") == 2)
+    # Prefect's scheduler looks for new deployments every five seconds.
+    assert wait_for(lambda: commands("status --server").count("nightly at ") == 2, pause=3)
 
     first, both = tmp_path / "one", tmp_path / "both"
     one, other = (samples.android_control_record(episode, goal=f"set alarm {episode}") for episode in (1, 2))
@@ -150,7 +151,7 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     samples.write(both, "android_control-0", samples.tfrecords([one, other]))
     said = commands("generate", f"import android-control {first}", f"import android-control {both}")
     assert re.findall(r"(\d+) accepted since", said) == ["1", "2"]
-    trained = wait_for(lambda: any(name == "Trained" for name, _ in served.runs_of("retrain")), seconds=300)
+    trained = wait_for(lambda: any(name == "Trained" for name, _ in served.runs_of("retrain")), seconds=300, pause=2)
     assert trained, (served.runs_of("retrain"), (served.folder / "words").read_text(encoding="utf-8")[-3000:])
     # The round has landed trajectories, too, so the event may have come again; then nothing was new.
     (name, line), *others = served.runs_of("retrain")

@@ -18,7 +18,7 @@ from trajmill.stages.environments.browser.environment import BrowserEnvironment,
 from trajmill.stages.environments.browser.episode import PageTimeouts
 
 pytestmark = pytest.mark.browser
-VERY_SHORT = PageTimeouts(load=5.0, turn=2.0, network=0.5)
+VERY_SHORT = PageTimeouts(load=5.0, turn=5.0, network=0.5)
 
 
 @pytest.fixture(scope="module")
