@@ -122,10 +122,12 @@ def config_of(variant: Variant, seed: int, root: Path, updates: int) -> Config:
 
 def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     """Run all rounds in this process and measure."""
+    from trajmill.flows.cli.app import collect_garbage_rarely
     from trajmill.flows.policies.policy import BASELINE, PROMOTE, PolicyInForce
     from trajmill.flows.round import STAGES, do_stage, summary_of
     from trajmill.flows.stage import RoundContext, finished
 
+    collect_garbage_rarely()
     draw_nothing()
     start = time.perf_counter()
     config = config_of(variant, seed, root, updates)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import atexit
 import errno
+import gc
 import logging
 import os
 import signal
@@ -90,6 +91,7 @@ def main() -> None:
     logging.getLogger().addHandler(logging.NullHandler())
     show_own_warnings()
     give_memory_back()
+    collect_garbage_rarely()
     codes.append(run(sys.argv[1:], ends_in_time=True))
     sys.exit(codes[0])
 
@@ -102,6 +104,14 @@ def give_memory_back() -> None:
     """
     if sys.platform == "linux":
         os.environ.setdefault("ARROW_DEFAULT_MEMORY_POOL", "jemalloc")
+
+
+def collect_garbage_rarely() -> None:
+    """Look for reference cycles after 50,000 new objects, here and in workers; call before other imports.
+
+    After 700, as Python does, the search took 26 % of the CPU time of rollouts and 22 % of reading a release.
+    """
+    gc.set_threshold(50_000, 20, 10)
 
 
 def show_own_warnings() -> None:

@@ -7,6 +7,7 @@ work; so each child has a group of its own, and ends with its owner.
 
 from __future__ import annotations
 
+import gc
 import logging
 import multiprocessing
 import os
@@ -91,7 +92,7 @@ def _idle() -> list[ProcessPoolExecutor]:
 
 def _pool() -> ProcessPoolExecutor:
     context = children_context([*_PRELOADED, *({_AS_IN_DRIVER} & sys.modules.keys())])
-    return ProcessPoolExecutor(1, context, initializer=_begin, initargs=(os.getpid(),))
+    return ProcessPoolExecutor(1, context, initializer=_begin, initargs=(os.getpid(), gc.get_threshold()))
 
 
 def _end() -> None:
@@ -106,7 +107,7 @@ def _end() -> None:
         process.join()
 
 
-def _begin(owner: int) -> None:
+def _begin(owner: int, collects_after: tuple[int, int, int]) -> None:
     def give_back_and_end(code: int) -> None:
         # Not waiting for the work, nor for the processes that draw for it, which end with this one. A kill would leave
         # semaphores, which Python reports to the user.
@@ -116,6 +117,7 @@ def _begin(owner: int) -> None:
 
     signal.signal(signal.SIGTERM, lambda number, frame: give_back_and_end(128 + number))
     Finalize(None, give_back_and_end, args=(0,), exitpriority=0)
+    gc.set_threshold(*collects_after)
     end_with(owner)
 
 
