@@ -204,6 +204,25 @@ def test_a_graph_is_explored_checked_shown_and_verified(config: Path, capsys: py
     assert " 0 changed, 0 lost, 0 failed" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_what_is_left_and_what_was_not_pressed_is_said(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command, notes = ["graph", "explore", str(config), "--app", "notes"], CONFIG.replace("clock", "notes")
+    config.write_text(notes)
+    assert run([*command, "--resume"]) == 1
+    assert "notes.journal.jsonl: there is no such file, so nothing to resume" in capsys.readouterr().err
+    config.write_text(notes.replace("[explore]\n", "[explore]\nactions = 60\n", 1))
+    assert run(command) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    tried, about = map(
+        int, re.findall(r"left tried (\d+) of about (\d+); --resume goes on; left on \S+ \(\d+\)", out)[0]
+    )
+    assert 0 < tried < about and re.search(r"wishes \d+ of \d+ transitions", out)
+    config.write_text(notes)
+    assert run([*command, "--resume"]) == 0
+    out = " ".join(capsys.readouterr().out.split())
+    assert " left tried " not in out and "denied Delete note; --allow-destructive presses them" in out
+
+
 def test_an_unknown_app_is_one_line(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["graph", "explore", str(config), "--app", "clocks"]) == 1
     assert capsys.readouterr().err == (

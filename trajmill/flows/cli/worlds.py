@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from contextlib import suppress
 from functools import partial
 from itertools import islice
@@ -138,18 +139,30 @@ def explore_graph(
     config: ConfigArgument,
     name: AppOption,
     out: Path | None = Option(None, metavar="FILE", help="YAML file; explore.folder/NAME.yaml by default."),
+    resume: bool = Option(False, help="Go on with what was tried; refuse to begin anew."),
+    allow_destructive: bool = Option(False, help="Also press what may delete, send, buy or log out."),
 ) -> None:
-    """Explore a running app and write its graph; a second call continues and keeps your edits."""
+    """Explore a running app and write its graph; a second call continues and keeps your edits.
+
+    At a terminal it asks before it presses what may delete, send, buy or log out.
+    """
     from rich.console import Console
 
     from trajmill.flows.graphs.explore import explore_app
     from trajmill.stages.graphs.asked import asked_line
 
     settings = load(config, unneeded="graphs.files")
-    with Console().status(f"exploring {name}") as status:
-        report = explore_app(
-            settings, name, out, lambda pages, trials: status.update(f"{name}: {pages} pages, {trials} trials")
-        )
+    while True:
+        with Console().status(f"exploring {name}") as status:
+
+            def show(pages: int, tried: int, left: int) -> None:
+                status.update(f"{name}: tried {tried} of about {tried + left} on {pages} pages")
+
+            report = explore_app(settings, name, out, show, resume, allow_destructive)
+        denied = "" if allow_destructive else ", ".join(report.denied[:_MOST_LISTED])
+        if not (denied and sys.stdin.isatty() and typer.confirm(f"Not pressed: {denied}. Press them, too?")):
+            break
+        allow_destructive = True
     found = report.explored
     print_lines(
         f"pages     {len(report.graph.pages)}",
@@ -157,8 +170,13 @@ def explore_graph(
         f"wishes    {asked_line(report.graph)}",
         f"graph     {report.path}",
     )
-    unfinished = [] if found.complete else ["not all was tried; the same command goes on"]
-    print_lines(*(f"failure   {failure}" for failure in found.failures), *unfinished, style="yellow")
+    notes = [f"failure   {failure}" for failure in found.failures]
+    if report.left:
+        places = ", ".join(f"{page} ({count})" for page, count in islice(report.left.items(), _MOST_LISTED))
+        about = len(found.trials) + sum(report.left.values())
+        notes += [f"left      tried {len(found.trials)} of about {about}; --resume goes on; left on {places}"]
+    notes += [f"denied    {denied}; --allow-destructive presses them"] if denied else []
+    print_lines(*notes, style="yellow")
 
 
 @graph.command("annotate", epilog="Example: trajmill graph annotate graphs/galculator.yaml --config models.toml")

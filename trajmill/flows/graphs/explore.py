@@ -32,10 +32,10 @@ from trajmill.stages.annotation.describer import PageDescriber
 from trajmill.stages.annotation.namer import SlotNamer
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.simulated.app_files.loader import Mistake
-from trajmill.stages.graphs.base import OUTSIDE, AppGraph
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph, Mark
 from trajmill.stages.graphs.explore.build import GraphBuilder
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
-from trajmill.stages.graphs.explore.explore import Exploration, Explored
+from trajmill.stages.graphs.explore.explore import Exploration, Explored, Progress
 from trajmill.stages.graphs.explore.journal import ExploreJournal
 from trajmill.stages.graphs.explore.walker import Budget
 from trajmill.stages.graphs.file import parse_graph, read_graph, write_graph
@@ -53,6 +53,10 @@ class ExploreReport(NamedTuple):
     path: Path
     graph: AppGraph
     explored: Explored
+    left: dict[str, int]
+    """By name of a page, the trials that are left on it."""
+    denied: tuple[str, ...]
+    """Names of what was not pressed because it may destroy something."""
 
 
 def journal_of(graph: Path) -> Path:
@@ -64,16 +68,21 @@ def explore_app(
     config: Config,
     name: str,
     out: Path | None = None,
-    progress: Callable[[int, int], None] = lambda pages, trials: None,
+    progress: Progress = lambda pages, tried, left: None,
+    resume: bool = False,
+    may_destroy: bool = False,
 ) -> ExploreReport:
     """Explore an app within the bounds of `[explore]` into file `out`; a second call continues, and keeps edits.
 
-    `progress` gets the numbers of pages and trials. Raises BadInputError (the app is unknown, or its files are wrong),
-    TrajmillError (the app does not start).
+    `resume` refuses to begin anew. Raises BadInputError (the app is unknown, or its files are wrong), TrajmillError
+    (the app does not start).
     """
     app = config.explore.app(name, config.environment.kind)
     file = out or config.explore.file(name)
     old = read_graph(file) if file.exists() else None
+    if resume and not journal_of(file).exists():
+        raise BadInputError(f"{journal_of(file)}: there is no such file, so nothing to resume; leave out --resume")
+    denied = packaged_deny_list(may_destroy)
 
     def picture_of(screen_id: str) -> Path:
         return file.with_suffix(".screens") / f"{screen_id}.png"
@@ -87,18 +96,23 @@ def explore_app(
     async def explore() -> Explored:
         journal = ExploreJournal(journal_of(file), app)
         async with _pool(config, app.platform) as pool:
-            exploration = Exploration(pool, app, config.explore, packaged_deny_list(), journal, keep)
+            exploration = Exploration(pool, app, config.explore, denied, journal, keep)
             return await exploration.run(config.explore.instances, progress)
 
     explored = asyncio.run(explore())
-    builder = GraphBuilder(app, explored.book, explored.trials, packaged_deny_list())
+    builder = GraphBuilder(app, explored.book, explored.trials, denied)
     pictures = {page.first.screen_id: picture_of(page.first.screen_id) for page in explored.book.pages}
     graph = builder.build({name: str(at.relative_to(file.parent)) for name, at in pictures.items() if at.exists()})
     if old is not None:
-        graph = keep_annotations(graph, old, builder.screens_by_page)
+        outdated = frozenset({Mark.IDLE, *((Mark.DESTRUCTIVE,) if may_destroy else ())})
+        graph = keep_annotations(graph, old, builder.screens_by_page, outdated)
     graph = with_plain_does(graph)
     write_graph(graph, file)
-    return ExploreReport(file, graph, explored)
+    elements = [each for page in graph.pages.values() for each in page.elements.values()]
+    names = (each.name for each in elements if Mark.DESTRUCTIVE in each.marks)
+    left_out = tuple(name for name in dict.fromkeys(names) if not packaged_deny_list(may_destroy=True).denies(name))
+    left = {builder.names[number]: count for number, count in explored.left.items()}
+    return ExploreReport(file, graph, explored, left, left_out)
 
 
 @asynccontextmanager

@@ -155,7 +155,7 @@ class GraphSlot(Record):
     in_form: bool = False
     """Whether it is a part of a form; no query asks for it alone."""
     marks: tuple[Mark, ...] = ()
-    """`idle` for a search that changes nothing."""
+    """`idle` for a search or a message that changes nothing."""
     values: tuple[str, ...] = ()
     """Values that can be asked for, as the screen shows them."""
     default: str = ""

@@ -6,15 +6,20 @@ from collections.abc import Mapping, Sequence
 
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.stages.graphs.base import AppGraph, GraphElement, GraphPage, GraphSlot, GraphTransition
+from trajmill.stages.graphs.base import AppGraph, GraphElement, GraphPage, GraphSlot, GraphTransition, Mark
 from trajmill.stages.graphs.explore.base import WalkedScreen
 from trajmill.stages.graphs.explore.naming import unique
 from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.graphs.recognise import page_on, recognises
 
 
-def keep_annotations(new: AppGraph, old: AppGraph, screens: Mapping[str, Sequence[WalkedScreen]]) -> AppGraph:
-    """Return the new graph with the names, words, values and additions of the old one.
+def keep_annotations(
+    new: AppGraph,
+    old: AppGraph,
+    screens: Mapping[str, Sequence[WalkedScreen]],
+    outdated: frozenset[Mark] = frozenset({Mark.IDLE}),
+) -> AppGraph:
+    """Return the new graph with the names, words, values and additions of the old one, without `outdated` marks.
 
     A page is the same if the old graph recognises it on its screens. Pages, slots and transitions that only the old
     graph has stay: an exploration that went less far is no reason to lose them.
@@ -26,7 +31,7 @@ def keep_annotations(new: AppGraph, old: AppGraph, screens: Mapping[str, Sequenc
         moved = page.model_copy(update={"transitions": ways})
         known = old.pages.get(names[name])
         others = [each for other, seen in screens.items() if other != name for each in seen]
-        pages[names[name]] = _page(moved, known, screens.get(name, ()), others) if known else moved
+        pages[names[name]] = _page(moved, known, screens.get(name, ()), others, outdated) if known else moved
     kept = {name: page for name, page in old.pages.items() if name not in pages}
     return new.model_copy(
         update={
@@ -51,13 +56,19 @@ def _renamed(new: AppGraph, old: AppGraph, screens: Mapping[str, Sequence[Walked
     return names
 
 
-def _page(new: GraphPage, old: GraphPage, own: Sequence[WalkedScreen], others: Sequence[WalkedScreen]) -> GraphPage:
+def _page(
+    new: GraphPage,
+    old: GraphPage,
+    own: Sequence[WalkedScreen],
+    others: Sequence[WalkedScreen],
+    outdated: frozenset[Mark],
+) -> GraphPage:
     keys = _same_keys(new, old)
     # Whether the old recogniser still holds on all screens of its page and on no other one.
     still = all(recognises(old.recognise, _observation(each)) for each in own)
     still = still and not any(recognises(old.recognise, _observation(each)) for each in others)
     elements = {
-        keys.get(name, name): _element(each, old.elements.get(keys.get(name, "")))
+        keys.get(name, name): _element(each, old.elements.get(keys.get(name, "")), outdated)
         for name, each in new.elements.items()
     }
     slots = {keys.get(name, name): _slot(each, old.slots.get(keys.get(name, ""))) for name, each in new.slots.items()}
@@ -94,10 +105,10 @@ def _targets(page: GraphPage) -> dict[str, tuple[str, str]]:
     return elements | {name: (each.opens, each.target) for name, each in page.slots.items()}
 
 
-def _element(new: GraphElement, old: GraphElement | None) -> GraphElement:
+def _element(new: GraphElement, old: GraphElement | None, outdated: frozenset[Mark]) -> GraphElement:
     if old is None:
         return new
-    marks = tuple(dict.fromkeys((*old.marks, *new.marks)))
+    marks = tuple(dict.fromkeys((*(each for each in old.marks if each not in outdated), *new.marks)))
     return new.model_copy(update={"name": old.name or new.name, "does": written(old.does) or new.does, "marks": marks})
 
 

@@ -6,6 +6,7 @@ from tests.stages.graphs.explore.exploring import explore, simulated_app
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.graphs.base import OUTSIDE, GraphPage, GraphTransition, Mark, SlotKind
 from trajmill.stages.graphs.explore.base import ExploreBounds
+from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.journal import ExploreJournal
 from trajmill.stages.graphs.merge import keep_annotations
 
@@ -18,10 +19,32 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
+def test_what_may_destroy_is_pressed_once_it_is_allowed(notes: Path, tmp_path: Path) -> None:
+    app, journal = simulated_app("notes"), tmp_path / "notes.jsonl"
+    journal.write_text(notes.read_text())
+    asked = explore(app, journal)
+    allowed = explore(app, journal, denied=packaged_deny_list(may_destroy=True))
+    assert "Note deleted" in {page.title for page in allowed.graph.pages.values()}
+    assert not [each for page in allowed.graph.pages.values() for each in page.elements.values() if each.marks]
+    # The yes is kept by what was tried: the next call needs none.
+    again = explore(app, journal)
+    assert (again.graph, again.explored.actions) == (allowed.graph, 0)
+    outdated = frozenset({Mark.IDLE, Mark.DESTRUCTIVE})
+    merged = keep_annotations(allowed.graph, asked.graph, allowed.builder.screens_by_page, outdated)
+    assert not [each for page in merged.pages.values() for each in page.elements.values() if each.marks]
+
+
+@pytest.mark.parametrize("text", ["Jetzt kaufen", "Löschen", "Supprimer", "Log out", "Delete all"])
+def test_what_may_destroy_is_denied_in_several_languages_until_it_is_allowed(text: str) -> None:
+    assert packaged_deny_list().denies(text) and not packaged_deny_list(may_destroy=True).denies(text)
+    assert all(packaged_deny_list(may_destroy=True).denies(each) for each in ("Shut down", "Beenden"))
+
+
+@pytest.mark.slow
 def test_all_pages_are_found_but_behind_what_destroys_which_is_marked_and_never_pressed(notes: Path) -> None:
     found = explore(simulated_app("notes"), notes)
     titles = {page.title for page in found.graph.pages.values()}
-    assert found.explored.complete
+    assert not found.explored.left
     assert titles >= {"Notes", "New note", "Shopping list", "Note options", "Move note", "Note moved", "Note saved"}
     assert not titles & {"Delete this note?", "Note deleted"}
     marked = {each.target for page in found.graph.pages.values() for each in page.elements.values() if each.marks}
@@ -54,7 +77,7 @@ def test_a_killed_exploration_goes_on_where_it_was(notes: Path, tmp_path: Path) 
     app = simulated_app("notes")
     before = len(ExploreJournal(journal, app).read())
     found = explore(app, journal)
-    assert found.explored.complete
+    assert not found.explored.left
     assert 0 < before < len(found.explored.trials)
     names = [(trial.before, trial.kind, trial.target) for trial in found.explored.trials]
     assert len(names) == len(set(names))
@@ -66,13 +89,16 @@ def test_a_killed_exploration_goes_on_where_it_was(notes: Path, tmp_path: Path) 
 def test_a_call_ends_at_its_bounds_and_the_next_goes_on(tmp_path: Path) -> None:
     app, journal = simulated_app("clock"), tmp_path / "clock.jsonl"
     first = explore(app, journal, ExploreBounds(actions=40), workers=1)
-    assert not first.explored.complete
+    assert first.explored.left
     assert first.explored.actions <= 41
+    assert sum(first.explored.left.values()) > 0 and first.explored.left.keys() <= {
+        *range(len(first.explored.book.pages))
+    }
     second = explore(app, journal)
-    assert second.explored.complete
+    assert not second.explored.left
     assert second.explored.trials[: len(first.explored.trials)] == first.explored.trials
     few = explore(app, tmp_path / "few.jsonl", ExploreBounds(pages=3))
-    assert len(few.graph.pages) == 3 and few.explored.complete
+    assert len(few.graph.pages) == 3 and not few.explored.left
 
 
 def test_a_button_that_closes_the_program_leaves_and_menus_are_pages(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
@@ -36,6 +37,8 @@ from trajmill.stages.graphs.network import network
 from trajmill.stages.graphs.operations import staying
 
 _NO_TRANSITIONS = SETTING | {TrialKind.SCROLL}
+_SENT = re.compile(r"\b(?:enter|message|comment|reply|answer|chat)\b", re.IGNORECASE)
+"""Labels of fields whose text somebody is to get."""
 _OPERATIONS = {TrialKind.DOUBLE: "double_tap", TrialKind.ENTER: "key"}
 
 
@@ -68,12 +71,13 @@ class GraphBuilder:
         filled = [each for each in on_pages if each.kind is TrialKind.FILL and each.after]
         self._idle = {each.target for each in filled} - {each.target for each in filled if self._tells(each)}
         """Fields of which no text changes anything else."""
-        self._names = self._page_names()
+        self.names = self._page_names()
+        """Of the pages, by number."""
 
     @property
     def screens_by_page(self) -> dict[str, list[WalkedScreen]]:
         """By name of a page, its screens."""
-        return {self._names[page.number]: page.screens for page in self._book.pages}
+        return {self.names[page.number]: page.screens for page in self._book.pages}
 
     def build(self, screenshots: Mapping[str, str]) -> AppGraph:
         """Build the graph; `screenshots` are the files of pictures by screen id."""
@@ -95,11 +99,12 @@ class GraphBuilder:
         }
         names = element_names(elements, [slot.name for slot in slots])
         marked = [self._marked(each) for each in slots]
-        return _PageParts(self._names[page.number], page, marked, names)
+        return _PageParts(self.names[page.number], page, marked, names)
 
     def _marked(self, slot: FoundSlot) -> FoundSlot:
-        """Mark a search that changes nothing but its own field, wherever it was tried."""
-        is_idle = slot.slot.type is ValueType.SEARCH and slot.slot.target in self._idle
+        """Mark what is typed to be looked for or sent, if that changes nothing else wherever it was tried."""
+        is_sent = slot.slot.type is ValueType.SEARCH or _SENT.search(slot.slot.name) is not None
+        is_idle = is_sent and slot.slot.kind is SlotKind.FIELD and slot.slot.target in self._idle
         return slot._replace(slot=slot.slot.model_copy(update={"marks": (Mark.IDLE,)})) if is_idle else slot
 
     def _belongs(self, page: FoundPage, target: str, element: UIElement, is_below: bool) -> bool:
@@ -147,7 +152,8 @@ class GraphBuilder:
 
     def _element(self, part: _PageParts, target: str) -> GraphElement:
         element = part.page.elements[target].element
-        denied = is_denied(part.page, element, self._deny_list, self._app.platform)
+        tried = any(trial.target == target for trial in self._trials[part.page.number])
+        denied = not tried and is_denied(part.page, element, self._deny_list, self._app.platform)
         holds = {Mark.DESTRUCTIVE: denied, Mark.LEAVES: target in self._leaving}
         marks = tuple(mark for mark, held in holds.items() if held)
         return GraphElement(target=target, role=element.role, name=element.text, marks=marks, box=element.bounds)
@@ -173,7 +179,7 @@ class GraphBuilder:
                 # What opens a part of its page does so on each.
                 if leads_on or self._book.pages[end].key.address != other.key.address:
                     known.add(by)
-                    yield GraphTransition(by=by, to=self._names[end])
+                    yield GraphTransition(by=by, to=self.names[end])
 
     def _transition(self, part: _PageParts, trial: Trial) -> GraphTransition | None:
         if trial.kind in _NO_TRANSITIONS or trial.undone or trial.effect not in (Effect.CHANGED, Effect.LEFT):
@@ -213,7 +219,7 @@ class GraphBuilder:
             return None
         if is_new_page:
             return GraphTransition.model_validate(
-                {**common, "to": self._names[to.number], "shows": tuple(filter(shows_slot, shows))}
+                {**common, "to": self.names[to.number], "shows": tuple(filter(shows_slot, shows))}
             )
         if not (shows or change.lacks):
             return None

@@ -1,4 +1,4 @@
-"""Words on elements that a walk never presses."""
+"""Words on elements that a walk does not press: what they do may not be undone by a reset."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FILE = "denied_words.txt"
+_NEVER = "!"
 
 
 class DenyList(NamedTuple):
-    """An element with one of these words is never pressed."""
+    """An element with one of these words is not pressed."""
 
     pattern: re.Pattern[str]
 
@@ -19,8 +20,10 @@ class DenyList(NamedTuple):
         return self.pattern.search(text) is not None
 
 
-def packaged_deny_list() -> DenyList:
-    return deny_list(Path(__file__).with_name(_FILE).read_text().splitlines())
+def packaged_deny_list(may_destroy: bool = False) -> DenyList:
+    """The packaged list; if something may be destroyed, only what ends programs and machines is denied."""
+    lines = Path(__file__).with_name(_FILE).read_text(encoding="utf-8").splitlines()
+    return deny_list([each.removeprefix(_NEVER) for each in lines if not may_destroy or each.startswith(_NEVER)])
 
 
 def deny_list(lines: list[str]) -> DenyList:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from trajmill.schemas.errors import EnvironmentFailure, TrajmillError
@@ -35,6 +35,7 @@ _MOST_ENVIRONMENT_FAILURES = 5
 _SECONDS_BETWEEN_LOOKS = 0.05
 _MOST_PAGES_PER_ELEMENT = 4
 """Pages on which one element is tried; a navigation bar is the same on all pages."""
+Progress = Callable[[int, int, int], None]
 _TrialKey = tuple[int, tuple[TrialKind, str]]
 """The number of a page, and the kind and the target of a trial on it."""
 
@@ -44,8 +45,8 @@ class Explored(NamedTuple):
 
     book: PageBook
     trials: tuple[Trial, ...]
-    complete: bool
-    """Whether nothing is left to try within the bounds on depth, breadth and pages."""
+    left: Mapping[int, int]
+    """By number of a page, how many trials are left within the bounds on depth, breadth and pages."""
     actions: int
     """Actions and resets of this call."""
     failures: tuple[str, ...]
@@ -66,6 +67,8 @@ class Findings:
         self._leaving: set[tuple[TrialKind, str]] = set()
         self._numbers: set[str] = set()
         """Fields that did not take a text."""
+        self.waiting = 0
+        """Trials that were left when the last one was claimed."""
 
     def add(self, tried: Tried) -> None:
         trial = tried.trial
@@ -100,6 +103,7 @@ class Findings:
     def claim(self, at: tuple[PathStep, ...] | None) -> PlannedTrial | None:
         """Claim the next trial, preferably at the current position of the walker."""
         waiting = [(page, trial) for page in self.book.pages for trial in self._planned(page)]
+        self.waiting = len(waiting)
         if not waiting:
             return None
         page, trial = next((each for each in waiting if each[1].way == at), waiting[0])
@@ -112,8 +116,9 @@ class Findings:
             self._taken.discard((page.number, trial.name))
 
     @property
-    def is_complete(self) -> bool:
-        return not any(self._planned(page) for page in self.book.pages)
+    def left(self) -> dict[int, int]:
+        """By number of a page, the trials that are left on it."""
+        return {page.number: count for page in self.book.pages if (count := len(self._planned(page)))}
 
     def _planned(self, page: FoundPage) -> list[PlannedTrial]:
         planned = trials_on(page, self.book.below(page), self._numbers, self._bounds, self._deny_list, self._platform)
@@ -163,8 +168,8 @@ class Exploration:
         self._busy = 0
         self._failures: list[str] = []
 
-    async def run(self, workers: int, progress: Callable[[int, int], None] = lambda pages, trials: None) -> Explored:
-        """Explore in `workers` environments; `progress` gets the numbers of pages and trials after each trial.
+    async def run(self, workers: int, progress: Progress = lambda pages, tried, left: None) -> Explored:
+        """Explore in `workers` environments; `progress` gets the numbers of pages and of trials, done and left.
 
         Raises:
             BadInputError: the journal belongs to another app.
@@ -182,7 +187,7 @@ class Exploration:
         finally:
             self._journal.close()
         found = self._findings
-        return Explored(found.book, tuple(found.trials), found.is_complete, self._budget.used, tuple(self._failures))
+        return Explored(found.book, tuple(found.trials), found.left, self._budget.used, tuple(self._failures))
 
     async def _first_screen(self) -> None:
         try:
@@ -193,7 +198,7 @@ class Exploration:
         self._findings.book.add(seen_screen(seen), ())
         self._keep(seen)
 
-    async def _work(self, progress: Callable[[int, int], None]) -> None:
+    async def _work(self, progress: Progress) -> None:
         while len(self._failures) <= _MOST_ENVIRONMENT_FAILURES and not self._budget.is_spent:
             try:
                 async with self._pool.lease() as environment:
@@ -204,7 +209,7 @@ class Exploration:
             except EnvironmentFailure as error:
                 self._failures.append(str(error))
 
-    async def _walk(self, walker: AppWalker, progress: Callable[[int, int], None]) -> None:
+    async def _walk(self, walker: AppWalker, progress: Progress) -> None:
         """Try one thing after the other, until nothing is left and nobody may find more."""
         while True:
             planned = self._findings.claim(walker.way)
@@ -218,7 +223,7 @@ class Exploration:
                 await self._try(walker, planned)
             finally:
                 self._busy -= 1
-            progress(len(self._findings.book.pages), len(self._findings.trials))
+            progress(len(self._findings.book.pages), len(self._findings.trials), self._findings.waiting)
 
     async def _try(self, walker: AppWalker, planned: PlannedTrial) -> None:
         try:

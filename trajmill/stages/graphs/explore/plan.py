@@ -25,7 +25,7 @@ KEYS = {TrialKind.HIGHEST: "end", TrialKind.LOWEST: "home"}
 _MOST_SCROLLED = 8
 """Most further parts of one page."""
 SCROLLABLE = "scrollable_down"
-_CLOSE = re.compile(r"(?<!\w)close(?!\w)", re.IGNORECASE)
+_CLOSE = re.compile(r"(?<!\w)(?<!konto )(?:close|schließen)(?!\w)(?! account)", re.IGNORECASE)
 _OPENED_BY_TWO = frozenset({"icon", "list_item"})
 
 
