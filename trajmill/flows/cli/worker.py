@@ -41,14 +41,10 @@ def worker(
             raise BadInputError(f"--resources {each!r:.80} is not NAME=NUMBER, e.g. browser=8") from None
     if find_spec("distributed") is None:
         raise BadInputError("a worker needs Dask: pip install 'trajmill[cluster]'")
-    from dask import config
-
     from trajmill.flows.cluster import check_scheduler
-    from trajmill.pipelines.executors.cluster import CHILDREN_ALLOWED
 
     check_scheduler(scheduler)
-    with config.set(CHILDREN_ALLOWED):
-        asyncio.run(_work(scheduler, name or f"{gethostname()}-{os.getpid()}", workers, found, memory))
+    asyncio.run(_work(scheduler, name or f"{gethostname()}-{os.getpid()}", workers, found, memory))
 
 
 async def _work(scheduler: str, name: str, workers: int, resources: Mapping[str, float], memory: str | None) -> None:
