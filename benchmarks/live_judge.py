@@ -41,7 +41,6 @@ from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Exploration
 from trajmill.stages.graphs.explore.journal import ExploreJournal
 from trajmill.stages.graphs.operations import take
-from trajmill.stages.graphs.plain_does import with_plain_does
 from trajmill.stages.metrics.intervals import wilson
 from trajmill.stages.queries.base import Candidate, GrammarWriter, draft
 from trajmill.stages.queries.graph.routes import samples_by_task
@@ -106,7 +105,7 @@ async def explored(page: str, url: str, concurrency: int) -> AppGraph:
             found = await exploration.run(concurrency)
         finally:
             await pool.close()
-    graph = with_plain_does(GraphBuilder(app, found.book, found.trials, deny_list).build({}))
+    graph = GraphBuilder(app, found.book, found.trials, deny_list).build({})
     pages = {
         name: spec.model_copy(
             update={

@@ -104,7 +104,7 @@ _BUDGETS = (
     Budget(("stages/derive", "stages/guidance"), 4_250),
     Budget(("stages/training",), 2_995),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_015),
-    Budget(("stages/graphs", "stages/annotation"), 4_619),
+    Budget(("stages/graphs", "stages/annotation"), 4_592),
     Budget(("",), 74_000),
 )
 _MOST_FILES = 500

@@ -41,7 +41,6 @@ from trajmill.stages.graphs.explore.walker import Budget
 from trajmill.stages.graphs.file import parse_graph, read_graph, write_graph
 from trajmill.stages.graphs.merge import keep_annotations
 from trajmill.stages.graphs.network import network
-from trajmill.stages.graphs.plain_does import with_plain_does
 from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph
 from trajmill.warehouse.store.base import local_folder
 
@@ -106,7 +105,6 @@ def explore_app(
     if old is not None:
         outdated = frozenset({Mark.IDLE, *((Mark.DESTRUCTIVE,) if may_destroy else ())})
         graph = keep_annotations(graph, old, builder.screens_by_page, outdated)
-    graph = with_plain_does(graph)
     write_graph(graph, file)
     elements = [each for page in graph.pages.values() for each in page.elements.values()]
     names = (each.name for each in elements if Mark.DESTRUCTIVE in each.marks)

@@ -15,7 +15,7 @@ from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.graphs.explore.base import WalkedScreen
 from trajmill.stages.graphs.explore.pages import page_key
 from trajmill.stages.graphs.explore.slots import label_of
-from trajmill.stages.graphs.plain_does import written
+from trajmill.stages.graphs.sentences import written
 
 LONGEST_TITLE = 60
 """Most characters of the title of a page and of the name of a slot."""

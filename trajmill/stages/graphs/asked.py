@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage, GraphTransition, Mark, SlotKind
 from trajmill.stages.graphs.network import marks_on_way
-from trajmill.stages.graphs.plain_does import starts_with_verb, written
+from trajmill.stages.graphs.sentences import starts_with_verb, written
 
 _SHOWING = frozenset({"link", "tab", "menu_item", "list_item"})
 """Roles of elements that show what they say."""

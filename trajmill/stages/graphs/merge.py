@@ -9,8 +9,8 @@ from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.stages.graphs.base import AppGraph, GraphElement, GraphPage, GraphSlot, GraphTransition, Mark
 from trajmill.stages.graphs.explore.base import WalkedScreen
 from trajmill.stages.graphs.explore.naming import unique
-from trajmill.stages.graphs.plain_does import written
 from trajmill.stages.graphs.recognise import page_on, recognises
+from trajmill.stages.graphs.sentences import written
 
 
 def keep_annotations(

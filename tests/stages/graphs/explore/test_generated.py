@@ -73,6 +73,15 @@ def test_a_menu_on_each_page_is_tried_once_and_leads_on_from_each(tmp_path: Path
     assert len(found.explored.trials) == 4
 
 
+def test_links_of_a_menu_that_do_nothing_lead_nowhere(tmp_path: Path) -> None:
+    menu = [Widget("link", each, at) for at, each in enumerate(("Home", "Shop", "Help"))]
+    menu += [Widget("link", each) for each in ("News", "Terms")]
+    pages = [[*menu, Widget("heading", menu[at].text)] for at in range(3)]
+    graph = explored(pages, tmp_path).graph
+    assert len(graph.pages) == 3
+    assert not [each for _, each in graph.transitions() if each.by in ("news", "terms")]
+
+
 def test_another_item_and_another_page_of_results_are_the_same_page(tmp_path: Path) -> None:
     cards = [
         each

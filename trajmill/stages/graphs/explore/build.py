@@ -171,9 +171,10 @@ class GraphBuilder:
         for other in self._book.pages:
             for target in sorted(self._book.shared(part.page, other) & other.results.keys()):
                 by, end = part.elements.get(target), other.results[target]
-                # A link of a menu does nothing only on its own page.
+                # The one link of a menu that does nothing on a page leads to it; of several, nobody knows.
                 group = other.group_of(target)
-                leads_on = end == other.number and group is not None and group.is_run
+                menu = group.items.values() if group is not None and group.is_run else ()
+                leads_on = [each for each in menu if other.results.get(each) == other.number] == [target]
                 if by is None or by in known or end in (-1, part.page.number) or (end == other.number and not leads_on):
                     continue
                 # What opens a part of its page does so on each.

@@ -15,7 +15,7 @@ from trajmill.stages.graphs.explore.naming import slug, unique
 from trajmill.stages.graphs.explore.pages import FoundPage
 from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of, lists_of
 from trajmill.stages.graphs.operations import OFF, ON
-from trajmill.stages.graphs.plain_does import starts_with_verb
+from trajmill.stages.graphs.sentences import starts_with_verb
 from trajmill.stages.graphs.values import examples, type_of
 
 _MARKED = ("checked", "selected")

@@ -18,8 +18,8 @@ from trajmill.stages.graphs.asked import in_forms, why_not
 from trajmill.stages.graphs.base import SORTS, AppGraph, Feature, GraphSlot, GraphTransition, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.network import marks_on_way, walkable
 from trajmill.stages.graphs.operations import OFF, ON, staying
-from trajmill.stages.graphs.plain_does import starts_with_verb
 from trajmill.stages.graphs.recognise import filled
+from trajmill.stages.graphs.sentences import starts_with_verb
 
 DEPTH = 5
 _WAYS = 3

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from trajmill.stages.graphs.base import AppGraph, SlotKind, ValueType
 from trajmill.stages.graphs.operations import OFF
-from trajmill.stages.graphs.plain_does import starts_with_verb, written
+from trajmill.stages.graphs.sentences import starts_with_verb, written
 from trajmill.stages.queries.graph.routes import Route, RouteMove, Setting, Wish, is_nearest
 from trajmill.stages.queries.templates import listed
 
