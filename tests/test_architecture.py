@@ -90,13 +90,13 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
     # branches, exchange formats and the papers' parts (3,350 lines), `compare` (260), and worlds, graphs of intent,
     # OSWorld's code, generated apps and judges (4,050), which also take what first contact leaves of its allowance.
-    Budget(("schemas",), 3_975),
+    Budget(("schemas",), 3_983),
     # 60 more than the design has, for one snapshot a stage; taken from the environments.
     Budget(("warehouse",), 3_760),
     Budget(("pipelines",), 3_297),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_808),
-    Budget(("stages/environments",), 16_047),
+    Budget(("stages/environments",), 15_992),
     Budget(("stages/queries",), 4_809),
     Budget(("stages/critics",), 4_477),
     Budget(("stages/models",), 4_393),

@@ -30,6 +30,10 @@ OPERATIONAL = Operational()
 limit, the number of workers. The field is not part of a run's identity."""
 
 
+LATER = object()
+"""Marks a field that is newer than some runs: at its default it is not part of a run's identity, as in those."""
+
+
 class Spec(BaseModel):
     """A table of the configuration; an unknown key is an error."""
 
@@ -37,7 +41,11 @@ class Spec(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """All fields that decide rows, as JSON values; files count by their contents."""
-        return {name: identity_of(getattr(self, name)) for name in decisive_fields(type(self))}
+        fields, values = type(self).model_fields, {name: getattr(self, name) for name in decisive_fields(type(self))}
+        unset = {
+            name for name, value in values.items() if LATER in fields[name].metadata and value == fields[name].default
+        }
+        return {name: identity_of(value) for name, value in values.items() if name not in unset}
 
 
 def decisive_fields(spec: type[Spec]) -> tuple[str, ...]:

@@ -25,7 +25,7 @@ from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.names import known_by
 from trajmill.schemas.record import content_id
 from trajmill.schemas.secrets import Secrets
-from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
+from trajmill.schemas.spec import LATER, OPERATIONAL, Fraction, Spec
 from trajmill.stages.agents.spec import AGENTS, OFF_ROLE, POLICY_MODEL, AgentSpec, EndToEndSpec
 from trajmill.stages.critics.spec import JudgeSpec
 from trajmill.stages.curate.diversity import Quotas
@@ -185,14 +185,10 @@ class ReleaseSection(Spec):
 
     formats: Annotated[tuple[str, ...], known_by(exporter_spec)] = ("trl", "verl")
     """Formats of its rows."""
-    quotas: Quotas = {}
+    quotas: Annotated[Quotas, LATER] = {}
     """Largest share of the supervised rows that one value of an aspect may have, e.g. `{ app = 0.2, thought = 0.5 }`;
     surplus rows are left out. Aspects: `thought` (its skeleton), `action`, `x` and `y` (tenths of the screen),
     `platform`, `app`, `task`, `steps`, `ending`, `words`."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return all keys that decide rows; `quotas` only if there are any."""
-        return {key: value for key, value in super().identity().items() if key != "quotas" or value}
 
 
 class EvaluateSection(Spec):

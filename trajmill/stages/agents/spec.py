@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from functools import partial
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.names import UNKNOWN_KIND
-from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.schemas.spec import LATER, OPERATIONAL, Spec
 from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class EndToEndSpec(AgentSpec):
     """One model sees the screen and answers with an action."""
     max_tokens: PositiveInt = 512
     """Longest reply in tokens."""
-    candidates: PositiveInt = 1
+    candidates: Annotated[PositiveInt, LATER] = 1
     """Replies that are sampled at each step, of which `prm` chooses one."""
     prm: ActingRole = ""
     """The process reward model that chooses among `candidates`: the NAME of an `[endpoints.NAME]` that reads images, or
@@ -105,10 +105,6 @@ class EndToEndSpec(AgentSpec):
         if (self.candidates > 1) is not bool(self.prm):
             raise PydanticCustomError("prm", "should have both prm and candidates of 2 or more, or neither")
         return self
-
-    def identity(self) -> dict[str, Any]:
-        """Return all keys that decide rows; `candidates` only if there are several."""
-        return {key: value for key, value in super().identity().items() if key != "candidates" or value > 1}
 
     def roles(self) -> dict[str, str]:
         return {"prm": self.prm} if self.prm else {}

@@ -72,6 +72,6 @@ async def test_a_process_that_is_gone_is_not_healthy() -> None:
     async with playing() as environment:
         assert await environment.healthy()
         await asyncio.to_thread(end_processes, environment.belongings().process_ids)
-        with pytest.raises(EnvironmentFailure, match="is gone"):
+        with pytest.raises(EnvironmentFailure, match="has ended"):
             await environment.score()
         assert not await environment.healthy()

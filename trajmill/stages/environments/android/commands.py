@@ -180,25 +180,17 @@ async def type_text(device: AdbDevice, action: TypeText, field_length: int, mult
 
 def ascii_commands(text: str) -> list[Command]:
     """Return `input` commands that type ASCII text; two commands type a `%s`, which alone would be a space."""
-    commands: list[Command] = []
-    for part in _parts(text):
-        if part in _TYPED_KEYS:
-            commands.append(key_event(_TYPED_KEYS[part]))
-        else:
-            pieces = part.replace("%s", "%\0s").split("\0")
-            commands += [("input", "text", piece.replace(" ", "%s")) for piece in pieces]
-    return commands
+    pieces = (piece for part in _parts(text) for piece in part.replace("%s", "%\0s").split("\0"))
+    return [_key(piece) or ("input", "text", piece.replace(" ", "%s")) for piece in pieces]
 
 
 def unicode_commands(text: str) -> list[Command]:
-    commands: list[Command] = []
-    for part in _parts(text):
-        if part in _TYPED_KEYS:
-            commands.append(key_event(_TYPED_KEYS[part]))
-        else:
-            coded = base64.b64encode(part.encode()).decode()
-            commands.append(("am", "broadcast", "-a", "ADB_INPUT_B64", "--es", "msg", coded))
-    return commands
+    broadcast = ("am", "broadcast", "-a", "ADB_INPUT_B64", "--es", "msg")
+    return [_key(part) or (*broadcast, base64.b64encode(part.encode()).decode()) for part in _parts(text)]
+
+
+def _key(part: str) -> Command | None:
+    return key_event(_TYPED_KEYS[part]) if part in _TYPED_KEYS else None
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
+from dataclasses import dataclass, field
 from time import monotonic
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -45,9 +46,11 @@ _MOST_LAUNCHER_PAGES = 12
 _UNKNOWN_LENGTH = 100
 
 
-class _AndroidEpisode(NamedTuple):
+@dataclass(slots=True)
+class _AndroidEpisode:
     goal: task.PhoneGoal
-    ends: ListEnds
+    ends: ListEnds = field(default_factory=ListEnds)
+    answer: str | None = None
 
 
 class _Snapshot(NamedTuple):
@@ -56,9 +59,8 @@ class _Snapshot(NamedTuple):
     name: str
     episode: _AndroidEpisode
     screen: DeviceScreen
-    answer: str | None
-    changed: task.ChangedSettings
-    files_to_remove: frozenset[str]
+    settings_before: dict[str, str]
+    files_to_remove: set[str]
 
 
 class AndroidEnvironment:
@@ -78,7 +80,6 @@ class AndroidEnvironment:
         self._files_to_remove: set[str] = set()
         self._episode: _AndroidEpisode | None = None
         self._screen: DeviceScreen | None = None
-        self._answer: str | None = None
         console = console_of(device.serial, settings)
         self._snapshots = EmulatorSnapshots(console) if console else None
 
@@ -89,7 +90,7 @@ class AndroidEnvironment:
             raise EnvironmentFailure(text, FailureClass.TASK)
         start = read_part(task.PhoneStart.model_validate_json, query.start_state, "start state")
         goal = read_part(task.PhoneGoal.model_validate_json, query.goal, "goal")
-        self._episode, self._answer = None, None
+        self._episode = None
         try:
             if await freshen(self.device, self._settings):
                 self._forget_changes()
@@ -104,7 +105,7 @@ class AndroidEnvironment:
                 *(path for path, content in start.files.items() if content is not None),
             }
             await task.prepare(self.device, self._apps, query.apps, start, goal, self._changed)
-            self._episode = _AndroidEpisode(goal, ListEnds())
+            self._episode = _AndroidEpisode(goal)
             return self._observation(await self._capture())
         except EnvironmentFailure as error:
             self._episode = None
@@ -114,7 +115,7 @@ class AndroidEnvironment:
         before, episode = self._running()
         match action:
             case Terminate() | Answer():
-                self._answer = action.text if isinstance(action, Answer) else self._answer
+                episode.answer = action.text if isinstance(action, Answer) else episode.answer
                 return self._observation(before)
             case TypeText():
                 fields = [each for each in before.elements or () if {"focused", "editable"} <= set(each.states)]
@@ -142,7 +143,7 @@ class AndroidEnvironment:
         if episode.goal == task.PhoneGoal():
             return None
         assert self._apps is not None, "a reset connects"
-        final = task.FinalState(screen.component, self._answer)
+        final = task.FinalState(screen.component, episode.answer)
         return float(await task.is_reached(self.device, self._apps, episode.goal, final))
 
     async def healthy(self) -> bool:
@@ -160,20 +161,19 @@ class AndroidEnvironment:
             name = await self._snapshots.take()
         except EnvironmentFailure:
             return None
-        return _Snapshot(
-            name, deepcopy(episode), screen, self._answer, self._changed.copy(), frozenset(self._files_to_remove)
-        )
+        return _Snapshot(name, deepcopy(episode), screen, dict(self._changed.before), set(self._files_to_remove))
 
     async def restore(self, snapshot: object) -> Observation | None:
         """Load a snapshot, and wait until its screen is back; raises EnvironmentFailure if another screen comes."""
-        if not isinstance(snapshot, _Snapshot) or self._snapshots is None:
-            return None
-        if not await self._snapshots.load(snapshot.name):
+        if (
+            not isinstance(snapshot, _Snapshot)
+            or self._snapshots is None
+            or not await self._snapshots.load(snapshot.name)
+        ):
             return None
         await wait_until_ready(self.device)
         self._episode = deepcopy(snapshot.episode)
-        self._answer, self._changed = snapshot.answer, snapshot.changed.copy()
-        self._files_to_remove = set(snapshot.files_to_remove)
+        self._changed.before, self._files_to_remove = dict(snapshot.settings_before), set(snapshot.files_to_remove)
         deadline = monotonic() + self._settings.settle_seconds
         while not (screen := await self._capture()).is_like(snapshot.screen):
             if monotonic() > deadline:
@@ -217,9 +217,8 @@ class AndroidEnvironment:
     def _observation(self, screen: DeviceScreen) -> Observation:
         elements = self._episode.ends.correct(screen.elements) if self._episode else screen.elements
         if screen.secure:
-            title, *others = elements or (
-                UIElement("heading", screen.app, Box(0, 0, screen.size.width, 1), ("title",)),
-            )
+            heading = UIElement("heading", screen.app, Box(0, 0, screen.size.width, 1), ("title",))
+            title, *others = elements or (heading,)
             elements = (title._replace(states=(*title.states, "secure")), *others)
         return make_observation(screen.png, screen.size, elements, screen.app, identity=(screen.app, elements))
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
-from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.schemas.spec import LATER, OPERATIONAL, Spec
 from trajmill.stages.environments.spec import TaskFileSpec
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class AndroidSpec(TaskFileSpec):
     """Devices to use, as `adb devices` names them; all connected devices if empty."""
     apps: dict[str, str] = {}
     """Android package of each app, by the name that tasks and agents use."""
-    apks: dict[str, Path] = {}
+    apks: Annotated[dict[str, Path], LATER] = {}
     """APK file of an app, by its name or package: a reset installs it if the device has another one, and grants the
     permissions that it requests."""
     call_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
@@ -48,14 +48,10 @@ class AndroidSpec(TaskFileSpec):
     """Longest wait for a screen to stop changing."""
     lease_seconds: Annotated[NonNegativeFloat, OPERATIONAL] = 60.0
     """Longest wait for a free device."""
-    snapshot: Annotated[str, Field(pattern=r"^[\w.-]{0,80}$")] = ""
+    snapshot: Annotated[str, LATER, Field(pattern=r"^[\w.-]{0,80}$")] = ""
     """Name of the snapshot that each reset loads into an emulator, as `adb emu avd snapshot save NAME` has saved it."""
     restore: Annotated[RestoreHookSpec | None, OPERATIONAL] = None
     """How a device that is no emulator is restored before its next task."""
-
-    def identity(self) -> dict[str, Any]:
-        """As of every spec; `snapshot` and `apks` only if they are set, as in older runs."""
-        return {key: value for key, value in super().identity().items() if key not in ("snapshot", "apks") or value}
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         from trajmill.stages.environments.android.environment import AndroidFactory

@@ -157,36 +157,31 @@ class PhoneTask(TaskLine[PhoneStart, PhoneGoal]):
 class ChangedSettings:
     def __init__(self, device: AdbDevice) -> None:
         self._device = device
-        self._before: dict[str, str] = {}
+        self.before: dict[str, str] = {}
 
     async def remember(self, names: Iterable[str]) -> None:
-        new = [name for name in names if name not in self._before]
+        new = [name for name in names if name not in self.before]
         if new:
             output = await self._device.run_all([("settings", "get", *_split(name)) for name in new])
             values = output.text.splitlines()
             if len(values) != len(new):
                 raise EnvironmentFailure(f"{self._device.serial}: no settings but {output.text[:100]!r}")
-            self._before.update(zip(new, values, strict=True))
+            self.before.update(zip(new, values, strict=True))
 
     async def put(self, values: Mapping[str, str]) -> None:
         await self.remember(values)
         if values:
             await self._device.run_all([_put(name, value) for name, value in values.items()])
 
-    def copy(self) -> ChangedSettings:
-        copied = ChangedSettings(self._device)
-        copied._before.update(self._before)
-        return copied
-
     async def restore(self) -> None:
-        if self._before:
+        if self.before:
             await self._device.run_all(
                 [
                     _put(name, value) if value != "null" else ("settings", "delete", *_split(name))
-                    for name, value in self._before.items()
+                    for name, value in self.before.items()
                 ]
             )
-        self._before.clear()
+        self.before.clear()
 
 
 async def prepare(

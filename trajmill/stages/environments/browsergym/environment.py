@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import json
 import os
 import shutil
-import tempfile
-from asyncio.subprocess import DEVNULL, Process
+import sys
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
-
-from pydantic import TypeAdapter, ValidationError
 
 from trajmill.schemas.actions import Action, action_to_json
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
@@ -26,11 +22,10 @@ from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.stages.environments.base import Belongings, make_observation
 from trajmill.stages.environments.browser.launch import EXECUTABLE
 from trajmill.stages.environments.miniwob.pages import pages_folder
-from trajmill.stages.environments.pool.child import end_child, start_child
+from trajmill.stages.environments.pool.other_python import OtherPython
 from trajmill.stages.environments.tasks import ImportedQueries, ask_at_seeds, joined, own_query, read_part
 
-_SECONDS_TO_LEAVE = 5.0
-_LONGEST_ANSWER = 64 * 2**20
+_SECONDS_PER_CALL = 600.0
 _PLAYER = "trajmill.stages.environments.browsergym.player"
 _MAKER = "browsergym"
 
@@ -48,13 +43,11 @@ class BrowserGymEnvironment:
     platform = Platform.WEB
     name = "browsergym"
 
-    def __init__(self, player: Process, folder: Path, defaults: Mapping[str, Mapping[str, object]]) -> None:
+    def __init__(self, player: OtherPython, defaults: Mapping[str, Mapping[str, object]]) -> None:
         """Use a running player; `defaults` are arguments of tasks by family, the first part of their name."""
         self._player = player
-        self._folder = folder
         self._defaults = defaults
         self._task = ""
-        self._answer_pending = False
 
     async def reset(self, query: Query, seed: int) -> Observation:
         start = read_part(BrowserGymStart.model_validate_json, query.start_state, f"start state of {query.task}")
@@ -73,39 +66,22 @@ class BrowserGymEnvironment:
         return self._observation(await self._request_screen(PlayerRequest(call="step", action=action_to_json(action))))
 
     async def score(self) -> float | None:
-        answer = await self._ask(PlayerRequest(call="score"))
-        assert isinstance(answer, PlayerReward)
-        return answer.reward
+        return float((await self._ask(PlayerRequest(call="score")))["reward"])
 
     async def close(self) -> None:
-        await end_child(self._player, 0.0 if self._answer_pending else _SECONDS_TO_LEAVE)
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
+        await self._player.close()
 
     async def healthy(self) -> bool:
-        return self._player.returncode is None and not self._answer_pending
+        return self._player.process.returncode is None
 
     def belongings(self) -> Belongings:
-        return Belongings((self._player.pid,), (self._folder,))
+        return self._player.belongings()
 
     async def _request_screen(self, request: PlayerRequest) -> PlayerScreen:
-        answer = await self._ask(request)
-        assert isinstance(answer, PlayerScreen)
-        return answer
+        return PlayerScreen.model_validate(await self._ask(request))
 
-    async def _ask(self, request: PlayerRequest) -> PlayerScreen | PlayerReward:
-        assert self._player.stdin is not None and self._player.stdout is not None
-        # This stays true where the wait is cancelled: the late answer must not be taken for that of another request.
-        self._answer_pending = True
-        try:
-            self._player.stdin.write(request.model_dump_json().encode() + b"\n")
-            await self._player.stdin.drain()
-            answer = _ANSWER.validate_json(await self._player.stdout.readline())
-        except (ConnectionError, ValidationError) as error:
-            raise EnvironmentFailure(f"BrowserGym's process of {self._task or 'no task'} is gone") from error
-        self._answer_pending = False
-        if isinstance(answer, PlayerError):
-            raise EnvironmentFailure(f"BrowserGym task {self._task}: {answer.error}")
-        return answer
+    async def _ask(self, request: PlayerRequest) -> dict[str, Any]:
+        return await self._player.ask(request.model_dump(), _SECONDS_PER_CALL)
 
     def _observation(self, screen: PlayerScreen) -> Observation:
         return make_observation(base64.b64decode(screen.png), screen.size, screen.elements, self._task)
@@ -124,17 +100,14 @@ class BrowserGymFactory:
         browser = shutil.which(EXECUTABLE)
         if browser is None:
             raise EnvironmentFailure(f"{EXECUTABLE} is not installed; run `make system-deps`", FailureClass.SETUP)
-        folder = Path(tempfile.mkdtemp(prefix="trajmill-browsergym-"))
-        try:
-            environment = os.environ | {"TMPDIR": str(folder)}
-            player = await start_child(_PLAYER, browser, stderr=DEVNULL, limit=_LONGEST_ANSWER, env=environment)
-        except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
-            raise
+        # Tasks find their sites in environment variables, such as those of WebArena.
+        own = {name: value for name, value in os.environ.items() if name not in ("HOME", "TMPDIR")}
+        script = ["-m", _PLAYER, browser]
+        player = await OtherPython.start("BrowserGym", Path(sys.executable), script, "reinstall trajmill", own)
         # Tasks of MiniWoB++ use the pages of the `miniwob` wheel, if it is installed.
         found = find_spec("miniwob") is not None
         defaults = {"miniwob": {"base_url": f"{pages_folder().as_uri()}/"}} if found else {}
-        return BrowserGymEnvironment(player, folder, defaults)
+        return BrowserGymEnvironment(player, defaults)
 
     async def close(self) -> None: ...
 
@@ -199,19 +172,6 @@ class PlayerScreen(Record):
     size: Size
     elements: tuple[UIElement, ...]
     goal: str
-
-
-class PlayerReward(Record):
-    """The reward that the task's validation gave after the last step."""
-
-    reward: float
-
-
-class PlayerError(Record):
-    error: str
-
-
-_ANSWER: TypeAdapter[PlayerScreen | PlayerReward | PlayerError] = TypeAdapter(PlayerScreen | PlayerReward | PlayerError)
 
 
 class PageTree(NamedTuple):

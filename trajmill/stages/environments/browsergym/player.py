@@ -43,15 +43,15 @@ class Player:
         self._reward = 0.0
         self._over = False
 
-    def answer(self, request: PlayerRequest) -> PlayerScreen | float:
+    def answer(self, request: PlayerRequest) -> dict[str, Any]:
         match request.call:
             case "reset":
                 self.reset(request.task, request.seed, json.loads(request.arguments))
             case "step":
                 self.step(action_from_json(request.action))
             case _:
-                return self._reward
-        return self.screen()
+                return {"reward": self._reward}
+        return self.screen().model_dump(mode="json")
 
     def reset(self, task: str, seed: int, arguments: dict[str, Any]) -> None:
         self.close()
@@ -110,14 +110,14 @@ def main() -> None:
     os.dup2(2, 1)
     browsergym.core.env.Chat = _Messages
     player = Player(sys.argv[1])
+    print('{"error": ""}', file=answers, flush=True)
     for request in sys.stdin:
         try:
-            answer = player.answer(PlayerRequest.model_validate_json(request))
-            line = answer.model_dump_json() if isinstance(answer, PlayerScreen) else json.dumps({"reward": answer})
+            answer = {"error": "", **player.answer(PlayerRequest.model_validate_json(request))}
         except Exception as error:  # whatever a task, a page or Playwright raises
             text = error.message if isinstance(error, Error) else f"{type(error).__name__}: {error}"
-            line = json.dumps({"error": " ".join(text.split())})
-        print(line, file=answers, flush=True)
+            answer = {"error": " ".join(text.split())}
+        print(json.dumps(answer), file=answers, flush=True)
     player.close()
 
 

@@ -145,13 +145,13 @@ class DesktopEnvironment:
             await self.desktop.screenshot()
         except EnvironmentFailure:
             return False
-        return self._osworld is None or self._osworld.alive
+        return self._osworld is None or self._osworld.python.process.returncode is None
 
     async def close(self) -> None:
         give_back, self._give_back = self._give_back, None
         await self.desktop.close()
         if self._osworld is not None:
-            await self._osworld.close()
+            await self._osworld.python.close()
         if give_back is not None:
             await give_back()
 
@@ -283,7 +283,8 @@ async def _connected(
         await give_back()
         raise
     if osworld is not None:
-        belongings = Belongings((*belongings.process_ids, osworld.process_id), (*belongings.folders, osworld.folder))
+        its = osworld.python.belongings()
+        belongings = Belongings(belongings.process_ids + its.process_ids, belongings.folders + its.folders)
     return DesktopEnvironment(desktop, files, give_back, belongings, osworld, restore)
 
 

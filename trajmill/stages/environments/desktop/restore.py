@@ -54,7 +54,7 @@ class RestoreHook(NamedTuple):
             try:
                 found = await code.restore(spec.provider, spec.machines[url], spec.snapshot)
             finally:
-                await code.close()
+                await code.python.close()
             if found.split(":")[0] != address.host:
                 raise _failure(f"{url} came back at {found}; give it a fixed address")
 

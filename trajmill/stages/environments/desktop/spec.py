@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Literal, Self
 
 from pydantic import PositiveFloat, model_validator
 
-from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
+from trajmill.schemas.spec import LATER, OPERATIONAL, Fraction, Spec
 from trajmill.stages.environments.spec import EnvironmentSpec
 
 if TYPE_CHECKING:
@@ -68,21 +68,16 @@ class DesktopSpec(EnvironmentSpec):
     """Addresses of your machines, e.g. `http://10.0.0.7:5000`; if empty, desktops are started here."""
     tasks: Path | None = None
     """Folder of OSWorld task files; by default the tasks of the package."""
-    packaged: bool = True
+    packaged: Annotated[bool, LATER] = True
     """Whether a run without `tasks` gets the packaged tasks; `false` for a run on graphs only."""
     held_out: Fraction = 0.25
     """Share of the tasks that only measure the policy."""
     validation: Fraction = 0.15
     """Share of the tasks that decides promotion."""
-    osworld: OsworldSpec | None = None
+    osworld: Annotated[OsworldSpec | None, LATER] = None
     """OSWorld's own code, for the tasks of `tasks`; without it, they may use what desktop.md lists."""
     restore: Annotated[RestoreSpec | None, OPERATIONAL] = None
     """How a machine of `servers` is restored before its next task; without it, a second task is refused."""
-
-    def identity(self) -> dict[str, Any]:
-        """As of every spec; `packaged` and `osworld` only if they are set, as in older runs."""
-        unset = {"packaged": self.packaged, "osworld": self.osworld is None}
-        return {key: value for key, value in super().identity().items() if not unset.get(key)}
 
     @property
     def task_folder(self) -> Path:

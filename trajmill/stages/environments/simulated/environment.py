@@ -14,13 +14,7 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.device import Device, episode_chance, surprises
 from trajmill.stages.environments.simulated.layout.profile import profile_of
-from trajmill.stages.environments.simulated.world import (
-    EpisodeGoal,
-    Store,
-    World,
-    prepared_store,
-    read_episode_goal,
-)
+from trajmill.stages.environments.simulated.world import EpisodeGoal, Store, World, prepared_store, read_episode_goal
 
 _SHORTEST_SWIPE = 40
 """Least pixels of a finger's movement that scrolls."""

@@ -83,7 +83,7 @@ class StateApi:
             if (other := next(differences(was_set, answered), None)) is not None:
                 where = ".".join((f"{part}_state", *other.path))
                 raise session.failure(
-                    f"answers a state that was not set: {where} is {_short(other.after)}, not {_short(other.before)}",
+                    f"answers a state that was not set: {where} is {_short(other.after)}, not {_short(other.before)}"
                 )
 
     async def read(self, session: Session) -> States:

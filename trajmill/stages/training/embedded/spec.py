@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
+from trajmill.schemas.spec import LATER
 from trajmill.stages.training.spec import LearningRate, ParentPolicy, Progress, RecipeSpec, TrainingReport
 
 Share = Annotated[float, Field(ge=0, le=1)]
@@ -69,15 +70,12 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     detours: Share = 0.3
     """Chance that a press on an app, an item of a list or a menu is learned with wrong ones before it that are taken
     back, so that the policy learns to look elsewhere."""
-    forks: bool = False
+    forks: Annotated[bool, LATER] = False
     """Whether it also learns the fork points of failed attempts (`trajmill derive forks`)."""
 
     @property
     def learns_kind(self) -> str:
         return "forks" if self.forks else ""
-
-    def identity(self) -> dict[str, Any]:
-        return {key: value for key, value in super().identity().items() if key != "forks" or value}
 
 
 class EmbeddedRlSpec(EmbeddedRecipe):

@@ -31,7 +31,7 @@ async def check_tasks(folder: Path, spec: OsworldSpec) -> list[CheckedTask]:
     try:
         return [await _checked(file, code) for file in files]
     finally:
-        await code.close()
+        await code.python.close()
 
 
 async def _checked(file: Path, code: OsworldCode) -> CheckedTask:
