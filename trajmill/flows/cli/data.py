@@ -123,13 +123,13 @@ def status(
     server: bool = Option(False, "--server", help="Show all runs of the Prefect server that PREFECT_API_URL names."),
 ) -> None:
     """Show what runs now, the last and the next flows, success, judge, money, disk, and what needs a person."""
+    warehouse = None if server else warehouse_of(config, root)  # fails before the imports, which take seconds
     from trajmill.flows.new_run import runs_to_show
     from trajmill.flows.status.page import server_lines, status_lines, watch
 
-    if server:
+    if warehouse is None:
         print("\n".join(server_lines()))
         return
-    warehouse = warehouse_of(config, root)
     runs = runs_to_show(config, warehouse, root)
     if live:
         from rich.console import Console
