@@ -12,10 +12,13 @@ from filelock import FileLock
 def built_once(factory: pytest.TempPathFactory, name: str, build: Callable[[Path], object]) -> Path:
     """The folder `name` of the session. The first worker that asks builds it, and the others wait."""
     session = factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        session = session.parent
-    folder, finished = session / name, session / f"{name}.finished"
-    with FileLock(session / f"{name}.lock"):
+    return built_in(session.parent if "PYTEST_XDIST_WORKER" in os.environ else session, name, build)
+
+
+def built_in(parent: Path, name: str, build: Callable[[Path], object]) -> Path:
+    """The folder `name` of a folder of any session; who asks first builds it, and others wait."""
+    folder, finished = parent / name, parent / f"{name}.finished"
+    with FileLock(parent / f"{name}.lock"):
         if not finished.exists():
             shutil.rmtree(folder, ignore_errors=True)
             build(folder)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.metadata import version
 from pathlib import Path
 from typing import Final
 
@@ -18,7 +19,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.bucket_server import bucket_server, environment_for, new_bucket
-from tests.built_once import built_once
+from tests.built_once import built_in
 from tests.forked_workers import fork_workers
 from tests.other_buckets import BUCKET, CONTAINER, azurite, azurite_program, google_server
 from tests.stages.environments.shared_factory import SharedFactory
@@ -204,9 +205,10 @@ def google_url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]
 
 
 @pytest.fixture(scope="session")
-def empty_prefect_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of Prefect with an empty database; to be copied. Prefect needs seconds to make its tables."""
-    return built_once(tmp_path_factory, "empty-prefect-home", _make_prefect_home)
+def empty_prefect_home(pytestconfig: pytest.Config) -> Path:
+    """A folder of Prefect with an empty database; to be copied. Later sessions find it: Prefect migrates for 12 s."""
+    assert pytestconfig.cache is not None
+    return built_in(pytestconfig.cache.mkdir("prefect-homes"), version("prefect"), _make_prefect_home)
 
 
 def _make_prefect_home(folder: Path) -> None:
