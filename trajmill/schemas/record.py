@@ -17,12 +17,12 @@ Int64 = Annotated[int, pa.int64()]
 """A column of 64-bit whole numbers."""
 Float32 = Annotated[float, pa.float32()]
 """A column of 32-bit floats."""
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
 
 
 def content_id(*parts: Any) -> str:
     """A 24-digit hexadecimal id that depends only on `parts` (JSON-serialisable values)."""
-    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+    return hashlib.blake2b(_CANONICAL.encode(parts).encode(), digest_size=12).hexdigest()
 
 
 class Record(BaseModel):
