@@ -10,12 +10,21 @@ from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.dialects.user_text import UserText, compose
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
+from trajmill.stages.models.embedded.batch import bags, collate
 from trajmill.stages.models.embedded.candidates import FLAGS, KINDS
 from trajmill.stages.models.embedded.model import reply_for, untrained_network
-from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork, bags, collate
+from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
 from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
 from trajmill.stages.models.embedded.words import code_of
-from trajmill.stages.training.embedded.augmentation import App, Detour, apps_of, detours, strange_apps
+from trajmill.stages.training.embedded.augmentation import (
+    App,
+    Detour,
+    apps_of,
+    detours,
+    naming,
+    rename,
+    strange_apps,
+)
 from trajmill.stages.training.embedded.lessons import LessonStep, SeenScreen, Turn, lesson_steps
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import lessons, train_network
@@ -178,9 +187,15 @@ def test_apps_that_no_attempt_uses_look_strange_in_every_update() -> None:
     assert by_icon(apps_of(made.steps()))["Stride"].is_used
 
 
-def chances(network: PolicyNetwork, screen_id: str, instruction: str, *conclusions: str) -> dict[str, float]:
+def chances(
+    network: PolicyNetwork,
+    screen_id: str,
+    instruction: str,
+    *conclusions: str,
+    screens: Mapping[str, SeenScreen] = PHONE,
+) -> dict[str, float]:
     """How likely the policy takes each candidate, by its text, else by its verb."""
-    made = Attempts(PHONE)
+    made = Attempts(screens)
     asked = made.read(screen_id, instruction, conclusions)
     words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))
     with torch.no_grad():
@@ -213,3 +228,47 @@ def test_leaving_an_app_is_not_learned_while_it_looks_unknown() -> None:
         train_network(network, found, recipe, seed=0)
         weights.append(chances(network, "Clock", "write a letter", 'Tapped "Clock" on "Home screen".')["home"])
     assert weights[0] > weights[1] + 0.01
+
+
+NOTE = screen("Bread recipe", "button", "Move note", "Delete note", "Pin note")
+NOTES = {
+    "notes": screen("Notes", "list_item", "Bread recipe", "Delete files"),
+    "note": NOTE,
+    "renamed": screen("Bread recipe", "button", "Transfer", "Erase", "Fix"),
+}
+
+
+def noted() -> Attempts:
+    made = Attempts(NOTES)
+    for wish, label in (("move", "Move note"), ("delete", "Delete note"), ("pin", "Pin note")):
+        made.add(f"{wish} my Bread recipe", ("notes", "Bread recipe"), ("note", label))
+    return made
+
+
+def test_renamed_labels_are_unknown_words_and_nothing_else_changes() -> None:
+    found = lessons(noted().turns, NOTES)
+    labels, vectors = naming(found.situations, found.bags.weights), torch.zeros(len(found.bags.weights), 4)
+    draw = torch.Generator().manual_seed(0)
+    same, longer = rename(found.situations, vectors, labels[:0], 1.0, draw)
+    assert all(torch.equal(one, other) for one, other in zip(same, found.situations, strict=True))
+    for _ in range(4):
+        changed, longer = rename(found.situations, vectors, labels, 1.0, draw)
+        is_new = changed.texts >= len(vectors)
+        assert int(changed.texts.max()) == len(longer) - 1
+        assert (changed.kinds[is_new.any(-1)] == KINDS.index("button")).all(), "entries of lists are data"
+        assert torch.equal(changed.codes == 0, (found.situations.codes == 0) | is_new.any(-1))
+        assert torch.equal(changed.instruction, found.situations.instruction)
+        assert torch.equal(changed.title, found.situations.title)
+
+
+@pytest.mark.slow
+def test_a_control_with_another_label_is_known_by_its_spot() -> None:
+    right = []
+    for share in (0.0, 0.5):
+        network = untrained_network(0, SMALL)
+        recipe = EmbeddedSftSpec(min_updates=60, max_updates=60, renamed_controls=share)
+        train_network(network, lessons(noted().turns, NOTES), recipe, seed=0)
+        before = ('Tapped "Bread recipe" on "Notes".',)
+        found = chances(network, "renamed", "delete my Bread recipe", *before, screens=NOTES)
+        right.append(found["Erase"])
+    assert right[1] > 0.5 > right[0]

@@ -5,18 +5,10 @@ from torch import Tensor
 from tests.stages.models.toy import SIZE, element, observe
 from trajmill.schemas.dialects.user_text import read
 from trajmill.schemas.observation import Observation
+from trajmill.stages.models.embedded.batch import Bags, bags, collate, grid_of
 from trajmill.stages.models.embedded.candidates import is_open
 from trajmill.stages.models.embedded.model import untrained_network
-from trajmill.stages.models.embedded.policy_network import (
-    MATCHES,
-    Bags,
-    Hidden,
-    PolicyNetwork,
-    bags,
-    collate,
-    grid_of,
-    match_words,
-)
+from trajmill.stages.models.embedded.policy_network import MATCHES, Hidden, PolicyNetwork, match_words
 from trajmill.stages.models.embedded.situation import Batch, InputReader
 
 SCREEN = observe(

@@ -198,6 +198,8 @@ _KIND_NAMES = """other button list_item radio checkbox switch stepper_button tex
 tab link quoted noted span down up back home enter finish"""
 KINDS = tuple(_KIND_NAMES.split())
 """The kinds of candidates: the role of a pressed element, the origin of a typed text, or a verb."""
+LABELLED = frozenset(["button", "checkbox", "switch", "text_field", "search_field", "menu", "menu_item", "tab", "link"])
+"""Kinds of candidates whose text is a label; that of others is data or an option, which instructions name."""
 _FLAG_NAMES = """chosen focused x y done_once done_twice done_often just_done same_verb filled known_text
 counts number_said towards_number away_from_number hinted hint_unseen hints_done was_noted"""
 FLAGS = tuple(_FLAG_NAMES.split())
@@ -234,6 +236,16 @@ def kind_of(candidate: CandidateAction) -> int:
 def pair_code(candidate: CandidateAction) -> int:
     """Return the candidate's code in the memory of pairs; 0 for text to type, which users choose freely."""
     return 0 if candidate.verb == "type" else code_of(f"{candidate.verb} {candidate.text}".casefold())
+
+
+def spot_codes(candidates: Sequence[CandidateAction]) -> list[int]:
+    """Return for each labelled control the code of its kind and its number among those; 0 for other candidates."""
+    numbers, codes = Counter[str](), list[int]()
+    for candidate in candidates:
+        kind = KINDS[kind_of(candidate)]
+        numbers[kind] += 1
+        codes.append(code_of(f"{kind} {numbers[kind]}") if kind in LABELLED else 0)
+    return codes
 
 
 def fixed_flags(candidate: CandidateAction, size: Size) -> list[float]:

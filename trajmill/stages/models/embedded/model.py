@@ -30,8 +30,9 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.stages.models.base import ChatRequest, Completion
+from trajmill.stages.models.embedded.batch import bags, collate
 from trajmill.stages.models.embedded.candidates import CONCLUSION_VERBS
-from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork, bags, collate
+from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
 from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
 from trajmill.stages.models.embedded.thoughts import compose_thought
 from trajmill.stages.models.embedded.words import Conclusion, noted_values, plain, write_conclusion
@@ -201,7 +202,8 @@ def load_network(folder: Path) -> PolicyNetwork:
     try:
         config = json.loads((folder / _CONFIG).read_text())
         network = PolicyNetwork(NetworkShape(**config["shape"]))
-        network.load_state_dict(load_file(folder / _WEIGHTS))
+        # Policies of earlier versions have no spots of controls: as if they had met every label.
+        network.load_state_dict({"pairs.met": torch.ones_like(network.pairs.met)} | load_file(folder / _WEIGHTS))
     except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
         raise BadInputError(f"{folder} holds no embedded policy ({type(error).__name__}); train or copy one") from error
     return network

@@ -7,77 +7,17 @@ start at zero. The prior's weights are ordinary parameters.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from trajmill.stages.models.embedded.batch import Bags, CandidateGrid, grid_of
 from trajmill.stages.models.embedded.candidates import FLAGS, KINDS, is_open
-from trajmill.stages.models.embedded.situation import WORD_FLAGS, Batch, Situation
-from trajmill.stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS, Lexicon
-
-
-@dataclass(frozen=True, slots=True)
-class Bags:
-    """For each word, the rows of the embedding table whose mean is its vector; word 0 has no rows."""
-
-    rows: Tensor
-    offsets: Tensor
-    weights: Tensor
-    """(words,) weight of a word that two texts share: small for stop words, 0 for word 0."""
-
-
-def collate(situations: Sequence[Situation]) -> Batch:
-    """Pad situations, whose ids are those of one lexicon, to a batch."""
-    padded = []
-    for arrays in zip(*situations, strict=True):
-        rows = np.zeros((len(arrays), max(1, *map(len, arrays)), *arrays[0].shape[1:]), arrays[0].dtype)
-        for row, array in zip(rows, arrays, strict=True):
-            row[: len(array)] = array
-        padded.append(torch.from_numpy(rows))
-    return Batch(*padded)
-
-
-def bags(lexicon: Lexicon, words: Sequence[int]) -> Bags:
-    chosen = [lexicon.buckets[word] for word in words]
-    sizes = [len(rows) for rows in chosen]
-    offsets = np.concatenate(([0], np.cumsum(sizes)[:-1])) if sizes else np.zeros(0)
-    return Bags(
-        torch.tensor([row for rows in chosen for row in rows], dtype=torch.long),
-        torch.from_numpy(offsets.astype(np.int64)),
-        torch.tensor([lexicon.weights[word] for word in words], dtype=torch.float32),
-    )
-
-
-class CandidateGrid(NamedTuple):
-    """The positions of the `c` candidates (or words) of a batch in its (b, n) grid, most of which is padding."""
-
-    exists: Tensor
-    """(b, n)"""
-    spots: Tensor
-    """(c,) index into the flattened grid."""
-    owner: Tensor
-    """(c,) row of the batch."""
-
-    def take(self, grid: Tensor) -> Tensor:
-        """(b, n, ...) to (c, ...)."""
-        return grid.flatten(0, 1).index_select(0, self.spots)
-
-    def pad(self, tokens: Tensor) -> Tensor:
-        """(c, ...) to (b, n, ...), with zeros as padding."""
-        rows, columns = self.exists.shape
-        grid = tokens.new_zeros(rows * columns, *tokens.shape[1:]).index_copy(0, self.spots, tokens)
-        return grid.unflatten(0, (rows, columns))  # type: ignore[no-untyped-call, no-any-return]
-
-
-def grid_of(exists: Tensor) -> CandidateGrid:
-    spots = exists.flatten().nonzero().squeeze(1)
-    return CandidateGrid(exists, spots, spots // exists.shape[1])
-
+from trajmill.stages.models.embedded.situation import WORD_FLAGS, Batch
+from trajmill.stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS
 
 _MATCH_NAMES = """text_said text_said_squared text_fresh text_fresh_squared text_whole words_said field_said field_fresh
 text_in_last hint hint_squared hint_covered hints guided rival leads"""
@@ -189,10 +129,11 @@ _START = {  # weights of the lexical prior before training; zero for features th
 }
 
 
-PAIR_BUCKETS = 2**18
-_MIX_CANDIDATE, _MIX_OTHER = 0x1E3779B1, 0x05EBCA77
+PAIR_BUCKETS, MET_BUCKETS = 2**18, 2**16
+_MIX_CANDIDATE, _MIX_OTHER, _MIX_SPOT = 0x1E3779B1, 0x05EBCA77, 0x2545F491
 _ANCHOR_SHIFT = torch.tensor([2**30 + 1, 2**30 + 2**29])
-"""Numbers that give titles, last targets and words different codes."""
+_PAGES, _PAGE_SHIFT = [0, 2], torch.tensor([1, 2**29])
+"""Numbers that give titles, last targets, words and pages different codes."""
 
 
 class Hidden(NamedTuple):
@@ -208,13 +149,19 @@ class PairMemory(nn.Module):
     """Weights of pairs: a candidate with a word of the instruction, the screen's title or the last target.
 
     It learns that `School` goes with `Theatre play`, or `Small` with `tiny`, from a few examples; an embedding needs
-    hundreds. All weights start at zero.
+    hundreds. A control whose label no lesson had is recalled by its spot on the page. All weights start at zero.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.table = nn.Embedding(PAIR_BUCKETS, 1)
         nn.init.zeros_(self.table.weight)
+        self.register_buffer("met", torch.zeros(MET_BUCKETS))
+        self.met: Tensor
+
+    def meet(self, codes: Tensor) -> None:
+        """Note the candidates of lessons by their codes."""
+        self.met[codes.flatten() % MET_BUCKETS] = 1.0
 
     def forward(
         self, batch: Batch, kinds: Tensor, weights: Tensor, grid: CandidateGrid, hidden: Hidden | None
@@ -225,14 +172,27 @@ class PairMemory(nn.Module):
         if hidden is not None:
             heard = heard * ~hidden.words
         words = self._recall(codes, batch.instruction_codes[grid.owner]) * heard[grid.owner]
-        anchors = batch.anchors[grid.owner]
+        anchors = batch.anchors[grid.owner, :2]
         # Between list items and options the instruction decides, not the screen.
         is_choice = (kinds == KINDS.index("list_item")) | (kinds == KINDS.index("radio"))
         around = self._recall(codes, anchors + _ANCHOR_SHIFT) * ((anchors > 0) & ~is_choice[:, None])
         known: Tensor = (words.sum(-1) + around.sum(-1)) * (codes[:, 0] > 0)
+        known = known + self._by_spot(batch, grid, heard)
         return known if hidden is None else known * ~hidden.pairs[grid.owner]
 
-    def _recall(self, codes: Tensor, others: Tensor) -> Tensor:
+    def _by_spot(self, batch: Batch, grid: CandidateGrid, heard: Tensor) -> Tensor:
+        """(c,) the same for the spots of unknown controls on their page, and on pages that are entered from another."""
+        spots, codes = grid.take(batch.spots), grid.take(batch.codes)
+        is_unknown = (codes == 0) | (self.met[codes % MET_BUCKETS] == 0)
+        at = (is_unknown & (spots > 0)).nonzero().squeeze(1)
+        owner = grid.owner[at]
+        pages = batch.anchors[owner][:, _PAGES]
+        places = (spots[at, None] * _MIX_SPOT + pages * _MIX_OTHER + _PAGE_SHIFT) % 2**30
+        said = self._recall(places[..., None], batch.instruction_codes[owner][:, None]) * heard[owner][:, None]
+        found = (said.sum(-1) + self._recall(places, 0)) * (pages > 0)
+        return heard.new_zeros(len(spots)).index_copy(0, at, found.sum(-1))
+
+    def _recall(self, codes: Tensor, others: Tensor | int) -> Tensor:
         mixed = codes * _MIX_CANDIDATE + others * _MIX_OTHER
         return self.table((mixed ^ (mixed >> 19)) % PAIR_BUCKETS).squeeze(-1)  # type: ignore[no-any-return]
 

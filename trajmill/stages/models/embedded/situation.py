@@ -26,6 +26,7 @@ from trajmill.stages.models.embedded.candidates import (
     read_guidance_line,
     remaining_lines,
     screen_candidates,
+    spot_codes,
     typed_candidates,
     with_guidance_flags,
     with_task_flags,
@@ -35,6 +36,7 @@ from trajmill.stages.models.embedded.words import (
     Lexicon,
     code_of,
     noted_values,
+    plain,
     read_conclusion,
     tokens,
 )
@@ -81,8 +83,10 @@ class Features(NamedTuple, Generic[A]):
     """(m,) int64 codes of the words of the instruction; the memory of pairs ignores 0."""
     codes: A
     """(n,) int64 code of each candidate; the memory of pairs ignores 0."""
+    spots: A
+    """(n,) int64 codes of a control's kind and its number among those on the screen; 0 if it has no label."""
     anchors: A
-    """(2,) int64 codes of the screen's title and the last step's target, 0 for none."""
+    """(3,) int64 codes of the screen's title, the last step's target and the title before; 0 for none."""
     exists: A
     """(n,) true for a candidate, false for padding."""
 
@@ -108,7 +112,8 @@ def empty_situation() -> Situation:
         flags=np.zeros((0, len(FLAGS)), np.float32),
         instruction_codes=codes,
         codes=codes,
-        anchors=np.zeros(2, np.int64),
+        spots=codes,
+        anchors=np.zeros(3, np.int64),
         exists=np.zeros(0, np.bool_),
     )
 
@@ -187,6 +192,8 @@ class InputReader:
             flags = with_guidance_flags(flags, candidates, left)
         empty = np.zeros(0, np.int32)
         target = conclusions[-1].target if conclusions else ""
+        here = plain(part.title_text)
+        before = next((past.title for past in reversed(conclusions) if past.title not in ("", here)), "")
         situation = Situation(
             instruction=words,
             instruction_flags=word_flags,
@@ -197,7 +204,7 @@ class InputReader:
             last=past[-1][1] if past else empty,
             before=past[-2][1] if len(past) > 1 else empty,
             instruction_codes=np.array([self.lexicon.codes[word] for word in words.tolist()], np.int64),
-            anchors=np.array([code_of(part.title_text), code_of(target)], np.int64),
+            anchors=np.array([code_of(part.title_text), code_of(target), code_of(before)], np.int64),
             exists=np.ones(len(candidates), np.bool_),
             **offered | {"flags": flags},
         )
@@ -212,6 +219,7 @@ class InputReader:
             "kinds": np.array([kind_of(c) for c in candidates], np.int32),
             "flags": np.array([fixed_flags(c, size) for c in candidates], np.float32),
             "codes": np.array([pair_code(c) for c in candidates], np.int64),
+            "spots": np.array(spot_codes(candidates), np.int64),
         }
         for name, (width, texts) in words.items():
             offered[name] = np.zeros((len(texts), width), np.int32)

@@ -8,6 +8,9 @@ way back and the right press after it are.
 Unknown apps: every lesson's launcher also shows apps that training never uses. The policy would learn never to open
 them, even where the instruction names them. So these look different in every update, and so does a share of the other
 apps, with all words and entries of their own: only the instruction and the screen are left to act on.
+
+Renamed controls: a policy that knows a control by its label alone presses any other where the label has changed. So in
+a share of the lessons labels have words that nobody knows; page, place, kind and history are left to act on.
 """
 
 from __future__ import annotations
@@ -20,9 +23,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trajmill.stages.models.embedded.candidates import KINDS, CandidateAction, kind_of, pair_code
+from trajmill.stages.models.embedded.candidates import KINDS, LABELLED, CandidateAction, kind_of, pair_code
 from trajmill.stages.models.embedded.model import reply_for
-from trajmill.stages.models.embedded.situation import Batch, InputReader, PolicyInput, Situation
+from trajmill.stages.models.embedded.situation import WORD_FLAGS, Batch, InputReader, PolicyInput, Situation
 from trajmill.stages.training.embedded.lessons import LessonStep, SeenScreen
 
 _MOST_WRONG = 2
@@ -123,6 +126,53 @@ def _place(step: LessonStep, entry: CandidateAction) -> _Place:
 
 def _kind(candidate: CandidateAction) -> str:
     return KINDS[kind_of(candidate)]
+
+
+_IS_LABELLED = torch.tensor([kind in LABELLED for kind in KINDS])
+_IS_DATA = torch.tensor([kind in ("list_item", "icon") for kind in KINDS])
+_IS_USED_UP = torch.tensor(["consumed" in flag for flag in WORD_FLAGS])
+_IS_TARGET = torch.tensor([False, True, False])
+"""Which of the anchors is the last target."""
+_RENAMED_WORDS = 0.5
+"""Chance that a word is replaced on the labels of renamed controls."""
+
+
+def naming(situations: Batch, weights: Tensor) -> Tensor:
+    """Return the ids of the words on labels, without stop words; `weights` are those of all words."""
+    words = torch.zeros(len(weights), dtype=torch.bool)
+    words[situations.texts[_IS_LABELLED[situations.kinds.long()]].flatten().long()] = True
+    return (words & (weights == 1.0)).nonzero().squeeze(1)
+
+
+def rename(batch: Batch, vectors: Tensor, labels: Tensor, share: float, draw: torch.Generator) -> tuple[Batch, Tensor]:
+    """Give a share of the rows other words on their labels: new ones, with random vectors after `vectors`.
+
+    `labels` are the ids of the words on labels. Instruction and title keep theirs; the history has the new ones.
+    """
+    old = labels[torch.rand(len(labels), generator=draw) < _RENAMED_WORDS]
+    new = torch.arange(len(vectors), dtype=batch.texts.dtype)
+    new[old] = len(vectors) + torch.arange(len(old), dtype=new.dtype)
+    # A page that looks unknown itself has only the words of its labels.
+    changes = (torch.rand(len(batch.kinds), generator=draw) < share) & (batch.anchors[:, 0] > 0)
+    rows = changes.nonzero().squeeze(1)
+    part = Batch(*(each[rows] for each in batch))
+    read = (part.texts, part.fields, part.last, part.before, part.instruction)
+    texts, fields, last, before, said = (new[words.long()] for words in read)
+    kinds = part.kinds.long()
+    texts = torch.where(_IS_LABELLED[kinds][..., None], texts, part.texts)
+    renamed = part._replace(
+        texts=texts,
+        fields=torch.where(_IS_DATA[kinds][..., None], part.fields, fields),
+        last=last,
+        before=before,
+        instruction_flags=part.instruction_flags * ~((said != part.instruction)[..., None] & _IS_USED_UP),
+        # The memory of pairs has nothing about a label that it never saw.
+        codes=part.codes * (texts == part.texts).all(-1),
+        anchors=torch.where(_IS_TARGET & (last != part.last).any(-1, keepdim=True), 0, part.anchors),
+    )
+    random = torch.randn(len(old), vectors.shape[1], generator=draw).to(vectors.dtype) * vectors.detach().std()
+    merged = (whole.index_copy(0, rows, some) for whole, some in zip(batch, renamed, strict=True))
+    return Batch(*merged), torch.cat([vectors, random])
 
 
 _ICON, _FINISH = KINDS.index("icon"), KINDS.index("finish")

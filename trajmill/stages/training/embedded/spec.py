@@ -67,6 +67,8 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     """Chance that the memory of pairs is silent for a row, so that the rest of the network learns too."""
     strange_apps: Share = 0.4
     """Chance that an app looks unknown for one update, so that the policy learns to work in apps that it never saw."""
+    renamed_controls: Share = 0.15
+    """Chance that the controls of a row have unknown labels, so that the policy also learns from page and place."""
     detours: Share = 0.3
     """Chance that a press on an app, an item of a list or a menu is learned with wrong ones before it that are taken
     back, so that the policy learns to look elsewhere."""

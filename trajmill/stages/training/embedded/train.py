@@ -17,10 +17,11 @@ from torch.nn import functional
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.export.exporter import RL_FILE, SFT_FILE, SftExporter
 from trajmill.stages.export.release import files_of, has_rows_of, screen_files
+from trajmill.stages.models.embedded.batch import Bags, bags, collate
 from trajmill.stages.models.embedded.model import load_network, save_network
-from trajmill.stages.models.embedded.policy_network import Bags, Hidden, PolicyNetwork, bags, collate
+from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork
 from trajmill.stages.models.embedded.situation import Batch, InputReader, empty_situation
-from trajmill.stages.training.embedded.augmentation import App, apps_of, detours, disguise, strange_apps
+from trajmill.stages.training.embedded.augmentation import App, apps_of, detours, disguise, naming, rename, strange_apps
 from trajmill.stages.training.embedded.lessons import (
     SeenScreen,
     Turn,
@@ -120,6 +121,7 @@ def train_network(
     rows = len(lessons)
     if not rows:
         return TrainingReport(0, lessons.skipped, 0, 0.0)
+    network.pairs.meet(lessons.situations.codes)
     draw = torch.Generator().manual_seed(seed)
     objective: Objective
     match recipe:
@@ -160,6 +162,8 @@ def train_network(
 
 
 def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpec, draw: torch.Generator) -> Objective:
+    labels = naming(lessons.situations, lessons.bags.weights)
+
     def loss(rows: Tensor) -> Tensor:
         batch = select(lessons.situations, rows)
         hidden = Hidden(
@@ -169,7 +173,9 @@ def _supervised(network: PolicyNetwork, lessons: Lessons, recipe: EmbeddedSftSpe
         vectors = network.word_vectors(lessons.bags)
         strange = strange_apps(lessons.apps, recipe.strange_apps, draw)
         batch, vectors = disguise(batch, vectors, strange, draw)
-        logits: Tensor = network(batch, vectors, lessons.bags.weights, hidden)
+        batch, vectors = rename(batch, vectors, labels, recipe.renamed_controls, draw)
+        weights = functional.pad(lessons.bags.weights, (0, len(vectors) - len(lessons.bags.weights)), value=1.0)
+        logits: Tensor = network(batch, vectors, weights, hidden)
         # An app that looks unknown may lack the target, or have it under another name.
         is_learned = ~torch.isin(lessons.left_apps[rows], torch.tensor([app.icon for app in strange]))
         return supervised_loss(logits, lessons.labels[rows], lessons.weights[rows] * is_learned)
@@ -201,7 +207,7 @@ def select(batch: Batch, rows: Tensor) -> Batch:
     spoken = max(1, int((chosen.instruction > 0).sum(1).max()))
     offered = int(chosen.exists.sum(1).max())
     words = ("instruction", "instruction_flags", "instruction_codes")
-    candidates = ("texts", "fields", "kinds", "flags", "codes", "exists")
+    candidates = ("texts", "fields", "kinds", "flags", "codes", "spots", "exists")
     return chosen._replace(
         **{name: getattr(chosen, name)[:, :spoken] for name in words},
         **{name: getattr(chosen, name)[:, :offered] for name in candidates},
