@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from trajmill.flows.cli.app import give_memory_back
 from trajmill.pipelines.reading.examples import ExampleSet
 from trajmill.schemas.tables.screen import IMAGE
-from trajmill.stages.derive.end_to_end import KIND as END_TO_END
+from trajmill.stages.derive.step_data import KIND as END_TO_END
 from trajmill.stages.export.exporter import LINEAGE, exporter_spec
 from trajmill.stages.export.release import export_release
 from trajmill.warehouse.delta_log import committed_files, committed_names

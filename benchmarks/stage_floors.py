@@ -45,7 +45,7 @@ from trajmill.schemas.tables.verdict import Judgement, StepVerdict
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.curate.episodes import curated_episode
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.derive.step_data import end_to_end_examples
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table, table_of

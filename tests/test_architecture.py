@@ -92,18 +92,18 @@ _BUDGETS = (
     # OSWorld's code, generated apps and judges (4,050), which also take what first contact leaves of its allowance.
     Budget(("schemas",), 3_983),
     # 60 more than the design has, for one snapshot a stage; taken from the environments.
-    Budget(("warehouse",), 3_760),
-    Budget(("pipelines",), 3_297),
+    Budget(("warehouse",), 3_758),
+    Budget(("pipelines",), 3_334),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_808),
+    Budget(("flows",), 10_744),
     Budget(("stages/environments",), 15_992),
     Budget(("stages/queries",), 4_809),
-    Budget(("stages/critics",), 4_477),
+    Budget(("stages/critics",), 4_454),
     Budget(("stages/models",), 4_447),
-    Budget(("stages/export", "stages/curate", "stages/importing"), 5_712),
-    Budget(("stages/derive", "stages/guidance"), 4_250),
-    Budget(("stages/training",), 3_054),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 4_015),
+    Budget(("stages/export", "stages/curate", "stages/importing"), 5_626),
+    Budget(("stages/derive", "stages/guidance"), 4_210),
+    Budget(("stages/training",), 3_048),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_998),
     Budget(("stages/graphs", "stages/annotation"), 4_592),
     Budget(("",), 74_000),
 )

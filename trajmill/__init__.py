@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from trajmill.stages.critics.judge import judge_episode as judge_episode
     from trajmill.stages.critics.spec import CriticModels as CriticModels
     from trajmill.stages.critics.spec import JudgeSpec as JudgeSpec
-    from trajmill.stages.derive.end_to_end import end_to_end_examples as end_to_end_examples
+    from trajmill.stages.derive.step_data import end_to_end_examples as end_to_end_examples
     from trajmill.stages.environments.kinds import SimulatedSpec as SimulatedSpec
     from trajmill.stages.environments.spec import EnvironmentSpec as EnvironmentSpec
     from trajmill.stages.export.exporter import exporter_spec as exporter_spec
@@ -95,7 +95,7 @@ _NAMES = {
     "stages.critics.app_graph.channels": "annotated_judge",
     "stages.critics.judge": "judge_episode",
     "stages.critics.spec": "JudgeSpec CriticModels",
-    "stages.derive.end_to_end": "end_to_end_examples",
+    "stages.derive.step_data": "end_to_end_examples",
     "schemas.tables.registry": "rows_to_arrow",
     "stages.export.exporter": "exporter_spec",
     "stages.export.release": "export_release",

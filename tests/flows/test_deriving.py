@@ -24,7 +24,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.derive.kind_spec import GuidanceLift
-from trajmill.stages.derive.planning.trials import MANUAL, MANUAL_HELPED, TriedManual
+from trajmill.stages.derive.planning.manual import MANUAL, MANUAL_HELPED, TriedManual
 from trajmill.stages.export.exporter import SFT_FILE, SftExporter
 from trajmill.stages.export.release import check_release, released_rows
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec

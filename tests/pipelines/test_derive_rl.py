@@ -17,7 +17,7 @@ from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.derive.rewards import moments
+from trajmill.stages.derive.rl_plan import moments
 from trajmill.stages.derive.spec import RLSpec
 from trajmill.stages.export.formats.steps import RLStepExample
 from trajmill.warehouse.commit import commit_stage

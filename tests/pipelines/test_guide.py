@@ -116,7 +116,7 @@ def _parts(call: ModelCall) -> list[Any]:
 def test_the_users_prompts_are_used_and_recorded(stored: Warehouse, tmp_path: Path) -> None:
     for name, text in (("see", "$instruction $action $expectation"), ("tell", "$instruction $outcomes")):
         (tmp_path / f"{name}.md").write_text(f"# system\nI {name}.\n# user\n{text}")
-    prompts = guide_prompts(tmp_path / "see.md", tmp_path / "tell.md")
+    prompts = guide_prompts({"describer_step": tmp_path / "see.md", "writer_guidance": tmp_path / "tell.md"})
     with running_server(models=("both",), writes=writes) as server:
         made = guided(stored, GuideSpec(spec(server, "both"), spec(server, "both"), prompts))
         asked = {str(request.body["messages"][0]["content"]) for request in server.received}

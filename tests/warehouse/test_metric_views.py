@@ -29,8 +29,15 @@ from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason, TargetElement, Trajectory
 from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
 from trajmill.stages.metrics.action_match import RightAction, match_action, step_scores
-from trajmill.stages.metrics.pass_at_k import QueryAttempts, mean_pass_at_k
-from trajmill.stages.metrics.pathways import WalkedPathway, matcr, p_atsr, walked_pathway, wpsr
+from trajmill.stages.metrics.rates import (
+    QueryAttempts,
+    WalkedPathway,
+    matcr,
+    mean_pass_at_k,
+    p_atsr,
+    walked_pathway,
+    wpsr,
+)
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.sql import run_sql
 

@@ -27,7 +27,7 @@ from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.collected import LEARNED_FROM, Maker
 from trajmill.stages.derive.kind_spec import GuidanceLift, KindSpec
-from trajmill.stages.derive.planning.trials import guidance_by, kept_manuals, tried_manual
+from trajmill.stages.derive.planning.manual import guidance_by, kept_manuals, tried_manual
 from trajmill.stages.derive.spec import PlanningSpec
 from trajmill.stages.rollout.base import plan_trials
 from trajmill.warehouse.layout import StageRun

@@ -13,9 +13,9 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 from pydantic import ConfigDict
 
-from trajmill.flows.cluster import check_workers
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.progress import watched_work
+from trajmill.pipelines.executors.cluster import check_workers
 from trajmill.pipelines.fan_out import DASK, P, StageWork, WrittenFiles, fan_out
 from trajmill.pipelines.reading.episodes import attemptable, queries_of, read_verdicts
 from trajmill.schemas.errors import TrajmillError

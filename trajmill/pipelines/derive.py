@@ -28,11 +28,11 @@ from trajmill.stages.curate.episodes import curated_episode
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.collected import DerivedRows, Maker, as_trusted
-from trajmill.stages.derive.end_to_end import end_to_end_examples
 from trajmill.stages.derive.kind_spec import GuidanceLift, KindSpec, TaskSources, Tools
 from trajmill.stages.derive.rl_plan import ComparedTrajectory, RLBatch, RLPlan, plan_rl, replayable
 from trajmill.stages.derive.rl_steps import PolicyWords, rl_steps
 from trajmill.stages.derive.spec import RLSpec, StepWeight
+from trajmill.stages.derive.step_data import end_to_end_examples
 from trajmill.stages.models.prompts import Prompt
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import ScreenJournal, WarehouseScreens, stored_screen_journal

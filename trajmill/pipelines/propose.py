@@ -23,7 +23,7 @@ from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.curate.proposed import without_leaks
+from trajmill.stages.curate.leaks import usable_proposals
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.prompts import Prompt, PromptedModel
 from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
@@ -73,7 +73,7 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
         calls: list[ModelCall] = []
         with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
             made = asyncio.run(self._propose(starts, existing, screens, calls))
-        made = without_leaks(made, existing, self.heldout_apps, self.origin)
+        made = usable_proposals(made, existing, self.heldout_apps, self.origin)
         return self.written(shard, {"queries": made.queries, "failures": made.failures, "model_calls": calls})
 
     async def _propose(

@@ -38,8 +38,8 @@ from trajmill.stages.curate.training_set import (
     without_alike_screens,
     without_duplicates,
 )
-from trajmill.stages.derive.end_to_end import KIND as END_TO_END
 from trajmill.stages.derive.rl_steps import compares_members
+from trajmill.stages.derive.step_data import KIND as END_TO_END
 from trajmill.stages.export.card import CardContents, DroppedRows, LeftOutRows, authored_rows, dataset_card
 from trajmill.stages.export.exporter import RL_FILE, Exporter, SftExporter
 from trajmill.stages.export.release import (

@@ -1,1 +1,0 @@
-"""The verbs: pure functions and small protocols, one sub-package per stage."""

@@ -1,1 +1,0 @@
-"""Stores rows: shards, commits, releases, screens and DuckDB views. Knows nothing of stages."""

@@ -14,7 +14,7 @@ from trajmill.flows.serving.models_ready import models_ready
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.agents.base import AgentModel
-from trajmill.stages.agents.mobile_agent_v3.retrieval import Retrieval
+from trajmill.stages.agents.knowledge import Retrieval
 from trajmill.stages.agents.roles import Role
 from trajmill.stages.models.prompts import Prompt
 

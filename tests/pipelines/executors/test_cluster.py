@@ -9,9 +9,8 @@ from distributed import Client, LocalCluster, Security, Worker
 
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.flows.cli.app import run
-from trajmill.flows.cluster import Packages, check_workers, compare
 from trajmill.pipelines.executors import beam
-from trajmill.pipelines.executors.cluster import connected
+from trajmill.pipelines.executors.cluster import Packages, check_workers, compare, connected
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin

@@ -10,8 +10,15 @@ from tests.stages.models.scripted import ScriptedModel
 from tests.stages.models.toy import ToyPhone
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.stages.agents.base import EpisodeView
-from trajmill.stages.agents.knowledge import LONGEST_PASSAGE, KeywordIndex, MeaningIndex, passages, read_passages
-from trajmill.stages.agents.mobile_agent_v3.retrieval import Researcher, Retrieval
+from trajmill.stages.agents.knowledge import (
+    LONGEST_PASSAGE,
+    KeywordIndex,
+    MeaningIndex,
+    Researcher,
+    Retrieval,
+    passages,
+    read_passages,
+)
 from trajmill.stages.agents.replies import read_items, read_sections
 from trajmill.stages.agents.roles import Role
 from trajmill.stages.models.openai_api.model import OpenAiModel

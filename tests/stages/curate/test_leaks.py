@@ -20,7 +20,7 @@ from trajmill.stages.curate.leaks import (
     without_leaks,
 )
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.derive.step_data import end_to_end_examples
 from trajmill.stages.queries.leaks import LeakKind
 
 HELDOUT = query("h", split=Split.HELDOUT_SLOTS).model_copy(

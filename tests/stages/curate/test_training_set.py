@@ -27,7 +27,7 @@ from trajmill.stages.curate.training_set import (
     without_alike_screens,
     without_duplicates,
 )
-from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.derive.step_data import end_to_end_examples
 
 
 def examples_of(length: int, name: str, asked: str) -> tuple[Example, ...]:

@@ -7,8 +7,7 @@ from tests.stages.derive.samples import ORIGIN, size_of
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin
-from trajmill.stages.derive.rewards import RewardMoments
-from trajmill.stages.derive.rl_plan import RLAttempt, RLBatch, plan_rl
+from trajmill.stages.derive.rl_plan import RewardMoments, RLAttempt, RLBatch, plan_rl
 from trajmill.stages.derive.rl_steps import PolicyWords, RLRows, rl_steps
 from trajmill.stages.derive.spec import RLSpec
 

@@ -10,7 +10,7 @@ from trajmill.schemas.tables.query import Platform, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.derive.collected import as_trusted
-from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.derive.step_data import end_to_end_examples
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 

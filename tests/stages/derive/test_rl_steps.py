@@ -11,8 +11,7 @@ from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.stages.derive.rewards import RewardMoments, moments, reward_of, running_moments
-from trajmill.stages.derive.rl_plan import replayable
+from trajmill.stages.derive.rl_plan import RewardMoments, moments, replayable, reward_of, running_moments
 from trajmill.stages.derive.rl_steps import PolicyWords, RLRows, compares_members
 from trajmill.stages.derive.spec import RLSpec
 

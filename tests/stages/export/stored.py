@@ -17,7 +17,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.screen import tree_column
-from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.derive.step_data import end_to_end_examples
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.export.images import ReleaseScreenReader
 from trajmill.stages.export.release import ExportedFile, export_release

@@ -22,7 +22,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.derive.end_to_end import end_to_end_examples
+from trajmill.stages.derive.step_data import end_to_end_examples
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.guidance.model_guide import (

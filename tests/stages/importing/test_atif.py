@@ -28,9 +28,9 @@ from trajmill.schemas.dialects.families import ANY, family_named
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform
+from trajmill.stages.importing.atif import read_call
 from trajmill.stages.importing.base import BadRecording, Recording, layout_spec
 from trajmill.stages.importing.rows import rows_of
-from trajmill.stages.importing.tool_calls import read_call
 
 ORIGIN = Origin(round=1, run_id="run", code_version="1")
 DONE = Terminate(status="success")

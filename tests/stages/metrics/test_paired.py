@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from trajmill.stages.metrics.intervals import wilson
-from trajmill.stages.metrics.paired import PairedOutcomes, holm
+from trajmill.stages.metrics.intervals import PairedOutcomes, holm, wilson
 
 
 def test_changes_of_side_decide_the_test() -> None:

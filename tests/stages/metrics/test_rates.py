@@ -6,9 +6,17 @@ import pytest
 
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.metrics.intervals import wilson
-from trajmill.stages.metrics.pass_at_k import QueryAttempts, mean_pass_at_k, pass_at_k
-from trajmill.stages.metrics.pathways import WalkedPathway, matcr, p_atsr, wpsr
-from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
+from trajmill.stages.metrics.rates import (
+    MeasuredEpisode,
+    QueryAttempts,
+    WalkedPathway,
+    matcr,
+    mean_pass_at_k,
+    p_atsr,
+    pass_at_k,
+    success_by_split,
+    wpsr,
+)
 
 
 def walked(completed: int, tasks: int) -> WalkedPathway:

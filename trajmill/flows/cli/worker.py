@@ -41,7 +41,7 @@ def worker(
             raise BadInputError(f"--resources {each!r:.80} is not NAME=NUMBER, e.g. browser=8") from None
     if find_spec("distributed") is None:
         raise BadInputError("a worker needs Dask: pip install 'trajmill[cluster]'")
-    from trajmill.flows.cluster import check_scheduler
+    from trajmill.pipelines.executors.cluster import check_scheduler
 
     check_scheduler(scheduler)
     asyncio.run(_work(scheduler, name or f"{gethostname()}-{os.getpid()}", workers, found, memory))

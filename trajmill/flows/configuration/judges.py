@@ -32,18 +32,9 @@ class RolePrompts(NamedTuple):
 def prompts_of(config: Config) -> RolePrompts:
     """Read all prompts, whose texts workers get. Raises BadInputError for an unusable file."""
     files = config.prompts
+    own = files.model_dump()
     return RolePrompts(
-        critic_prompts(
-            step=files.critic_step,
-            text=files.critic_text,
-            multimodal=files.critic_multimodal,
-            describer=files.describer_screen,
-            milestones=files.critic_milestones,
-            milestone=files.critic_milestone,
-            review=files.critic_review,
-        ),
-        guide_prompts(files.describer_step, files.writer_guidance),
-        query_prompts(files.model_dump()),
+        *(critic_prompts(own), guide_prompts(own), query_prompts(own)),
         config.derive.prompts.load(),
         annotation_prompts(files.describer_page, files.writer_slots),
     )

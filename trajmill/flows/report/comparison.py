@@ -16,7 +16,7 @@ from trajmill.flows.report.page import page_templates
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.metrics.paired import PairedOutcomes, holm
+from trajmill.stages.metrics.intervals import PairedOutcomes, holm
 from trajmill.warehouse.atomic import write_bytes
 
 # The last attempt of each policy at each query. All have the same seed, whatever the policy and the round.

@@ -31,7 +31,7 @@ from trajmill.stages.agents.spec import ExplorerSpec, ReferenceSpec
 from trajmill.stages.critics.calibration.agreement import Precision, calibrate, precise_enough
 from trajmill.stages.critics.judge import STAGE, Unjudged, to_judge_again
 from trajmill.stages.curate.history import History
-from trajmill.stages.derive.planning.trials import MANUAL
+from trajmill.stages.derive.planning.manual import MANUAL
 from trajmill.stages.environments.base import MeasuresDistance
 from trajmill.stages.guidance.hard_queries import (
     ATTEMPTS_PER_QUERY,

@@ -20,6 +20,7 @@ from trajmill.pipelines.release import Released, ReleaseRequest, make_release
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import TRIED_AT_MOST
+from trajmill.stages.derive.collected import LEARNED_FROM
 from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.warehouse.atomic import disk_full_as_error
@@ -113,17 +114,16 @@ DERIVE_RL = "derive_rl"
 DERIVE_KIND = "derive_kind"
 NOT_ACCEPTED = "trajectory_not_accepted"
 """The reason of trajectories that were judged incorrect or not judged."""
-_LEARNED_FROM = (Purpose.TRAIN, Purpose.GUIDED, Purpose.BRANCH, Purpose.IMPORTED)
 
 
 @stage(DERIVE, "derive")
 def derive(context: RoundContext, at: StageRun) -> StageOutcome:
     """Derive supervised examples from the accepted attempts and imports that were judged in this round."""
     config, rounds = context.config, {context.round}
-    trajectories = trajectories_of_round(context, *_LEARNED_FROM)
+    trajectories = trajectories_of_round(context, *LEARNED_FROM)
     chosen = sorted(trajectories)
     if config.judge.filter:
-        late = unjudged_of_earlier_rounds(context, *_LEARNED_FROM)
+        late = unjudged_of_earlier_rounds(context, *LEARNED_FROM)
         rounds.update(one.round for one in late)
         trajectories += [one.trajectory_id for one in late]
         rows = context.read_judgements("trajectory_id", "correct", rounds=rounds)

@@ -49,7 +49,7 @@ from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, 
 from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.calibration.agreement import Precision
-from trajmill.stages.metrics.success import MeasuredEpisode, success_by_split
+from trajmill.stages.metrics.rates import MeasuredEpisode, success_by_split
 from trajmill.stages.queries.proposals.source import PROPOSED
 from trajmill.stages.rollout.base import plan_once
 from trajmill.stages.training.admission import admit

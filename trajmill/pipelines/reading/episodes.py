@@ -24,8 +24,7 @@ from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, JudgeRow, StepVerdict, TrajectoryVerdict
 from trajmill.stages.curate.history import History, JudgedAttempt
-from trajmill.stages.derive.rewards import RewardMoments, moments, reward_of
-from trajmill.stages.derive.rl_plan import RLAttempt
+from trajmill.stages.derive.rl_plan import RewardMoments, RLAttempt, moments, reward_of
 from trajmill.warehouse.delta_log import committed_names, newest_log_entry
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import WantedRows, read_batches, read_rows, read_table, table_of

@@ -1,1 +1,0 @@
-"""Agents, which decide on the next action of an episode."""

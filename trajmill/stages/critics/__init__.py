@@ -1,1 +1,0 @@
-"""Judging steps and trajectories."""

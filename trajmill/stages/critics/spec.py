@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
@@ -130,21 +130,16 @@ class CriticPrompts(NamedTuple):
     review: Prompt
 
 
-_PROMPTS: Final = {
-    "step": "critic_step-1",
-    "text": "critic_text-2",
-    "multimodal": "critic_multimodal-2",
-    "describer": "describer_screen-1",
-    "milestones": "critic_milestones-1",
-    "milestone": "critic_milestone-1",
-    "review": "critic_review-1",
-}
+_PROMPTS: Final = (
+    *("critic_step-1", "critic_text-2", "critic_multimodal-2", "describer_screen-1"),
+    *("critic_milestones-1", "critic_milestone-1", "critic_review-1"),
+)
 
 
-def critic_prompts(**files: Path | None) -> CriticPrompts:
-    """Load the user's prompt files, by field, or those of the package. Raises BadInputError for an unusable file."""
+def critic_prompts(own: Mapping[str, Any] = {}) -> CriticPrompts:
+    """Read the prompts, of the user by the keys of `[prompts]`; raises BadInputError if a file is unusable."""
     load = partial(load_prompt, "trajmill.stages.critics.model")
-    return CriticPrompts(**{key: load(name, files.get(key)) for key, name in _PROMPTS.items()})
+    return CriticPrompts(*(load(name, own.get(name.rpartition("-")[0])) for name in _PROMPTS))
 
 
 @dataclass(frozen=True)

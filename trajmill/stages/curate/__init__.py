@@ -1,1 +1,0 @@
-"""Filters training data, weighs it, and checks it for leaks."""

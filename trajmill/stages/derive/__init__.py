@@ -1,1 +1,0 @@
-"""Training examples from judged trajectories."""

@@ -38,8 +38,8 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.trees.replay import element_at, read_element_action, seen, stored_evidence
 from trajmill.stages.derive.collected import Collected, KindDeriver, Lesson, unfit
 from trajmill.stages.derive.conversation import holds_placeholder, step_messages
-from trajmill.stages.derive.end_to_end import unlearned_step
 from trajmill.stages.derive.spec import ForksSpec
+from trajmill.stages.derive.step_data import unlearned_step
 from trajmill.stages.guidance.strip import quotes_guidance
 
 FIRST: Final = "first"

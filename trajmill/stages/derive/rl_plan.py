@@ -6,6 +6,7 @@ each other: their mean reward is the value of the screen, and gives the steps ar
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
@@ -13,8 +14,60 @@ from typing import NamedTuple
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.collected import LEARNED_FROM, LeftOut, unfit_attempt
-from trajmill.stages.derive.rewards import RewardMoments, TrajectoryReward, moments, reward_of, running_moments
 from trajmill.stages.derive.spec import RLSpec
+
+MALFORMED_PENALTY = -0.5
+"""Format reward of a trajectory without any well-formed action (paper 3.1.2)."""
+_DECAY = 0.5
+"""Weight of the earlier batches in the running moments when a new batch arrives; the policy changes between rounds."""
+_EPSILON = 1e-6
+
+
+class TrajectoryReward(NamedTuple):
+    accuracy: float
+    """1 if the trajectory was judged correct, else 0."""
+    format: float
+    """-0.5 times the share of replies that could not be parsed."""
+
+    @property
+    def total(self) -> float:
+        return self.accuracy + self.format
+
+
+def reward_of(correct: bool, malformed: int, steps: int) -> TrajectoryReward:
+    return TrajectoryReward(float(correct), MALFORMED_PENALTY * malformed / steps if malformed else 0.0)
+
+
+class RewardMoments(NamedTuple):
+    mean: float
+    mean_square: float
+
+    @property
+    def deviation(self) -> float:
+        return math.sqrt(max(0.0, self.mean_square - self.mean**2))
+
+    @property
+    def have_spread(self) -> bool:
+        return self.deviation >= _EPSILON
+
+    def advantage(self, reward: float) -> float:
+        """Return (R - mean) / (deviation + epsilon) of paper 3.1.2; 0 where no two rewards differ."""
+        return (reward - self.mean) / (self.deviation + _EPSILON) if self.have_spread else 0.0
+
+
+def moments(rewards: Sequence[float]) -> RewardMoments:
+    return RewardMoments(math.fsum(rewards) / len(rewards), math.fsum(r * r for r in rewards) / len(rewards))
+
+
+def running_moments(batches: Iterable[RewardMoments]) -> RewardMoments | None:
+    """Return the running moments of batches, oldest first; each batch weighs half as much as the one after it."""
+    running: RewardMoments | None = None
+    for batch in batches:
+        pairs = zip(running or batch, batch, strict=True)
+        mixed = RewardMoments(*(_DECAY * old + (1 - _DECAY) * new for old, new in pairs))
+        running = batch if running is None else mixed
+    return running
+
 
 ON_POLICY = frozenset({Purpose.TRAIN})
 """Purposes of attempts that RL uses. A guided attempt answered another prompt than the one that is trained on."""

@@ -196,7 +196,7 @@ class JudgeDataSpec(KindSpec):
     """What critics said of attempts with a known outcome, where they were right: `trajmill derive judge`."""
 
     name: ClassVar[str] = "judge"
-    deriver: ClassVar[str] = "trajmill.stages.derive.critic_rows:JudgeRows"
+    deriver: ClassVar[str] = "trajmill.stages.derive.role_rows:JudgeRows"
     with_calls: ClassVar[bool | Literal["critics"]] = "critics"
     trains_policy: ClassVar[bool] = False
 
@@ -205,7 +205,7 @@ class PrmDataSpec(KindSpec):
     """Candidate actions with the step critic's labels, for a process reward model: `trajmill derive prm`."""
 
     name: ClassVar[str] = "prm"
-    deriver: ClassVar[str] = "trajmill.stages.derive.critic_rows:PrmRows"
+    deriver: ClassVar[str] = "trajmill.stages.derive.role_rows:PrmRows"
     trains_policy: ClassVar[bool] = False
 
 

@@ -1,1 +1,0 @@
-"""Rows as the trainers read them, and the dataset card."""

@@ -19,8 +19,15 @@ from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import arrow_schema
-from trajmill.stages.export.images import IMAGES, with_features, without_images
-from trajmill.stages.export.messages import BLOCK_MESSAGES, STRING_MESSAGES, check_placeholders, content_blocks
+from trajmill.stages.export.images import (
+    BLOCK_MESSAGES,
+    IMAGES,
+    STRING_MESSAGES,
+    check_placeholders,
+    content_blocks,
+    with_features,
+    without_images,
+)
 from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.parts import PartGroup
 

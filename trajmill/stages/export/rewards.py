@@ -17,7 +17,7 @@ from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.derive.rewards import MALFORMED_PENALTY
+from trajmill.stages.derive.rl_plan import MALFORMED_PENALTY
 from trajmill.stages.metrics.action_match import RightAction, match_action
 
 CES_FORMAT, CES_ACTION = 0.1, 0.9

@@ -1,1 +1,0 @@
-"""Query-specific guidance for queries that failed."""

@@ -6,10 +6,9 @@ Their texts are cut to a length and put on numbered lines, which `strip` finds i
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Annotated, Literal, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import Field, StringConstraints
 
@@ -21,14 +20,13 @@ from trajmill.stages.critics.trees.replay import SeenStep, stored_evidence
 from trajmill.stages.guidance.filter import ENDINGS
 from trajmill.stages.guidance.write import StepDescription, StepOutcome
 from trajmill.stages.models.base import ChatModel
-from trajmill.stages.models.prompts import Prompt, PromptedModel, load_prompt, on_lines
+from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, load_prompt, on_lines
 
 LONGEST_OUTCOME = 300
 LONGEST_LINE = 200
 MOST_LINES = 20
 _LONGEST_EXPECTATION = 600
 _LONGEST_REASON = 120
-_PACKAGE = "trajmill.stages.guidance"
 _OWN_NUMBER = re.compile(r"^(?:(?:step\s*)?\d+\s*[.:)]\s*|[-*•]\s+)+", re.IGNORECASE)
 _Sentence = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2 * LONGEST_OUTCOME)]
 
@@ -52,12 +50,10 @@ class GuidePrompts(NamedTuple):
     synthesise: Prompt
 
 
-def guide_prompts(describe: Path | None = None, synthesise: Path | None = None) -> GuidePrompts:
-    """Load the user's prompt files, or those of the package. Raises BadInputError for an unusable file."""
-    return GuidePrompts(
-        load_prompt(_PACKAGE, "describer_step-1", describe),
-        load_prompt(_PACKAGE, "writer_guidance-1", synthesise),
-    )
+def guide_prompts(own: Mapping[str, Any] = {}) -> GuidePrompts:
+    """Read the prompts, of the user by the keys of `[prompts]`; raises BadInputError if a file is unusable."""
+    keys = ("describer_step", "writer_guidance")
+    return GuidePrompts(*(load_prompt(__package__, f"{key}-1", own.get(key)) for key in keys))
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +88,8 @@ class ModelDescriber:
             }
             shown = marked_picture(stored, screens), picture(step.outcome.after.screen_id, screens)
         parts = ("The screen before the action:", shown[0], "The screen after the action:", shown[1])
-        request = prompted.request("describer", fields, parts, layout=on_lines)
-        request = replace(request, trajectory_id=episode.trajectory.trajectory_id, step_index=step.index)
+        name = episode.trajectory.trajectory_id
+        request = prompted.request("describer", fields, parts, GREEDY, on_lines, name, step.index)
         answer = await prompted.ask(request, OutcomeAnswer)
         reason = _one_short_line(answer.reason, _LONGEST_REASON) or answer.result
         unmet = "" if answer.result == "as expected" else reason
@@ -114,8 +110,8 @@ class ModelGuidanceWriter:
         outcomes = "\n".join(f"{number}. {quotable(step.outcome)}" for number, step in enumerate(steps, start=1))
         fields = {"instruction": untrusted(episode.query.instruction), "outcomes": outcomes}
         prompted = PromptedModel(self.model, self.prompt)
-        request = prompted.request("writer", fields, layout=on_lines)
-        answer = await prompted.ask(replace(request, trajectory_id=episode.trajectory.trajectory_id), StepsAnswer)
+        name = episode.trajectory.trajectory_id
+        answer = await prompted.ask(prompted.request("writer", fields, (), GREEDY, on_lines, name), StepsAnswer)
         lines = (_one_short_line(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE) for step in answer.steps)
         return "\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), start=1))
 

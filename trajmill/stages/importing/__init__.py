@@ -1,1 +1,0 @@
-"""Reads trajectories that were recorded elsewhere: one module for each published layout."""

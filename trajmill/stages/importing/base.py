@@ -132,9 +132,9 @@ LAYOUTS: Final = PartGroup(
         "trajmill": "trajmill.stages.importing.exported:ExportedLayout",
         "agentnet": "trajmill.stages.importing.agentnet:AgentNetLayout",
         "android-control": "trajmill.stages.importing.android_control:AndroidControlLayout",
-        "gui-odyssey": "trajmill.stages.importing.gui_odyssey:GuiOdysseyLayout",
-        "amex": "trajmill.stages.importing.amex:AmexLayout",
-        "aitz": "trajmill.stages.importing.aitz:AitzLayout",
+        "gui-odyssey": "trajmill.stages.importing.phones:GuiOdysseyLayout",
+        "amex": "trajmill.stages.importing.phones:AmexLayout",
+        "aitz": "trajmill.stages.importing.phones:AitzLayout",
         "atif": "trajmill.stages.importing.atif:AtifLayout",
     },
 )

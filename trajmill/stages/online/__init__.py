@@ -1,1 +1,0 @@
-"""Online training: serves episodes whose steps a trainer decides."""

@@ -1,1 +1,0 @@
-"""Runs attempts: here an agent acts in an environment."""

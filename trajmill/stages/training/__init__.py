@@ -1,1 +1,0 @@
-"""Recipes: how a release becomes a new policy version."""

@@ -14,8 +14,14 @@ from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.kind_spec import GuidanceLift, TaskSources
-from trajmill.stages.derive.planning.manual import filled_manual
-from trajmill.stages.derive.planning.trials import MANUAL_HELPED, TriedManual, guidance_by, kept_manuals, tried_manual
+from trajmill.stages.derive.planning.manual import (
+    MANUAL_HELPED,
+    TriedManual,
+    filled_manual,
+    guidance_by,
+    kept_manuals,
+    tried_manual,
+)
 from trajmill.stages.derive.spec import PlanningSpec
 from trajmill.stages.rollout.base import plan_trials
 

@@ -25,7 +25,7 @@ from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.graphs.base import AppGraph, GraphAnswer, GraphPage, GraphSlot, SlotKind
 from trajmill.stages.graphs.from_simulated import graph_of_app
-from trajmill.stages.metrics.pathways import matcr, p_atsr, walked_pathway, wpsr
+from trajmill.stages.metrics.rates import matcr, p_atsr, walked_pathway, wpsr
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget
 from trajmill.stages.queries.base import FreshRequest, NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.causal.source import AtomicTask, CausalSource, causal_source

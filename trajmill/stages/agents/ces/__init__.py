@@ -1,1 +1,0 @@
-"""CES: Coordinator, Executor and State Tracker (paper CES, 4.2)."""

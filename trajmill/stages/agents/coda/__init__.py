@@ -1,1 +1,0 @@
-"""CODA: Planner and Executor (paper CODA, 3.2)."""

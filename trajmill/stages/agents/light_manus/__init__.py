@@ -1,1 +1,0 @@
-"""LightManus: tasks across devices (paper NaturalGAIA, 4.1)."""

@@ -20,7 +20,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.agents.base import AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.mobile_agent_v3.retrieval import RESEARCHER, Researcher, Retrieval
+from trajmill.stages.agents.knowledge import RESEARCHER, Researcher, Retrieval
 from trajmill.stages.agents.replies import (
     FAILURE,
     NONE,

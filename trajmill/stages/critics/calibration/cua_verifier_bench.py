@@ -25,7 +25,7 @@ from trajmill.schemas import actions
 from trajmill.schemas.actions import Action
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace, PixelBudget
 from trajmill.schemas.errors import BadInputError, ModelFailure
-from trajmill.schemas.geometry import Point, Size
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Decision
@@ -65,7 +65,9 @@ class CuaVerifierBench:
             for row in rows:
                 votes[_split(path), str(row["task_id"])][_VERDICTS.get(row["human_judgement_outcome"])] += 1
         self._labels = {
-            (split, task_id): Label(split, _AGENT, task_id, _majority(given[True], given[False]))
+            (split, task_id): Label(
+                split, _AGENT, task_id, None if given[True] == given[False] else given[True] > given[False]
+            )
             for (split, task_id), given in votes.items()
         }
         if not self._labels:
@@ -90,10 +92,6 @@ class CuaVerifierBench:
 
 def _split(path: Path) -> str:
     return path.name.partition("-")[0]
-
-
-def _majority(right: int, wrong: int) -> bool | None:
-    return None if right == wrong else right > wrong
 
 
 def _read(row: Mapping[str, Any], label: Label, screens: LabelledScreens, origin: Origin) -> LabelledEpisode:
@@ -138,18 +136,10 @@ def read_fara_action(arguments: Mapping[str, Any], screen: Size, final_answer: s
             return actions.Answer(text=storable(str(final_answer)))
         if name in _POINTING:
             frame = CoordinateFrame(CoordinateSpace.RESIZED_PIXELS, screen, _SEEN_BY_FARA.fit(screen))
-            return _POINTING[name](frame.to_pixels(*map(float, arguments["coordinate"])))
+            return _POINTING[name](**frame.to_pixels(*map(float, arguments["coordinate"]))._asdict())
         return _READERS[name](arguments)
     except (LookupError, TypeError, ValueError, ArithmeticError, ValidationError, ModelFailure):
         return None
-
-
-def _click(point: Point) -> Action:
-    return actions.Click(x=point.x, y=point.y)
-
-
-def _move(point: Point) -> Action:
-    return actions.MoveMouse(x=point.x, y=point.y)
 
 
 def _type(given: Mapping[str, Any]) -> Action:
@@ -171,11 +161,9 @@ def _scroll(given: Mapping[str, Any]) -> Action:
     return actions.Scroll(clicks=round(pixels / _NOTCH) or (1 if pixels > 0 else -1))
 
 
-_POINTING: Final[Mapping[str, Callable[[Point], Action]]] = {
-    "left_click": _click,
-    "click": _click,
-    "mouse_move": _move,
-    "hover": _move,
+_POINTING: Final[Mapping[str, type[actions.Click | actions.MoveMouse]]] = {
+    **dict.fromkeys(("left_click", "click"), actions.Click),
+    **dict.fromkeys(("mouse_move", "hover"), actions.MoveMouse),
 }
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Action]]] = {
     "type": _type,

@@ -1,1 +1,0 @@
-"""Critics that ask models about each step, and about a trajectory in each channel."""

@@ -1,1 +1,0 @@
-"""Reads accessibility trees: the state of a screen, the element of an action, the outcome of a step."""

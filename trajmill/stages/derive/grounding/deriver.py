@@ -24,9 +24,8 @@ from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.critics.model.marking import picture, untrusted
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue
-from trajmill.stages.derive.grounding.boxes import cropped, holds, overlap, regions, relative
+from trajmill.stages.derive.grounding.boxes import cropped, detected_boxes, holds, overlap, regions, relative
 from trajmill.stages.derive.grounding.colours import element_colours
-from trajmill.stages.derive.grounding.detector import detected_boxes
 from trajmill.stages.derive.grounding.instructions import (
     Instruction,
     NoInstruction,

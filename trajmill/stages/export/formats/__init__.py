@@ -1,1 +1,0 @@
-"""Writes a release as a folder that a trainer reads."""

@@ -16,7 +16,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.export.formats.base import DATA_FOLDER, TrainerFormat, TrainerSettings
 from trajmill.stages.export.formats.steps import RLStepExample, StepExample
-from trajmill.stages.export.messages import BLOCK_MESSAGES, STRING_MESSAGES, in_blocks, in_one_prompt, in_strings
+from trajmill.stages.export.images import BLOCK_MESSAGES, STRING_MESSAGES, in_blocks, in_one_prompt, in_strings
 
 
 class TrlFormat(TrainerFormat):

@@ -1,1 +1,0 @@
-"""Training of the embedded policy: supervised, or trajectory-level RL."""

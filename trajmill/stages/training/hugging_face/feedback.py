@@ -34,7 +34,7 @@ from trajmill.stages.agents.ces.agent import INSTRUCTION, TRACKER_PROMPT, CesAge
 from trajmill.stages.agents.coda.agent import PLAN, CodaAgent, past_thoughts
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.roles import EmbeddedRole, Role
-from trajmill.stages.derive.rewards import moments
+from trajmill.stages.derive.rl_plan import moments
 from trajmill.stages.export.rewards import ReplyScore, ReplyTarget, ces_reward, coda_reward
 from trajmill.stages.metrics.action_match import RightAction, match_action
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest

@@ -1,13 +1,32 @@
-"""How far an agent comes on tasks made of atomic tasks: WPSR, MATCR and p-ATSR (NaturalGAIA 3.3)."""
+"""Rates of success: per split, pass@k, and on tasks made of atomic tasks (NaturalGAIA 3.3 and table 1)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
-from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.policy_version import SplitSuccess
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.trajectory import Trajectory
+
+
+class MeasuredEpisode(NamedTuple):
+    """One episode with a reward."""
+
+    split: Split
+    success: bool
+
+
+def success_by_split(episodes: Iterable[MeasuredEpisode]) -> tuple[SplitSuccess, ...]:
+    """Count successes per split, in the order of the splits' names; splits without episodes are left out."""
+    counts: dict[Split, list[bool]] = {}
+    for episode in episodes:
+        counts.setdefault(episode.split, []).append(episode.success)
+    return tuple(
+        SplitSuccess(split=split, queries=len(counts[split]), successes=sum(counts[split])) for split in sorted(counts)
+    )
 
 
 class WalkedPathway(NamedTuple):
@@ -74,3 +93,27 @@ def p_atsr(walked: Sequence[WalkedPathway], weight: Callable[[int], float] = pos
 def _check(walked: Sequence[WalkedPathway]) -> None:
     if not walked or not all(each.solved for each in walked):
         raise ValueError("these metrics need at least one task, and an atomic task in each")
+
+
+class QueryAttempts(NamedTuple):
+    """The attempts at one query, and how many of them succeeded."""
+
+    attempts: int
+    successes: int
+
+
+def pass_at_k(tried: QueryAttempts, k: int) -> float:
+    """Return the unbiased estimate for one query from n >= k attempts with c successes: 1 - C(n - c, k) / C(n, k).
+
+    With n = k it is 1 if any attempt succeeded, as in NaturalGAIA. Chen et al. 2021, equation 1.
+    """
+    n, c = tried
+    if not 1 <= k <= n or not 0 <= c <= n:
+        raise ValueError(f"pass@{k} of {c} successes in {n} attempts")
+    return 1.0 - math.comb(n - c, k) / math.comb(n, k)
+
+
+def mean_pass_at_k(tried: Iterable[QueryAttempts], k: int) -> float | None:
+    """Return the mean of `pass_at_k` over the queries with at least `k` attempts; None if there are none."""
+    shares = [pass_at_k(each, k) for each in tried if each.attempts >= k]
+    return sum(shares) / len(shares) if shares else None
