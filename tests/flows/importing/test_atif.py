@@ -1,6 +1,7 @@
 """A trial of Harbor becomes a training row as the page says, and a whole run goes out as ATIF and comes back."""
 
 import re
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,21 @@ def test_a_wrong_request_gives_one_error_line(
     assert run(["export", "--root", str(small_run.root), "--out", str(tmp_path / "out"), *arguments]) == 1
     said = capsys.readouterr().err
     assert line in said and said.count("\n") == 1 and list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["trl", "verl-sft", "grpo", "verl"])
+def test_an_export_is_read_again(kind: str, small_run: Warehouse, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    said = ["export", "--root", str(small_run.root), "--out", str(out), "--format", kind, "--family", "qwen2.5-vl"]
+    assert run(said) == 0
+    layout = layout_spec("trajmill")
+    found = [each.recording for file in layout.checked_lists(out) for each in layout.read(file, out)]
+    read = {each.name: each for each in found if isinstance(each, Recording)}
+    assert len(read) == len(found) > 5, "the rows of a trajectory follow one another"
+    stored: dict[str, list[str]] = defaultdict(list)
+    for row in read_table(small_run, "steps", ["trajectory_id", "action"]).to_pylist():
+        stored[row["trajectory_id"]].append(row["action"])
+    for name, recording in read.items():
+        rows = rows_of(recording, "trajmill", Origin(round=1, run_id="other", code_version="1"))
+        assert {step.action for step in rows.steps} <= set(stored[name])
+        assert rows.trajectory.query_id == rows.query.query_id and rows.query.apps
