@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
-import yaml
 from PIL import Image
 
 from tests.built_once import built_once
@@ -13,10 +12,8 @@ from trajmill.flows import deriving
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.deriving import Attempted, derive_in_round, derive_kind, lifts_by_task
-from trajmill.flows.round import stages_of
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.release import DERIVE_KIND, release_again
-from trajmill.schemas.errors import BadInputError
+from trajmill.flows.tasks.release import release_again
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Refusal
 from trajmill.schemas.tables.guidance import Guidance
@@ -27,7 +24,6 @@ from trajmill.stages.derive.kind_spec import GuidanceLift
 from trajmill.stages.derive.planning.manual import MANUAL, MANUAL_HELPED, TriedManual
 from trajmill.stages.export.exporter import SFT_FILE, SftExporter
 from trajmill.stages.export.release import check_release, released_rows
-from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import newest_release, read_release, release_names, verify_release
@@ -97,11 +93,6 @@ def test_a_batch_is_finished_that_was_interrupted_early(copied: Config, monkeypa
     made = derive_kind(copied, "step")
     rows = derived(copied)
     assert len({row.example_id for row in rows}) == len(rows) == made.examples > 0
-
-
-def test_an_unknown_kind_gives_one_error_line_with_the_nearest(copied: Config) -> None:
-    with pytest.raises(BadInputError, match="there is no derived data of kind 'stepp'; did you mean step"):
-        derive_kind(copied, "stepp")
 
 
 def test_each_screen_is_grounded_once_and_every_image_opens(derived_run: Config) -> None:
@@ -224,16 +215,6 @@ def test_a_release_holds_each_kind_in_files_of_its_own(released: tuple[Warehouse
         assert check_release(shard, [SftExporter(derived_kind="grounding")], {}).problems == ()
 
 
-def test_the_card_has_a_configuration_for_each_kind_and_says_who_wrote_it(released: tuple[Warehouse, str]) -> None:
-    warehouse, name = released
-    card = (warehouse.release(name) / "README.md").read_text(encoding="utf-8")
-    head = yaml.safe_load(card.split("---")[1])
-    names = [config["config_name"] for config in head["configs"]]
-    assert names[0] == "sft" and {"step", "grounding"} < set(names)
-    assert "| grounding | functional | template |" in card
-    assert "| filled into templates |" in card
-
-
 @pytest.mark.parametrize("form", ["trl", "grpo"])
 def test_a_kind_is_exported_for_a_trainer(released: tuple[Warehouse, str], form: str, tmp_path: Path) -> None:
     warehouse, name = released
@@ -254,13 +235,6 @@ def test_a_kind_it_lacks_is_one_line(copied: Config, tmp_path: Path, capsys: pyt
     arguments = ["export", "--root", str(copied.run.root), "--family", "qwen3-vl", "--format", "trl"]
     assert run([*arguments, "--kind", "grounding", "--out", str(tmp_path / "out")]) == 1
     assert "has no kind 'grounding'; it has: none" in capsys.readouterr().err
-
-
-def test_the_stage_is_wanted_only_by_a_recipe_that_trains_on_a_kind(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert DERIVE_KIND not in {stage.name for stage in stages_of(Config())}
-    monkeypatch.setattr(EmbeddedSftSpec, "learns_kind", "rft")
-    names = [stage.name for stage in stages_of(Config())]
-    assert names.index("derive") < names.index(DERIVE_KIND) < names.index("release")
 
 
 def test_a_release_has_the_rows_of_all_rounds(copied: Config) -> None:

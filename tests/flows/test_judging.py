@@ -18,7 +18,6 @@ from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, run
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import JudgeSection
-from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.judging import Calibrated, RejudgeReport, calibrate, rejudge
@@ -29,13 +28,13 @@ from trajmill.flows.tasks.judge import CALIBRATE, judge_precision
 from trajmill.flows.tasks.release import DERIVE_RL
 from trajmill.flows.terminal.show import calibration_table, find_trajectory
 from trajmill.pipelines.reading.episodes import read_history
-from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.schemas.tables.verdict import Calibration, Channel, Ingredient, Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.verdict import Calibration, Ingredient, Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.warehouse import staging
 from trajmill.warehouse.layout import Warehouse, open_warehouse
@@ -194,12 +193,6 @@ def test_wrong_input_gives_one_error_line(
     assert run(["calibrate", *arguments]) == 1
     said = capsys.readouterr().err
     assert said.endswith(message) and said.count("\n") == 1
-
-
-def test_the_programmatic_check_is_not_measured_by_itself(tmp_path: Path) -> None:
-    config = tiny_config(tmp_path).model_copy(update={"judge": JudgeSection(channels=(Channel.PROGRAMMATIC,))})
-    with pytest.raises(BadInputError, match="asks the programmatic check, which it cannot be measured by"):
-        calibrate(config, [])
 
 
 class Heard(Unwatched):
@@ -375,13 +368,3 @@ def test_the_command_says_what_came_or_is_wrong(root: Path, tmp_path: Path, caps
     n = len(finished(root))
     assert capsys.readouterr().out.endswith(f"{n} trajectories: {n} judged, 0 judged before\n")
     assert run(["judge", "--judge", "plain", "--config", str(file)]) == 2
-
-
-def test_a_judge_that_names_what_is_not_there_is_refused(tmp_path: Path) -> None:
-    file = tmp_path / "trajmill.toml"
-    file.write_text('[judges.big]\ntext = ["none"]\n[judges.judge]\n')
-    with pytest.raises(BadInputError) as refused:
-        load_config(file)
-    text, name = str(refused.value).splitlines()
-    assert text == f"{file}:2: judges.big.text: there is no [endpoints.none]; there are embedded"
-    assert name.startswith(f"{file}:3: judges.judge: ")

@@ -1,5 +1,4 @@
 import json
-from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -12,7 +11,6 @@ from trajmill.schemas.geometry import Box, Point, Size
 
 WHOLE, TEXT, SECONDS = st.integers(-(2**40), 2**40), st.text(), st.floats(allow_nan=False, allow_infinity=False)
 ACTIONS = any_action(WHOLE, WHOLE, TEXT, SECONDS, WHOLE, st.integers(1, 3))
-KINDS = get_args(get_args(act.Action)[0])
 
 
 @given(ACTIONS)

@@ -28,7 +28,6 @@ LISTS = {"writer_refine": "writer_short", "writer_refine_heldout": "writer_ask"}
 KEYS = list(PromptsSection.model_fields)
 OF_GRAPHS = ("describer_page", "writer_slots")
 """Keys for the annotation of graphs, which is no part of a run."""
-OF_RUNS = [key for key in KEYS if key not in OF_GRAPHS]
 
 
 def packaged_name(key: str) -> str:

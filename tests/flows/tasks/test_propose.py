@@ -13,11 +13,11 @@ from tests.built_once import built_once
 from tests.flows.served_judge import opinion
 from tests.flows.small_run import do, small_config, up_to
 from tests.stages.environments.browser.site import serving
-from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
+from tests.stages.models.fault_server import FaultServer, running_server
 from tests.stages.queries.samples import honest_draft
 from trajmill.flows.configuration.config import Config, EvaluateSection, JudgeSection, QueriesSection, RolloutSection
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.configuration.sections import CriticRoles, ModelsSection, PromptsSection
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.policies.policy import BASELINE
 from trajmill.flows.round import stages_of
@@ -32,7 +32,6 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages import queries
 from trajmill.stages.environments.kinds import BrowserSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.leaks import leaks_in_queries
@@ -191,34 +190,6 @@ def test_a_round_learns_on_proposals_and_the_next_builds_on_them(first: RoundCon
     assert not any(query.instruction in told for query in before.values() if query.split is not Split.TRAIN)
 
 
-def test_the_writer_is_asked_with_the_users_prompts(tmp_path: Path, server: FaultServer) -> None:
-    config = config_of(tmp_path, server.url)
-    files = {key: written_anew(tmp_path, key) for key in ("synthesise", "order", "ask", "curriculum", "screen")}
-    prompts = PromptsSection(
-        writer_synthesise=files["synthesise"],
-        writer_refine=(files["order"],),
-        writer_refine_heldout=(files["ask"],),
-        writer_curriculum=files["curriculum"],
-        writer_screen=files["screen"],
-    )
-    context = RoundContext.of(config.model_copy(update={"prompts": prompts}))
-    up_to(PROPOSE, context)
-    asked = [said(request.body) for request in server.received]
-    assert all("Mine: " in text for text in asked)
-    assert {key for key in files if any(f"Mine: {key}." in text for text in asked)} == set(files)
-    manners = {query.phrasing.rpartition("/")[2].rpartition("-")[0] for query in context.queries.values()}
-    assert manners >= {"t-my-order", "h-my-ask"}
-    assert {query.made_by.split("-")[1] for query in proposed(context)} == {"curriculum", "screen"}
-
-
-def written_anew(folder: Path, key: str) -> Path:
-    """A prompt file of the user's own, which says that it is."""
-    (packaged,) = Path(queries.__file__).parent.glob(f"**/prompts/writer_{key}-1.md")
-    own = folder / f"my-{key}.md"
-    own.write_text(packaged.read_text().replace("# user", f"Mine: {key}.\n\n# user"))
-    return own
-
-
 def test_a_task_that_states_what_is_held_out_is_refused(first: RoundContext, writer: Writer) -> None:
     heldout = next(query for query in first.queries.values() if query.split is Split.HELDOUT_SLOTS)
     filler = " ".join(f"quite{number}" for number in range(30))
@@ -226,16 +197,6 @@ def test_a_task_that_states_what_is_held_out_is_refused(first: RoundContext, wri
     do(PROPOSE, first)
     refused = [row for row in read_rows(first.warehouse, Failure) if "states what is held out" in row.message]
     assert refused and all(writer.bad.casefold()[:20] not in query.instruction.casefold() for query in proposed(first))
-
-
-def test_a_server_that_fails_is_a_failure_and_the_round_goes_on(first: RoundContext, server: FaultServer) -> None:
-    server.script.extend([FaultReply(Fault.INTERNAL)] * 2)
-    do(PROPOSE, first)
-    failures = [row for row in read_rows(first.warehouse, Failure) if row.failure_class is FailureClass.MODEL]
-    assert len(failures) == 2 and {row.stage for row in failures} == {PROPOSE}
-    assert {query.source for query in proposed(first)} == {Source.SCREENSHOT}
-    calls = [row for row in read_rows(first.warehouse, ModelCall) if row.error]
-    assert len(calls) == 2
 
 
 def test_no_proposal_is_lost_or_doubled(first: RoundContext, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -294,16 +255,6 @@ def test_mistakes_of_the_section_give_one_line_each(tmp_path: Path, text: str, e
     lines = str(refused.value).splitlines()
     assert len(lines) == len(expected)
     assert all(line.startswith(f"{path}:{start}") for line, start in zip(lines, expected, strict=True))
-
-
-def test_example_tasks_are_read_with_the_configuration(tmp_path: Path) -> None:
-    path = tmp_path / "trajmill.toml"
-    path.write_text("[queries]\nexample_tasks = 'mine.jsonl'\n")
-    (tmp_path / "mine.jsonl").write_text(WRITTEN)
-    assert load_config(path).queries.example_tasks == tmp_path / "mine.jsonl"
-    (tmp_path / "mine.jsonl").write_text('{"instruction": "x"}\n')
-    with pytest.raises(BadInputError, match=r"mine\.jsonl:1: platform"):
-        load_config(path)
 
 
 @pytest.fixture

@@ -18,8 +18,6 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.warehouse.layout import create_warehouse
 
-ROOT = Path(__file__).parents[3]
-
 
 @pytest.mark.slow
 def test_a_process_that_imports_it_prints_nothing_then_logs_as_before() -> None:

@@ -309,9 +309,6 @@ def test_a_rule_reads_as_it_is_written(text: str, rules: list[ChannelRule]) -> N
     assert str(rule) == f"consensus({text})" and read_rule(str(rule)) == rule
 
 
-resolutions = st.sampled_from(["full", "0.5", "0.25"])
-
-
 @pytest.mark.parametrize(
     "text",
     ["", "text", "consensus()", "consensus(text:)x", "consensus(eyes)", "consensus(text:2 of 3)", "majority(text)"],

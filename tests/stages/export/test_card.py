@@ -81,6 +81,3 @@ def test_the_folder_loads_by_the_configurations_of_its_card(tmp_path: Path, monk
         assert data.num_rows == rows
     whole = load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))
     assert whole[0]["images"][0].size == (720, 1280)
-
-
-IMAGE = {"type": "image", "text": ""}

@@ -244,7 +244,6 @@ CANDIDATES = (4, 1, 3, 2)
 """Actions that each row has to choose from; the others of the table are none."""
 CHOSEN = (2, 0, 1, 1)
 ADVANTAGES = (1.25, -0.75, -0.5, 0.0)
-WEIGHTS = (3.0, 0.25, 1 / 3, 0.0)
 
 
 def logits(seed: int) -> Tensor:

@@ -6,7 +6,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -31,7 +30,6 @@ from trajmill.stages.rollout.episode import run_episode
 from trajmill.stages.rollout.worker import run_attempts
 
 pytestmark = pytest.mark.browser
-EXAMPLE = Path(__file__).parents[4] / "docs/examples/worlds"
 WAITING = PageTimeouts(load=100.0, turn=100.0, network=1.0)
 SharedWorld = SharedFactory[StateApiEnvironment]
 MILK = {"id": "t1", "title": "Milk", "done": False}
