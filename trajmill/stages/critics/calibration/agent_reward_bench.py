@@ -223,15 +223,9 @@ _LINE: Final = re.compile(
 )
 _VALUE: Final = re.compile(r"\bvalue=(?P<value>'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\")")
 _ROLES: Final = {
-    "RootWebArea": "heading",
-    "StaticText": "text",
-    "textbox": "text_field",
-    "searchbox": "text_field",
-    "combobox": "text_field",
-    "listitem": "list_item",
-    "option": "list_item",
-    "menuitem": "menu_item",
-    "img": "image",
+    **{"RootWebArea": "heading", "StaticText": "text", "menuitem": "menu_item", "img": "image"},
+    **dict.fromkeys(("textbox", "searchbox", "combobox"), "text_field"),
+    **dict.fromkeys(("listitem", "option"), "list_item"),
 }
 _STATES: Final = ("clickable", "focused", "checked", "selected", "disabled")
 

@@ -166,13 +166,10 @@ _POINTING: Final[Mapping[str, type[actions.Click | actions.MoveMouse]]] = {
     **dict.fromkeys(("mouse_move", "hover"), actions.MoveMouse),
 }
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Action]]] = {
-    "type": _type,
-    "input_text": _type,
-    "key": _keys,
-    "keypress": _keys,
+    **dict.fromkeys(("type", "input_text"), _type),
+    **dict.fromkeys(("key", "keypress"), _keys),
+    **dict.fromkeys(("wait", "sleep"), _wait),
     "scroll": _scroll,
-    "wait": _wait,
-    "sleep": _wait,
     "visit_url": lambda given: actions.OpenApp(app=str(given["url"])),
     "web_search": lambda given: actions.OpenApp(app=f"https://www.bing.com/search?q={quote_plus(given['query'])}"),
     "history_back": lambda given: actions.SystemButton(button="Back"),

@@ -34,6 +34,7 @@ from trajmill.stages.environments.android.restore import (
 )
 from trajmill.stages.environments.android.screen import DeviceScreen, ListEnds, capture_screen
 from trajmill.stages.environments.android.spec import AndroidSpec
+from trajmill.stages.environments.android.world import WorldServer
 from trajmill.stages.environments.base import make_observation
 from trajmill.stages.environments.pool.machines import POLL_SECONDS, Machines, MachineState, machine_address
 from trajmill.stages.environments.tasks import read_part
@@ -49,8 +50,10 @@ _UNKNOWN_LENGTH = 100
 @dataclass(slots=True)
 class _AndroidEpisode:
     goal: task.PhoneGoal
+    world: task.WorldTask | None
     ends: ListEnds = field(default_factory=ListEnds)
     answer: str | None = None
+    ended: bool = False
 
 
 class _Snapshot(NamedTuple):
@@ -80,6 +83,8 @@ class AndroidEnvironment:
         self._files_to_remove: set[str] = set()
         self._episode: _AndroidEpisode | None = None
         self._screen: DeviceScreen | None = None
+        self._world: WorldServer | None = None
+        self._world_task: task.WorldTask | None = None
         console = console_of(device.serial, settings)
         self._snapshots = EmulatorSnapshots(console) if console else None
 
@@ -104,8 +109,14 @@ class AndroidEnvironment:
                 *task.wanted_files(goal),
                 *(path for path, content in start.files.items() if content is not None),
             }
-            await task.prepare(self.device, self._apps, query.apps, start, goal, self._changed)
-            self._episode = _AndroidEpisode(goal)
+            # AndroidWorld has its own names of apps, and stops them itself.
+            stopped = () if start.android_world else query.apps
+            await task.prepare(self.device, self._apps, stopped, start, goal, self._changed)
+            if start.android_world:
+                self._world = self._world or await self._open_world()
+                self._world_task = start.android_world
+                await self._world.begin(start.android_world)
+            self._episode = _AndroidEpisode(goal, start.android_world)
             return self._observation(await self._capture())
         except EnvironmentFailure as error:
             self._episode = None
@@ -115,6 +126,7 @@ class AndroidEnvironment:
         before, episode = self._running()
         match action:
             case Terminate() | Answer():
+                episode.ended = True
                 episode.answer = action.text if isinstance(action, Answer) else episode.answer
                 return self._observation(before)
             case TypeText():
@@ -140,6 +152,9 @@ class AndroidEnvironment:
 
     async def score(self) -> float | None:
         screen, episode = self._running()
+        if episode.world and self._world:
+            # As there, an episode that the agent has not ended is a failure.
+            return await self._world.score(episode.world, episode.answer) if episode.ended else 0.0
         if episode.goal == task.PhoneGoal():
             return None
         assert self._apps is not None, "a reset connects"
@@ -153,9 +168,9 @@ class AndroidEnvironment:
             return False
 
     async def snapshot(self) -> _Snapshot | None:
-        """Save the state in the emulator; None for a device that is none, and for one that refuses."""
+        """Save the state in the emulator; None for a device that is none or refuses, and for tasks of AndroidWorld."""
         screen, episode = self._running()
-        if self._snapshots is None:
+        if self._snapshots is None or episode.world:
             return None
         try:
             name = await self._snapshots.take()
@@ -194,7 +209,19 @@ class AndroidEnvironment:
             self.device.close()
             give_back()
 
+    async def _open_world(self) -> WorldServer:
+        spec, serial = self._settings.android_world, self.device.serial
+        if spec is None or serial not in spec.servers:
+            text = f"{serial} has no server of AndroidWorld; name it in `environment.android_world.servers`"
+            raise EnvironmentFailure(text, FailureClass.SETUP)
+        server = WorldServer(spec.servers[serial], spec)
+        await server.open()
+        return server
+
     async def _undo(self) -> None:
+        if self._world is not None and self._world_task is not None:
+            ended, self._world_task = self._world_task, None
+            await self._world.tear_down(ended)
         await self._changed.restore()
         await task.remove_files(self.device, self._files_to_remove)
         self._files_to_remove = set()

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
 
 from trajmill.schemas.spec import LATER, OPERATIONAL, Spec
-from trajmill.stages.environments.spec import TaskFileSpec
+from trajmill.stages.environments.spec import MissingKey, TaskFileSpec
 
 if TYPE_CHECKING:
+    from trajmill.schemas.record import Origin
     from trajmill.schemas.tables.query import Platform
     from trajmill.stages.environments.base import EnvironmentFactory
+    from trajmill.stages.environments.tasks import ImportedQueries
 
 
 class RestoreHookSpec(Spec):
@@ -22,6 +24,23 @@ class RestoreHookSpec(Spec):
     """A program on this computer and its arguments, without a shell; `{serial}` is that of the device."""
     seconds: PositiveFloat = 900.0
     """Longest time of a restore."""
+
+
+class AndroidWorldSpec(Spec):
+    """AndroidWorld's tasks, which its own servers prepare and score."""
+
+    servers: Annotated[dict[str, str], OPERATIONAL, Field(min_length=1)]
+    """By the serial of each emulator, the address of its server, e.g. `emulator-5554 = "http://127.0.0.1:5000"`."""
+    tasks: tuple[str, ...] = ()
+    """Names of its tasks; all by default."""
+    instances: PositiveInt = 4
+    """Instances of each task: of four, two are for training, one is held out and one is for validation."""
+    seed: int = 30
+    """Seed of the instances."""
+    max_steps: PositiveInt = 30
+    """Most steps of an attempt."""
+    seconds: Annotated[PositiveFloat, OPERATIONAL] = 150.0
+    """Longest time of a request to a server."""
 
 
 class AndroidSpec(TaskFileSpec):
@@ -52,6 +71,22 @@ class AndroidSpec(TaskFileSpec):
     """Name of the snapshot that each reset loads into an emulator, as `adb emu avd snapshot save NAME` has saved it."""
     restore: Annotated[RestoreHookSpec | None, OPERATIONAL] = None
     """How a device that is no emulator is restored before its next task."""
+    android_world: Annotated[AndroidWorldSpec | None, LATER] = None
+    """AndroidWorld's tasks, beside those of `tasks`."""
+
+    async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
+        """Return the tasks of the file and of AndroidWorld; the latter are not tried, as each try sets a device up."""
+        found, spec = await super().own_queries(seed, origin), self.android_world
+        if spec is None:
+            return found
+        from trajmill.stages.environments.android.world import WorldServer
+
+        server = WorldServer(next(iter(spec.servers.values())), spec)
+        await server.open()
+        return found._replace(queries=[*found.queries, *await server.queries(origin)], untried=False)
+
+    def missing(self, other_queries: bool) -> list[MissingKey]:
+        return super().missing(other_queries or self.android_world is not None)
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
         from trajmill.stages.environments.android.environment import AndroidFactory

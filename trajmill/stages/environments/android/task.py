@@ -1,9 +1,6 @@
 """The tasks of devices: start state and goal in JSON, the preparation of a device, and the check of a goal.
 
-A start state, with all parts optional: `{"clear": ["Notes"], "permissions": {"Notes": ["android.permission.CAMERA"]},
-"settings": {"system.screen_brightness": "10"}, "files": {"/sdcard/a.txt": "text", "/sdcard/b": null}, "orientation":
-"landscape", "open": "Notes"}`. A goal, all of whose parts must hold: `{"foreground": "com.android.settings",
-"settings": {...}, "files": {...}, "answer": "42"}`. A file that is null does not exist. Neither can hold a command.
+No part of a start state or a goal can hold a command.
 """
 
 from __future__ import annotations
@@ -72,6 +69,13 @@ Permission = Annotated[str, Field(pattern=r"^[A-Za-z]\w*(\.\w+)+$")]
 Content = Annotated[str, AfterValidator(_word)]
 
 
+class WorldTask(Record):
+    """A task of AndroidWorld, whose server prepares and scores it."""
+
+    task: str
+    instance: int
+
+
 class PhoneStart(Record):
     """The start state, which a reset prepares after it has stopped the query's apps and pressed Home."""
 
@@ -82,6 +86,7 @@ class PhoneStart(Record):
     files: dict[FilePath, Content | None] = {}
     orientation: Literal["portrait", "landscape"] = "portrait"
     open: str = ""
+    android_world: WorldTask | None = None
 
 
 class PhoneGoal(Record):

@@ -14,14 +14,8 @@ from trajmill.schemas.geometry import Size
 
 EXECUTABLE = "chromium-headless-shell"
 _FLAGS = (
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"),
+    *("--disable-component-update", "--disable-sync", "--hide-scrollbars"),
     # Equal glyphs on all machines: without the system's hinting and without subpixel colours.
     "--force-color-profile=srgb",
     "--font-render-hinting=none",

@@ -130,27 +130,14 @@ async def import_tasks(tasks: Sequence[str], splits: Sequence[Split], run_seed: 
     return joined(asked)
 
 
+_SAME = ("button", "link", "checkbox", "radio", "switch", "tab", "slider", "image", "heading", "dialog")
+_OTHERS = {"combobox": "combo_box", "listbox": "list", "menuitem": "menu_item", "img": "image", "alertdialog": "dialog"}
 _ROLES = {
-    "button": "button",
-    "link": "link",
-    "textbox": "text_field",
+    **{role: role for role in _SAME},
+    **_OTHERS,
+    **dict.fromkeys(("option", "listitem"), "list_item"),
+    **dict.fromkeys(("textbox", "spinbutton"), "text_field"),
     "searchbox": "search_field",
-    "spinbutton": "text_field",
-    "combobox": "combo_box",
-    "listbox": "list",
-    "option": "list_item",
-    "listitem": "list_item",
-    "checkbox": "checkbox",
-    "radio": "radio",
-    "switch": "switch",
-    "tab": "tab",
-    "menuitem": "menu_item",
-    "slider": "slider",
-    "image": "image",
-    "img": "image",
-    "heading": "heading",
-    "dialog": "dialog",
-    "alertdialog": "dialog",
 }
 _PRESSED = ("button", "link", "combo_box", "list_item", "checkbox", "radio", "switch", "tab", "menu_item", "slider")
 _EDITED = ("text_field", "search_field")

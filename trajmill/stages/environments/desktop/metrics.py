@@ -114,15 +114,8 @@ def _text(content: bytes) -> str:
     return content.decode("utf-8-sig", errors="replace").replace("\r\n", "\n")
 
 
-METRICS: Mapping[str, Metric] = {
-    "exact_match": exact_match,
-    "file_contains": file_contains,
-    "check_include_exclude": check_include_exclude,
-    "is_in_list": is_in_list,
-    "compare_text_file": compare_text_file,
-    "compare_csv": compare_csv,
-    "compare_table": compare_table,
-}
+_TEXT_METRICS = (exact_match, file_contains, check_include_exclude, is_in_list, compare_text_file)
+METRICS: Mapping[str, Metric] = {each.__name__: each for each in (*_TEXT_METRICS, compare_csv, compare_table)}
 
 
 class SpreadsheetError(Exception): ...

@@ -23,15 +23,11 @@ _WINDOW = frozenset({"window_name", "strict", "by_class"})
 _COMMAND = frozenset({"command", "shell"})
 _FILES = frozenset({"files"})
 SETUPS: Mapping[str, frozenset[str]] = {
-    "launch": _COMMAND,
-    "execute": _COMMAND,
-    "command": _COMMAND,
-    "upload_file": _FILES,
-    "upload": _FILES,
+    **dict.fromkeys(("launch", "execute", "command"), _COMMAND),
+    **dict.fromkeys(("upload_file", "upload"), _FILES),
     "open": frozenset({"path"}),
     "sleep": frozenset({"seconds"}),
-    "activate_window": _WINDOW,
-    "close_window": _WINDOW,
+    **dict.fromkeys(("activate_window", "close_window"), _WINDOW),
 }
 _PLACEHOLDERS = ("{CLIENT_PASSWORD}", "{SCREEN_WIDTH", "{SCREEN_HEIGHT")
 RESULTS = ("vm_file", "vm_command_line")

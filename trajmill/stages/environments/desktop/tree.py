@@ -13,25 +13,20 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
 
+_SAME = ("switch", "heading", "link", "image", "slider", "menu")
 _ROLES_BY_ROLE = {
+    **{role: (role,) for role in _SAME},
+    **{role: (role.replace("_", "-"),) for role in ("combo_box", "progress_bar")},
     "button": ("push-button", "button", "toggle-button", "push-button-menu"),
     "checkbox": ("check-box",),
-    "switch": ("switch",),
     "radio": ("radio-button",),
-    "combo_box": ("combo-box",),
-    "menu": ("menu",),
     "menu_item": ("menu-item", "check-menu-item", "radio-menu-item"),
     "text_field": ("text", "entry", "password-text", "spin-button", "editbar", "paragraph", "terminal"),
     "text": ("label", "static"),
-    "heading": ("heading",),
-    "link": ("link",),
     "tab": ("page-tab",),
     "list_item": ("list-item", "tree-item", "table-cell"),
     "column_header": ("table-column-header", "column-header"),
     "icon": ("icon", "desktop-icon"),
-    "image": ("image",),
-    "slider": ("slider",),
-    "progress_bar": ("progress-bar",),
 }
 _ROLES = {name: role for role, names in _ROLES_BY_ROLE.items() for name in names}
 _PRESSABLE = frozenset(

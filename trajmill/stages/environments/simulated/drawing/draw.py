@@ -309,23 +309,12 @@ _PLAIN = (
 )  # fmt: skip
 PAINTERS: Mapping[str, Callable[[Brush, Shape], None]] = {
     **dict.fromkeys(_PLAIN, _plain),
-    "status_bar": _status_bar,
-    "icon": _icon,
-    "heading": _text,
-    "text": _text,
-    "value": _value,
-    "list_item": _list_item,
-    "button": _button,
-    "primary_button": _strong_button,
-    "danger_button": _strong_button,
-    "radio": _option,
-    "checkbox": _option,
-    "switch": _switch,
-    "stepper_button": _stepper_button,
-    "field": _input,
-    "search": _input,
-    "window": _window,
-    "banner": _banner,
+    **dict.fromkeys(("heading", "text"), _text),
+    **dict.fromkeys(("primary_button", "danger_button"), _strong_button),
+    **dict.fromkeys(("radio", "checkbox"), _option),
+    **dict.fromkeys(("field", "search"), _input),
+    **{"status_bar": _status_bar, "icon": _icon, "value": _value, "list_item": _list_item, "button": _button},
+    **{"switch": _switch, "stepper_button": _stepper_button, "window": _window, "banner": _banner},
 }
 
 

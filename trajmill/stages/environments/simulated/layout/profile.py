@@ -55,43 +55,15 @@ KEYBOARD_TOP = 819
 """Top edge of a phone's keyboard in pixels; it covers 36 % of the screen."""
 
 _PHONE = Metrics(
-    size=Size(720, 1280),
-    top=148,
-    window=Box(0, 48, 720, 1280),
-    margin=24,
-    gap=14,
-    text=60,
-    heading=72,
-    label=52,
-    row=92,
-    noted_row=108,
-    button=92,
-    button_width=0,
-    field=100,
-    dialog_width=624,
-    icon=Size(156, 184),
-    columns=4,
-    character=0.25,
-)
+    size=Size(720, 1280), top=148, window=Box(0, 48, 720, 1280), margin=24, gap=14,
+    text=60, heading=72, label=52, row=92, noted_row=108, button=92, button_width=0, field=100,
+    dialog_width=624, icon=Size(156, 184), columns=4, character=0.25,
+)  # fmt: skip
 _DESKTOP = Metrics(
-    size=Size(1280, 720),
-    top=108,
-    window=Box(140, 20, 1140, 656),
-    margin=24,
-    gap=8,
-    text=36,
-    heading=44,
-    label=32,
-    row=46,
-    noted_row=58,
-    button=42,
-    button_width=280,
-    field=54,
-    dialog_width=560,
-    icon=Size(128, 116),
-    columns=8,
-    character=0.25,
-)
+    size=Size(1280, 720), top=108, window=Box(140, 20, 1140, 656), margin=24, gap=8,
+    text=36, heading=44, label=32, row=46, noted_row=58, button=42, button_width=280, field=54,
+    dialog_width=560, icon=Size(128, 116), columns=8, character=0.25,
+)  # fmt: skip
 
 
 class Layout(Enum):
