@@ -25,6 +25,9 @@ async def test_an_apk_is_installed_once_and_again_only_if_it_differs(
 
     with failing(FailureClass.SETUP, "APK of Notes: .*No such file"):
         await installs()
+    async with environment_on(phone, server, apks={"Unknown": apk}) as environment:
+        with failing(FailureClass.SETUP, "APK of Unknown: no package is known for it; name it in `environment.apps`"):
+            await environment.reset(task(), 0)
     apk.write_bytes(b"no archive")
     with failing(FailureClass.SETUP, "emulator-5554 does not install .*notes.apk: Failure .INSTALL_PARSE_FAILED"):
         await installs()

@@ -82,13 +82,15 @@ async def install_apps(device: AdbDevice, apps: Apps, apks: Mapping[str, Path]) 
     """Install each APK unless the device has the same file; raises EnvironmentFailure if one cannot be installed."""
     for name, file in apks.items():
         package = apps.package_of(name)
+        if package is None:
+            raise EnvironmentFailure(f"APK of {name}: no package is known for it; name it in `environment.apps`")
         try:
             content = await asyncio.to_thread(file.read_bytes)
         except OSError as error:
             raise EnvironmentFailure(f"APK of {name}: {error}") from error
-        installed = (await device.run("pm", "path", package or name)).text.partition("\n")[0].strip()
-        digest = (await device.run("sha256sum", installed.removeprefix("package:"))).text.partition(" ")[0]
-        if digest == hashlib.sha256(content).hexdigest():
+        installed = (await device.run("pm", "path", package)).text.partition("\n")[0].strip()
+        digest = (await device.run("sha1sum", installed.removeprefix("package:"))).text.partition(" ")[0]
+        if digest == hashlib.sha1(content, usedforsecurity=False).hexdigest():
             continue
         command = ("cmd", "package", "install", "-r", "-g", "-S", str(len(content)))
         output = (await device.run_line(shell_line([command]), content)).text.strip()

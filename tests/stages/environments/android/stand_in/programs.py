@@ -192,11 +192,12 @@ class Programs:
             case ["pm", "path", package]:
                 apk = f"package:/data/app/~~x==/{package}-1/base.apk\n" if package in self.phone.installed else ""
                 return Result(apk.encode(), 0 if apk else 1)
-            case ["sha256sum", path]:
+            case ["sha1sum", path]:
                 content = self.phone.installed.get(path.split("/")[-2].removesuffix("-1") if "/" in path else "")
-                missing = f"sha256sum: {path}: No such file or directory\n".encode()
-                said = b"" if content is None else f"{hashlib.sha256(content).hexdigest()}  {path}\n".encode()
-                return Result(said, 0 if said else 1, b"" if said else missing)
+                missing = f"sha1sum: {path}: No such file or directory\n".encode()
+                if content is None:
+                    return Result(b"", 1, missing)
+                return Result(f"{hashlib.sha1(content, usedforsecurity=False).hexdigest()}  {path}\n".encode())
             case ["cmd", "package", "install", "-r", "-g", "-S", size]:
                 content = self._given(int(size))
                 if not content.startswith(b"PK"):
