@@ -15,7 +15,7 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Spl
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.environments.tasks import ImportedQueries
-from trajmill.stages.queries.base import STEP_CAP, difficulty, level_within_reach, step_limit
+from trajmill.stages.queries.base import difficulty, level_within_reach
 from trajmill.stages.queries.leaks import LeakIndex, LeakKind, Novelty, leaks_in_queries
 from trajmill.stages.queries.pathways.programs import start_query
 from trajmill.stages.queries.templates import parse_template
@@ -96,11 +96,6 @@ def _path(pages: str, operation: str = "tap") -> tuple[PathStep, ...]:
 )
 def test_levels_follow_pages_and_apps(pages: str, apps: int, level: int) -> None:
     assert difficulty(_path(pages), apps) == level
-
-
-def test_the_step_limit_counts_the_actions_of_typing_and_is_capped() -> None:
-    assert (step_limit(_path("ab")), step_limit(_path("ab", "type"))) == (2 * 4 + 4, 2 * 8 + 4)
-    assert step_limit(_path("abcdefghijklmnopqrstuvwxyz")) == STEP_CAP
 
 
 @pytest.mark.parametrize(
