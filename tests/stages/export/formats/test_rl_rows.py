@@ -104,13 +104,19 @@ def test_in_another_family_replies_are_written_anew_without_their_tokens(kind: s
     assert sum(not row["action"] for row in rows) == 1
 
 
-def test_the_card_and_the_figures_say_what_the_stored_replies_are(tmp_path: Path) -> None:
+def test_card_figures_and_datasets_find_the_stored_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    from datasets import load_dataset
+
     written(tmp_path / "out", "grpo", ANY, derived(attempts()))
     card = (tmp_path / "out/README.md").read_text()
     assert "8 replies of 3 attempts in 1 groups" in card and "1 of size 3" in card and "8 replies have their" in card
     assert "TRL and verl sample their own replies" in card
     figures = json.loads((tmp_path / "out/export.json").read_text())
     assert figures["rl_rows"] == 8 and figures["rl_group_sizes"] == {"3": 1}
+    rows = load_dataset(str(tmp_path / "out"), "rl_steps", split="train", cache_dir=str(tmp_path / "cache"))
+    assert [image.size for image in rows[0]["images"]] == [(720, 1280)]
+    assert rows[0]["response_token_ids"] == list(TOKENS) and rows[0]["old_logprobs"] == list(LOGPROBS)
 
 
 @pytest.mark.parametrize(
@@ -120,13 +126,3 @@ def test_log_probabilities_that_are_not_one_for_each_token_are_refused(given: di
     row = derived(attempts())[0].model_copy(update=given)
     with pytest.raises(BadInputError, match=r"^step 0 of trajectory .*: \d log probabilities for \d tokens; derive"):
         written(tmp_path / "out", "verl", ANY, [row])
-
-
-def test_the_datasets_library_finds_the_stored_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    from datasets import load_dataset
-
-    written(tmp_path / "out", "grpo", ANY, derived(attempts()))
-    rows = load_dataset(str(tmp_path / "out"), "rl_steps", split="train", cache_dir=str(tmp_path / "cache"))
-    assert [image.size for image in rows[0]["images"]] == [(720, 1280)]
-    assert rows[0]["response_token_ids"] == list(TOKENS) and rows[0]["old_logprobs"] == list(LOGPROBS)
