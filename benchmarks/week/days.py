@@ -14,7 +14,7 @@ from benchmarks.week.flow_runs import FlowRun, Prefect, wait_for
 from benchmarks.week.settings import ENOUGH, write_settings
 from benchmarks.week.surroundings import TRAJMILL, Disk, Machine, ModelServer, environment
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.evolve import accepted_since_training
+from trajmill.flows.policies.policy import accepted_since_training
 from trajmill.flows.round import current_round
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import WorkingStage, working_stage

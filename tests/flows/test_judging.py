@@ -19,9 +19,8 @@ from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import JudgeSection
 from trajmill.flows.configuration.tables import config_as_toml
-from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.judging import Calibrated, RejudgeReport, calibrate, rejudge
-from trajmill.flows.policies.policy import PROMOTE
+from trajmill.flows.policies.policy import PROMOTE, accepted_since_training
 from trajmill.flows.progress import Unwatched, watched_by
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.tasks.judge import CALIBRATE, judge_precision

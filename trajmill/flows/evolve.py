@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import pyarrow.compute as pc
 from prefect import flow, task
 from prefect.artifacts import create_markdown_artifact
 from prefect.cache_policies import NO_CACHE
@@ -17,19 +16,18 @@ from prefect.tasks import Task
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.interrupt import asked_to_stop, still_noticing_interrupts
 from trajmill.flows.new_run import run_resource
-from trajmill.flows.policies.policy import CHOICE, PROMOTE
+from trajmill.flows.policies.policy import PROMOTE, accepted_since_training
 from trajmill.flows.prefect_settings import scrub_logs, short_lived_server
 from trajmill.flows.progress import progress
 from trajmill.flows.report.page import write_report
 from trajmill.flows.round import current_round, do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.models_ready import working_on
-from trajmill.flows.stage import RoundContext, Stage, StageReport, report_of, tuples
+from trajmill.flows.stage import RoundContext, Stage, StageReport, report_of
 from trajmill.flows.tasks.judge import JUDGE, JUDGE_GUIDED, JUDGE_MIXED
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import adopt_configured
 from trajmill.flows.terminal.show import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.views import refresh_views
 
@@ -138,17 +136,3 @@ def announce_landed(config: Config) -> int:
         payload={"accepted_since_training": accepted, "enough": enough},
     )
     return accepted
-
-
-def accepted_since_training(config: Config) -> int:
-    """Count the trajectories that were judged correct in the rounds after the last training."""
-    context = RoundContext.of(config, 0)
-    models = tuples(context.read("models", ["round", "release", "made_by"]))
-    trainings = (
-        number for number, release, made_by in models if release is not None and not made_by.startswith(CHOICE)
-    )
-    judged = context.read_judgements("trajectory_id", "correct", "round")
-    new = pc.and_(judged["correct"], pc.greater(judged["round"], max(trainings, default=0)))
-    attempts = context.read("trajectories", ["trajectory_id", "purpose"])
-    trials = attempts["trajectory_id"].filter(pc.equal(attempts["purpose"], Purpose.TRIAL.value))
-    return len(set(judged["trajectory_id"].filter(new).to_pylist()).difference(trials.to_pylist()))

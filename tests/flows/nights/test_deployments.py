@@ -28,10 +28,11 @@ from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, JudgeSection, RolloutSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection, ServeSection
 from trajmill.flows.configuration.tables import config_as_toml
-from trajmill.flows.evolve import LANDED, accepted_since_training
+from trajmill.flows.evolve import LANDED
 from trajmill.flows.new_run import begin_or_continue, begun_runs, run_resource
 from trajmill.flows.nights.log import remember_server
 from trajmill.flows.nights.nightly import deploy_to, deployments
+from trajmill.flows.policies.policy import accepted_since_training
 from trajmill.flows.status.page import flow_runs
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec

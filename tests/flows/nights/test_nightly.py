@@ -22,7 +22,6 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ServeSection
 from trajmill.flows.configuration.tables import config_as_toml
-from trajmill.flows.evolve import accepted_since_training
 from trajmill.flows.nights.log import Ending, FlowEnd
 from trajmill.flows.nights.nightly import (
     Landed,
@@ -35,6 +34,7 @@ from trajmill.flows.nights.nightly import (
     validation_fall,
     working_alone,
 )
+from trajmill.flows.policies.policy import accepted_since_training
 from trajmill.flows.round import current_round, run_stage, summary_of
 from trajmill.flows.stage import RoundContext, finished, report_of
 from trajmill.flows.tasks.release import RELEASE

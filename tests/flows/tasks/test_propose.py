@@ -18,8 +18,7 @@ from tests.stages.queries.samples import honest_draft
 from trajmill.flows.configuration.config import Config, EvaluateSection, JudgeSection, QueriesSection, RolloutSection
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
-from trajmill.flows.evolve import accepted_since_training
-from trajmill.flows.policies.policy import BASELINE
+from trajmill.flows.policies.policy import BASELINE, accepted_since_training
 from trajmill.flows.round import stages_of
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.generate import PROPOSE, TRY_PROPOSALS, task_successes

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pyarrow.compute as pc
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.evolve import accepted_since_training
+from trajmill.flows.policies.policy import accepted_since_training
 from trajmill.flows.progress import Advance, progress, watched_work
 from trajmill.flows.round import current_round
 from trajmill.flows.serving.models_ready import models_ready, working_on

@@ -22,20 +22,12 @@ from prefect.schedules import Cron
 from prefect.types.entrypoint import EntrypointType
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.evolve import (
-    ENOUGH_LABEL,
-    LANDED,
-    accepted_since_training,
-    announce_landed,
-    artifact_key,
-    round_flow,
-    stage_task,
-)
+from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed, artifact_key, round_flow, stage_task
 from trajmill.flows.importing.import_folder import has_imports
 from trajmill.flows.new_run import begin_or_continue, run_resource
 from trajmill.flows.nights.log import NEEDS_PERSON, NIGHTLY, Ending, FlowEnd
 from trajmill.flows.nights.notices import HOOKS, unattended, watching_nights
-from trajmill.flows.policies.policy import PROMOTE, PolicyInForce
+from trajmill.flows.policies.policy import PROMOTE, PolicyInForce, accepted_since_training
 from trajmill.flows.round import collecting_stages, current_round, stages_of
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, finished, report_of, tuples

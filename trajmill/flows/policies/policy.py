@@ -11,14 +11,24 @@ from itertools import groupby
 from pathlib import Path
 from typing import Annotated, NamedTuple, Self
 
+import pyarrow.compute as pc
 from PIL import Image
 from pydantic import BeforeValidator
 
-from trajmill.flows.configuration.config import model_of
+from trajmill.flows.configuration.config import Config, model_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.model_server import unload_adapter
 from trajmill.flows.serving.models_ready import RefusedPolicyError, api_key, serve_policy
-from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, StageResult, finished, report_of, run_once
+from trajmill.flows.stage import (
+    RoundContext,
+    StageOutcome,
+    StageReport,
+    StageResult,
+    finished,
+    report_of,
+    run_once,
+    tuples,
+)
 from trajmill.pipelines.models import ActingAgent, Endpoint
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.errors import ModelFailure, TrajmillError
@@ -26,6 +36,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.policy_version import PolicyVersion, SplitSuccess
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
@@ -237,3 +248,15 @@ def score_prompt(endpoint: Endpoint) -> None:
         asyncio.run(score())
     except ModelFailure as error:
         raise RefusedPolicyError(f"{NOT_ADMITTED}a prompt cannot be scored: {error}") from error
+
+
+def accepted_since_training(config: Config) -> int:
+    """Count the trajectories that were judged correct in the rounds after the last training."""
+    context = RoundContext.of(config, 0)
+    models = tuples(context.read("models", ["round", "release", "made_by"]))
+    trainings = (at for at, release, made_by in models if release is not None and not made_by.startswith(CHOICE))
+    judged = context.read_judgements("trajectory_id", "correct", "round")
+    new = pc.and_(judged["correct"], pc.greater(judged["round"], max(trainings, default=0)))
+    attempts = context.read("trajectories", ["trajectory_id", "purpose"])
+    trials = attempts["trajectory_id"].filter(pc.equal(attempts["purpose"], Purpose.TRIAL.value))
+    return len(set(judged["trajectory_id"].filter(new).to_pylist()).difference(trials.to_pylist()))
