@@ -76,7 +76,7 @@ class WorldServer(NamedTuple):
         except HTTPError as error:
             reason = f"{error.code}: {error.read(200).decode(errors='replace')}"
         except (OSError, HTTPException, ValueError) as error:
-            reason = str(error) or type(error).__name__
+            reason = str(getattr(error, "reason", error)) or type(error).__name__
         raise EnvironmentFailure(f"AndroidWorld at {self.url}{path}: {' '.join(reason.split())}")
 
 
