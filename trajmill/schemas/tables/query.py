@@ -78,9 +78,10 @@ class PathStep(Record):
     page: str
     """The page of the operation, as `app.screen`."""
     operation: str
-    """`open` (an app), `tap`, `type` or `finish`; in real programs also `double_tap`, `right_tap`, `replace` (the text
-    of a field), `key`, `drag`, `select` (drag from the left edge of an element to the right edge of another) and
-    `scroll` (down, and from the end up, until an element is visible)."""
+    """`open` (an app), `tap`, `type`, or the end: `finish`, or `give_up` (scroll down to the end of the page, then
+    report failure). In real programs also `double_tap`, `right_tap`,
+    `replace` (the text of a field), `key`, `drag`, `select` (drag from the left edge of an element to the right edge
+    of another) and `scroll` (down, and from the end up, until an element is visible)."""
     target: str
     """Element id to tap or type into; for `open` the app's name; empty for `finish` and for the focused element."""
     text: str = ""

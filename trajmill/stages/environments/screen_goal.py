@@ -1,7 +1,8 @@
-"""Goals about screens, for any environment with an accessibility tree.
+"""Goals about screens and about how an episode ends, for any environment with an accessibility tree.
 
 A causal pathway requires each answer on a screen, in order, before the last screen counts (NaturalGAIA 3.2). The first
-answer that is not shown in its turn collapses the pathway: nothing afterwards counts.
+answer that is not shown in its turn collapses the pathway: nothing afterwards counts. A goal that cannot be reached is
+met by an agent that looked where it would be, changed nothing and then reports failure.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from trajmill.schemas.actions import Action
+from trajmill.schemas.actions import Action, Terminate
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
@@ -24,7 +25,9 @@ LACKING = "lacking"
 """Keys of this goal in a goal's JSON; the other keys are the environment's own goal, and all must be met."""
 
 PATHWAY = "pathway"
-_KEYS = {KEY, LACKING, PATHWAY}
+INFEASIBLE = "infeasible"
+"""Key for how the episode must end: with a report of failure."""
+_KEYS = {KEY, LACKING, PATHWAY, INFEASIBLE}
 
 
 def targets(elements: Iterable[UIElement]) -> dict[str, UIElement]:
@@ -91,6 +94,7 @@ class Checkpoint(ScreenGoal):
 
 class _GoalOnScreens(ScreenGoal):
     pathway: tuple[Checkpoint, ...] | None = None
+    infeasible: bool = False
 
 
 def with_checks(environment: Environment, query: Query) -> Environment:
@@ -110,11 +114,18 @@ class CheckedEnvironment:
         self._environment, self._wanted, self._rest = environment, wanted, rest
         self._last: Observation | None = None
         self._seen = 0
+        self._ended_by: Action | None = None
 
     @property
     def checkpoints_seen(self) -> int | None:
         """Number of answers of the pathway that were shown in order; None without a pathway."""
-        return None if self._wanted.pathway is None else self._seen
+        is_causal = self._wanted.pathway is not None and not self.infeasible
+        return self._seen if is_causal else None
+
+    @property
+    def infeasible(self) -> bool:
+        """Whether the rightful end is a report of failure."""
+        return self._wanted.infeasible
 
     @property
     def platform(self) -> Platform:
@@ -125,15 +136,18 @@ class CheckedEnvironment:
         return self._environment.name
 
     async def reset(self, query: Query, seed: int) -> Observation:
-        self._seen = 0
+        self._seen, self._ended_by = 0, None
         return self._check(await self._environment.reset(query.model_copy(update={"goal": self._rest}), seed))
 
     async def step(self, action: Action) -> Observation:
+        self._ended_by = action
         return self._check(await self._environment.step(action))
 
     async def score(self) -> float | None:
-        """Return 0 if an answer is missing or the last screen is wrong, else the own score, or 1 without one."""
+        """Return 0 if an answer is missing or the last screen or the end is wrong, else the own score, or 1."""
         if self._seen < len(self._wanted.pathway or ()) or self._last is None:
+            return 0.0
+        if self.infeasible and self._ended_by != Terminate(status="failure"):
             return 0.0
         if not holds_on(self._last, self._wanted):
             return 0.0

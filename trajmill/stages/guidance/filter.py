@@ -88,7 +88,7 @@ def _end_of_detour(steps: Sequence[SeenStep], start: int, reasons: Mapping[int, 
     for end in range(len(steps), start + 1, -1):
         run = steps[start:end]
         sets_anything = any(step.outcome.changes and step.index not in reasons for step in run)
-        if run[-1].outcome.after.screen_id != here or run[-1].action.ends or sets_anything:
+        if run[-1].outcome.after.screen_id != here or run[-1].action.kind in ENDINGS or sets_anything:
             continue
         if not (_pages_of(run) & pages) - _pages_of([*steps[:start], *steps[end:]]):
             return end

@@ -105,6 +105,8 @@ def instruction_for(action: ElementAction) -> str:
             return 'Press "Enter".'
         case "answer":
             return f'Answer "{words}".'
+        case "terminate" if action.gives_up:
+            return "Give up: the list ends without it."
         case _:
             return ""
 

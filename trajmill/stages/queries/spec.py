@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from trajmill.schemas.spec import Spec
+from trajmill.schemas.spec import Fraction, Spec
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.parts import PartGroup
 
@@ -62,6 +62,8 @@ class GraphQueriesSpec(Spec):
     """Queries that decide which policy is promoted: half of them new slot combinations, half of apps of their own."""
     validation_app_names: tuple[str, ...] = ("rides",)
     """Ids of the apps kept for validation queries; the default is ignored if there is no such app."""
+    infeasible: Fraction = 0.0
+    """Share of the queries of each split that ask for an item that is not there; the right end is to report failure."""
 
     @property
     def unseen_app_names(self) -> tuple[str, ...]:

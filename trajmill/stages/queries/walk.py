@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 
-from trajmill.schemas.actions import Action, Terminate, Wait
+from trajmill.schemas.actions import Action, Terminate, Wait, ends_episode
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
@@ -16,6 +16,7 @@ from trajmill.stages.agents.reference import WalkPosition, next_pathway_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import with_checks
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.reference_path import GIVE_UP
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.base import NewQueries, failure
 
@@ -129,10 +130,10 @@ async def walk(environment: Environment, query: Query) -> str | None:
         action, position = next_pathway_move(query.path, query.platform, observation, position)
         steps += not isinstance(action, Wait)
         observation = await checked.step(action)
-        if not isinstance(action, Terminate):
+        if not ends_episode(action):
             continue
-        if action.status == "failure":
-            lost = query.path[min(position.step, len(query.path) - 1)]
+        lost = query.path[min(position.step, len(query.path) - 1)]
+        if action == Terminate(status="failure") and lost.operation != GIVE_UP:
             place = f" on {lost.page}" if lost.page else ""
             return f"the reference path is lost{place}: {_cannot(lost)}"
         score = await checked.score()

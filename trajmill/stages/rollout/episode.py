@@ -111,13 +111,14 @@ class _Transcript:
         says_done = stop is StopReason.AGENT_DONE and not (isinstance(last, Terminate) and last.status == "failure")
         if failure is not None:
             reward = None
-        elif reward is not None and not says_done:
+        checked = environment if isinstance(environment, CheckedEnvironment) else None
+        if reward is not None and not says_done and not (checked and checked.infeasible):
             # A task counts as done only if the agent says so, too.
             reward = 0.0
+        seen = checked.checkpoints_seen if checked else None
         limits = (StopReason.STEP_LIMIT, StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT)
         failure_class = failure.failure_class if failure else FailureClass.LIMIT if stop in limits else None
         message = storable(str(failure)) if failure else None
-        checked = environment.checkpoints_seen if isinstance(environment, CheckedEnvironment) else None
         trajectory = Trajectory(
             trajectory_id=trajectory_id,
             query_id=attempt.query.query_id,
@@ -140,7 +141,7 @@ class _Transcript:
             wall_ms=seconds * 1000,
             environment_ms=self.environment_seconds * 1000,
             # Of a causal pathway: the tasks whose answers were seen, and the last one if it was done.
-            atomic_done=None if checked is None or reward is None else checked + int(reward == 1.0),
+            atomic_done=None if reward is None or seen is None else seen + int(reward == 1.0),
             parent_id=attempt.branch.parent_id if attempt.branch else None,
             branched_at=len(attempt.branch.steps) if attempt.branch else None,
             side_effects=None if self.side_effects is None else stored_paths(self.side_effects),

@@ -48,6 +48,8 @@ async def test_it_is_an_environment_and_its_factory_travels() -> None:
         query_of(start_state='{"setup": {"garden.holiday": {"name": "x"}}}'),
         query_of(start_state='{"setup": {"nowhere.list": {"name": "x"}}}'),
         query_of(start_state='{"setup": {"paper.saved": {"name": "x"}}}'),
+        query_of(start_state='{"without": {"garden.nothing": "x"}}'),
+        query_of(start_state='{"without": {"shelf.loans": "never lent"}}'),
         query_of(start_state='{"other": 1}'),
         query_of(goal="nonsense"),
         query_of(goal='{"garden.nothing": true}'),
@@ -81,6 +83,15 @@ def test_setup_is_there_at_the_start_and_belongs_to_the_start() -> None:
     assert env.score_now() == 1.0, "nothing is left of the episode before"
     press(env, env.reset_now(query_of(goal='{"garden.holiday": 1}'), 0), "Garden", "Holiday mode")
     assert env.score_now() == 0.0, "a boolean is not a number"
+
+
+def test_a_start_state_can_take_an_item_from_a_list_that_never_changes() -> None:
+    env, whole = phone(), query_of()
+    items = {each.text for each in press(env, env.reset_now(whole, 0), "Shelf").elements or ()}
+    less = query_of(start_state='{"without": {"shelf.books": "Book 1"}}')
+    left = {each.text for each in press(env, env.reset_now(less, 0), "Shelf").elements or ()}
+    assert "Book 1" in items and "Book 1" not in left and "Book 0" in left
+    assert {each.text for each in press(env, env.reset_now(whole, 0), "Shelf").elements or ()} == items
 
 
 async def test_what_changed_beyond_the_goal_is_a_side_effect() -> None:

@@ -29,6 +29,18 @@ def test_a_phone_offers_presses_scrolls_and_system_buttons() -> None:
     assert actions[2:] == [Terminate(status="success"), SystemButton(button="Back"), SystemButton(button="Home")]
 
 
+def test_giving_up_is_offered_at_the_end_of_a_list_alone() -> None:
+    row = UIElement("list_item", "Pizza", Box(0, 100, 720, 200), ("clickable",))
+    end, middle = (UIElement("list", "", Box(0, 100, 720, 1200), (f"scrollable_{way}",)) for way in ("up", "down"))
+    for elements, offered in (([row, end], True), ([row], True), ([row, middle], False), ([FIELD], False), ([], False)):
+        verbs = {each.verb: each for each in screen_candidates(elements, SIZE, phone=True)}
+        assert ("fail" in verbs) is offered
+    give_up = screen_candidates([row], SIZE, phone=True)[2]
+    assert give_up.action(phone=True) == Terminate(status="failure")
+    line = read_guidance_line("3. Give up: the list ends without it.")
+    assert names(line, give_up) and not names(line, screen_candidates([row], SIZE, phone=True)[0])
+
+
 def test_typed_texts_are_quotes_then_notes_then_spans_as_written() -> None:
     found = typed_candidates('add Dr. Wu at 7:30 with the note "ring twice"', ["4821"], FIELD)
     texts = [candidate.text for candidate in found]

@@ -9,7 +9,9 @@ from typing import NamedTuple
 
 from trajmill.schemas.tables.query import Slot
 from trajmill.stages.critics.annotated.task import (
+    FALSE_WORDS,
     REPEATABLE,
+    TRUE_WORDS,
     AnnotatedTask,
     TaskPart,
     app_of,
@@ -20,7 +22,10 @@ from trajmill.stages.critics.annotated.task import (
     says_no,
     wanted,
 )
-from trajmill.stages.critics.trees.replay import INTERRUPTIONS, OFF, ON, Control, ScreenState, SeenStep
+from trajmill.stages.critics.trees.replay import INTERRUPTIONS, OFF, ON, Control, ElementAction, ScreenState, SeenStep
+
+_PRESSED_ALONE = frozenset({"button", "menu", "menu_item", "icon", "tab", "link"})
+"""Roles of elements that are in no list; groups of pressed items have them as names."""
 
 
 class PressedItem(NamedTuple):
@@ -32,6 +37,31 @@ class PressedItem(NamedTuple):
 
     def answers(self, value: str) -> bool:
         return any(same_value(name, value) for name in self.names)
+
+
+@dataclass(slots=True)
+class Look:
+    """What an agent has seen of a page since it came there."""
+
+    texts: set[str] = field(default_factory=set)
+    states: list[set[str]] = field(default_factory=list)
+    """Of each screen, the states of its elements."""
+    is_list: bool = False
+    is_open: bool = False
+    """Whether a text is or can be entered there, so that a value need not be on the page."""
+
+    def see(self, screen: ScreenState) -> None:
+        self.texts.update(element.text for element in screen.elements if element.text)
+        self.states.append({state for element in screen.elements for state in element.states})
+        self.is_list |= bool(screen.items) or "nothing here yet" in screen.texts
+        self.is_open |= any(it.kind == "field" or (it.kind == "search" and it.value) for it in screen.controls.values())
+
+    def lacks(self, slot: Slot) -> bool:
+        """Whether it was a look at a whole list without the wanted value."""
+        ends = (any(f"scrollable_{way}" not in states for states in self.states) for way in ("up", "down"))
+        is_value = slot.value.casefold() not in TRUE_WORDS | FALSE_WORDS
+        is_whole = is_value and self.is_list and not self.is_open and all(ends)
+        return is_whole and not any(same_value(text, slot.value) for text in self.texts)
 
 
 class Problem(NamedTuple):
@@ -59,6 +89,8 @@ class EpisodeState:
     """Pages in the order in which they were shown; a page that is shown again is listed again."""
     found: list[str] = field(default_factory=list)
     submitted: dict[str, list[str]] = field(default_factory=dict)
+    looks: dict[str, Look] = field(default_factory=lambda: defaultdict(Look))
+    """By page, what was seen there since it was opened."""
 
     def __post_init__(self) -> None:
         self.parts = self.task.parts()
@@ -69,6 +101,7 @@ class EpisodeState:
         if state.is_form:
             self.forms.add(state.page)
         self.shown[state.page].update(state.values)
+        self.looks[state.page].see(state)
         for key, control in state.controls.items():
             if control.kind != "choice" or control.value:
                 self.first.setdefault((state.page, key), control.value)
@@ -85,6 +118,8 @@ class EpisodeState:
         for change in outcome.changes:
             self.first.setdefault((page, change.control.key), change.old)
             self.controls.setdefault((page, change.control.key), change.control)
+        if outcome.opened and step.presses_forward:
+            self.looks.pop(outcome.after.page, None)
         self.enter(outcome.after)
         if self.task.is_left_by(step):
             self.found.append(f'something else was done: "{outcome.after.title}"')
@@ -125,6 +160,40 @@ class EpisodeState:
         others = [other.value for other in own if other != slot]
         later = (pick for pick in picks[last + 1 :] if pick.group == picks[last].group)
         return all(any(pick.answers(other) for other in others) for pick in later)
+
+    def problems_at(self, end: ElementAction) -> list[Problem]:
+        """Return what is wrong if the episode ends now with an action."""
+        return self._problems_of_giving_up() if end.gives_up else self.problems()
+
+    def absent(self) -> Slot | None:
+        """Return a constraint that cannot be met: its list was seen from the top to the end, and lacks the value."""
+        pages = self.task.pages
+        for slot in (each for each in self.task.slots if each.page in pages):
+            is_there = all(map(self._picked_as_asked, pages[: pages.index(slot.page)]))
+            if is_there and not self._is_control(slot) and self.looks[slot.page].lacks(slot):
+                return slot
+        return None
+
+    def _picked_as_asked(self, page: str) -> bool:
+        """Whether what was picked last in the lists of a page is asked for, and all that is asked for was picked."""
+        slots = self.task.slots_on(page)
+        last = {pick.group: pick for pick in self.picks[page] if pick.group not in _PRESSED_ALONE}
+        asked = (any(pick.answers(slot.value) for slot in slots) for pick in last.values())
+        return all(asked) and all(self._is_control(slot) or self.evidence(slot) is True for slot in slots)
+
+    def _is_control(self, slot: Slot) -> bool:
+        controls = (control for (page, _), control in self.controls.items() if page == slot.page)
+        return any(wanted(control, (slot,)) for control in controls)
+
+    def _problems_of_giving_up(self) -> list[Problem]:
+        found = [*self.found, *(["something was done before"] if any(self.submitted.values()) else [])]
+        if self.absent() is None:
+            found.append("nothing shows that it cannot be done")
+        for page, control in self.changed_controls():
+            part = next((part for part in self.parts if page in part.pages), None)
+            if part is None or not self.task.is_asked(page, control, part):
+                found.append(f'"{control.label}" stands at "{control.value}" on {page}')
+        return list(map(Problem, found))
 
     def problems(self) -> list[Problem]:
         """Return what is wrong if the episode ends now with the report that it is done."""
@@ -221,11 +290,12 @@ class Place(NamedTuple):
         return ways_back + len(part.pages) - 1 - at
 
 
-def places_of(steps: Sequence[SeenStep], task: AnnotatedTask) -> list[Place]:
+def places_of(steps: Sequence[SeenStep], task: AnnotatedTask, absent: Slot | None = None) -> list[Place]:
     """Return where the agent is before the first step and after each one, as known at the end of the episode.
 
     A page is wrong if it is not on the path, if the pick that led to it is not the asked one, if its list lacks the
-    asked item, or if the page under it is wrong. The pages between two right ones are right, too: another way to the
+    asked item (unless it is `absent` on this device), or if the page under it is wrong. The pages between two right
+    ones are right, too: another way to the
     same place.
     """
     place, first = Place(app_of(steps[0].outcome.before.page), {}), steps[0].outcome.before
@@ -242,12 +312,14 @@ def places_of(steps: Sequence[SeenStep], task: AnnotatedTask) -> list[Place]:
             place = Place(app, {**place.stacks, app: stack[: names.index(screen.page) + 1]})
         else:
             below = () if app != place.app and stack else stack
-            place = Place(app, {**place.stacks, app: (*below, _visit(below, step, screen, task))})
+            place = Place(app, {**place.stacks, app: (*below, _visit(below, step, screen, task, absent))})
         places.append(place)
     return places
 
 
-def _visit(below: tuple[Visit, ...], step: SeenStep | None, screen: ScreenState, task: AnnotatedTask) -> Visit:
+def _visit(
+    below: tuple[Visit, ...], step: SeenStep | None, screen: ScreenState, task: AnnotatedTask, absent: Slot | None
+) -> Visit:
     on_path, other_pick = screen.page in task.pages, False
     element = step.action.element if step is not None else None
     if step is not None and element is not None and element.role == "list_item":
@@ -257,7 +329,7 @@ def _visit(below: tuple[Visit, ...], step: SeenStep | None, screen: ScreenState,
 
     def may_have(slot: Slot) -> bool:
         """Whether the page may have the asked item: not if it shows all of a list without it."""
-        if not screen.items or screen.scrolls:
+        if not screen.items or screen.scrolls or slot == absent:
             return True
         if any(wanted(control, (slot,)) or control.kind == "search" for control in screen.controls.values()):
             return True

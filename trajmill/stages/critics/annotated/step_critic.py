@@ -8,6 +8,7 @@ and at the end, each constraint must be met and nothing else may be changed.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -47,9 +48,9 @@ def plain_opinion(step: SeenStep, problems: Callable[[], Sequence[Problem]]) -> 
     if step.action.parsed is None:
         return Opinion(HARMFUL, "The reply was no action.")
     if step.action.kind in ("terminate", "answer"):
-        if not step.action.ends:
-            return Opinion(HARMFUL, "It gave up.")
         found = problems()
+        if step.action.gives_up:
+            return Opinion(HARMFUL, "It gave up.") if found else Opinion(GOOD, "What was asked for is not there.")
         if found:
             return Opinion(HARMFUL, f"It ended though {found[0].text}.")
         return Opinion(GOOD, "Everything had been done.")
@@ -79,7 +80,7 @@ class AnnotatedStepCritic:
 
 def _opinion_without_task(step: SeenStep, past: Sequence[SeenStep]) -> Opinion:
     """Call each step GOOD that does not surely fail to help."""
-    plain = plain_opinion(step, list)
+    plain = plain_opinion(step, lambda: [Problem("it gave up")] if step.action.gives_up else [])
     if plain is not None and plain.label is HARMFUL:
         return plain
     screen = step.outcome.before.screen_id
@@ -92,7 +93,9 @@ class _StepJudge(EpisodeState):
     def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep]) -> None:
         super().__init__(task)
         self.enter(steps[0].outcome.before)
-        self._places, self._at = places_of(steps, task), 0
+        gave_up = _state_after(task, steps) if steps[-1].action.gives_up else None
+        self._absent = None if gave_up is None or gave_up.problems_at(steps[-1].action) else gave_up.absent()
+        self._places, self._at = places_of(steps, task, self._absent), 0
         self._receipts: set[str] = set()
         self._done: set[TaskPart] = set()
 
@@ -122,7 +125,7 @@ class _StepJudge(EpisodeState):
         return self._here.app == part.app and not self._here.is_wrong and step.outcome.after.page == part.pages[-1]
 
     def _opinion(self, step: SeenStep) -> Opinion:
-        plain = plain_opinion(step, self.problems)
+        plain = plain_opinion(step, partial(self.problems_at, step.action))
         if plain is not None:
             blindly = Opinion(GOOD, "It picked what was asked for, though the screen does not show it.")
             return blindly if self._picks_blindly(step) else plain
@@ -237,6 +240,8 @@ class _StepJudge(EpisodeState):
     def _looking(self, step: SeenStep) -> Opinion:
         after, element = step.outcome.after, step.action.element
         asked, came_up = self.task.slots_on(after.page), after.texts - step.outcome.before.texts
+        if self._absent in asked and step.action.kind in ("swipe", "scroll"):
+            return Opinion(GOOD, "It looked for what is not there.")
         if any(slot.value.casefold() in came_up for slot in asked):
             return Opinion(GOOD, "It brought what was asked for into view.")
         if element is not None and "editable" in element.states and (asked or after.page in self.task.pages):
@@ -246,10 +251,14 @@ class _StepJudge(EpisodeState):
 
 def find_problems(task: AnnotatedTask, steps: Sequence[SeenStep]) -> list[Problem]:
     """Return why steps do not do what the task asks; empty if they do."""
-    if not steps or not steps[-1].action.ends:
+    if not steps or not (steps[-1].action.ends or steps[-1].action.gives_up):
         return [Problem("the agent did not say that it was done")]
+    return _state_after(task, steps).problems_at(steps[-1].action)
+
+
+def _state_after(task: AnnotatedTask, steps: Sequence[SeenStep]) -> EpisodeState:
     state = EpisodeState(task)
     state.enter(steps[0].outcome.before)
     for step in steps:
         state.observe(step)
-    return state.problems()
+    return state

@@ -124,6 +124,10 @@ class ElementAction(NamedTuple):
         success = isinstance(self.parsed, actions.Terminate) and self.parsed.status == "success"
         return success or isinstance(self.parsed, actions.Answer)
 
+    @property
+    def gives_up(self) -> bool:
+        return self.parsed == actions.Terminate(status="failure")
+
 
 def read_element_action(action_json: str | None, elements: tuple[UIElement, ...]) -> ElementAction:
     """Read a stored action on a screen. Raises pydantic.ValidationError if the text is not an action."""

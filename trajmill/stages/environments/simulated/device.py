@@ -25,7 +25,7 @@ from trajmill.stages.environments.simulated.layout.screens import (
 )
 from trajmill.stages.environments.simulated.layout.view import PreparedApp, ScreenView
 from trajmill.stages.environments.simulated.layout.widgets import Target, list_items
-from trajmill.stages.environments.simulated.world import Store, World, apply_effects, make_store
+from trajmill.stages.environments.simulated.world import Store, World, apply_effects, copied, make_store
 
 LONGEST_INPUT = 200
 
@@ -94,7 +94,10 @@ class RunningApp:
 
 
 def lists_of(prepared: PreparedApp, profile: DeviceProfile, store: Store) -> dict[str, tuple[Item, ...]]:
-    return {**prepared.fixed_lists(profile), **{name: records.items for name, records in store.lists.items()}}
+    lists = {**prepared.fixed_lists(profile), **{name: records.items for name, records in store.lists.items()}}
+    for name, lacking in store.lacking:
+        lists[name] = tuple(item for item in lists[name] if item.get("name") != lacking)
+    return lists
 
 
 def stack_after(app: AppSpec, stack: tuple[str, ...], to: str) -> tuple[str, ...]:
@@ -138,8 +141,7 @@ class Device:
     def copy(self) -> Device:
         """Copy all that pressing changes; apps and profile are shared."""
         running = {
-            name: replace(app, store=Store(dict(app.store.values), dict(app.store.lists)), stack=list(app.stack))
-            for name, app in self.running.items()
+            name: replace(app, store=copied(app.store), stack=list(app.stack)) for name, app in self.running.items()
         }
         return replace(self, running=running, surprises=deepcopy(self.surprises))
 
@@ -296,7 +298,7 @@ class Device:
             names = reads[frame.screen]
             pages.append((frame, tuple([values[n] for n in names.values]), tuple([lists[n].key for n in names.lists])))
         back = len(running.stack) > len(pages)
-        state = (self.focus, self.menu, running.popup, running.sponsored, back)
+        state = (self.focus, self.menu, running.popup, running.sponsored, back, running.store.lacking)
         return (self.profile, self.foreground, state, tuple(pages))
 
     def _state(self, running: RunningApp) -> AppState:

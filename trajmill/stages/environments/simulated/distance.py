@@ -30,6 +30,7 @@ from trajmill.stages.environments.simulated.world import (
     Store,
     World,
     apply_effects,
+    copied,
     prepared_store,
     read_episode_goal,
     wanted_store,
@@ -198,7 +199,7 @@ class _AppSearch:
                             cost = 0 if widget.kind == "search" else 1 if state.focus == widget.id else 2
                         case _:
                             continue
-                    store = _copied(state.store)
+                    store = copied(state.store)
                     store.values[widget.variable] = value
                     yield cost, _State(state.stack, store, state.unread)
 
@@ -206,7 +207,7 @@ class _AppSearch:
         values = state.store.values
         if any(values[name] in ("", 0, False) for name in button.needs):
             return
-        store = _copied(state.store)
+        store = copied(state.store)
         apply_effects(button.do, self._prepared.app, store)
         if self._aim.advances(state.store, store) and (button.to or store.values != values or button.do):
             yield cost, self._after(state, button.to, store)
@@ -221,7 +222,7 @@ class _AppSearch:
         else:
             picks = items[:1] if widget.to else ()
         for item in picks:
-            store = _copied(state.store)
+            store = copied(state.store)
             if widget.variable and "name" in item:
                 store.values[widget.variable] = item["name"]
             apply_effects(widget.do, self._prepared.app, store, item)
@@ -230,10 +231,6 @@ class _AppSearch:
 
     def _after(self, state: _State, to: str, store: Store) -> _State:
         return _State(stack_after(self._prepared.app, state.stack, to), store, state.unread)
-
-
-def _copied(store: Store) -> Store:
-    return Store(dict(store.values), dict(store.lists))
 
 
 def _readings(world: World, query: Query) -> frozenset[Reading]:

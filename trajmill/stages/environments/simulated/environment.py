@@ -75,8 +75,7 @@ class SimulatedEnvironment:
         met = surprises(chance.random(), self._faults.popup)
         beside = self._world.generated_of(query.apps)
         device = Device(self._world, self.platform, profile_of(seed, self._devices), surprises=met, beside=beside)
-        for name in goal.start.setup:
-            app = name.partition(".")[0]
+        for app in dict.fromkeys(name.partition(".")[0] for name in (*goal.start.setup, *goal.start.without)):
             device.running_app(app).store = prepared_store(self._world, app, goal.start)
         self._episode = _Episode(device, goal, chance)
         return device.view().observation

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
@@ -23,6 +24,8 @@ from trajmill.stages.environments.simulated.app_files.references import (
 from trajmill.stages.environments.simulated.world import Goal, TaskGraph, TaskSlot, goal_to_json, start_state_to_json
 
 LAUNCHER = "launcher"
+GIVE_UP = "give_up"
+"""The operation that ends a path instead of `finish`: look to the end of the page, then report failure."""
 _WHEEL_CLICKS = 5
 
 
@@ -87,6 +90,12 @@ def reference_path(task: TaskGraph, pages: Sequence[str], slot_values: Mapping[s
     if opened:
         end = places[-2] if opened[-1] == BACK and len(places) > 1 else AppPlace(end.app, opened[-1])
     return (*steps, PathStep(page=str(end), operation="finish", target=""))
+
+
+def path_to(task: TaskGraph, pages: Sequence[str], slot_values: Mapping[str, Scalar], end: PathStep) -> list[PathStep]:
+    """Return the operations that lead to the page of `end`, one of `pages`, and then `end`."""
+    before = reference_path(task, pages[: pages.index(end.page) + 1], slot_values)[:-1]
+    return [*(step for step in before if step.page != end.page), end]
 
 
 def _page_steps(task: TaskGraph, place: AppPlace, target: str, wanted: Mapping[str, Scalar]) -> Iterator[PathStep]:
@@ -163,11 +172,19 @@ def goal_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
     return goal_to_json(goal)
 
 
-def start_state_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
+def unchanged_json(task: TaskGraph, **end: object) -> str:
+    """Return the goal that leaves all that the task would change as it is, and asks for another `end`."""
+    goal: Goal = {}
+    for place in (task.place(name) for name in task.spec.goal):
+        start = task.app(place.app).state[place.name]
+        goal[str(place)] = app_spec.ListChange() if isinstance(start, tuple) else start
+    return json.dumps({**json.loads(goal_to_json(goal)), **end}, sort_keys=True)
+
+
+def start_state_json(task: TaskGraph, slot_values: Mapping[str, Scalar], without: Mapping[str, Scalar] = {}) -> str:
     values = resolve_slots(task, slot_values)
-    return start_state_to_json(
-        {str(task.place(name)): bind_record(record, values) for name, record in task.spec.setup.items()}
-    )
+    setup = {str(task.place(name)): bind_record(record, values) for name, record in task.spec.setup.items()}
+    return start_state_to_json(setup, without)
 
 
 class Position(NamedTuple):
@@ -220,6 +237,10 @@ class Walker(NamedTuple):
         target = tree.get(step.target)
         if step.operation == "scroll" and target is not None:
             return self.next_action(observation, following)
+        if step.operation == GIVE_UP and page == step.page:
+            if target is None or "scrollable_down" not in target.states:
+                return Move(Terminate(status="failure"), position)
+            return self._scroll(page, tree, position)
         if target is None or not target.clickable:
             if "keyboard" in tree:
                 return Move(SystemButton(button="Enter"), position)

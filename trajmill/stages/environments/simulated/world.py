@@ -185,10 +185,16 @@ class Store(NamedTuple):
 
     values: dict[str, Scalar]
     lists: dict[str, Records]
+    lacking: tuple[tuple[str, Scalar], ...] = ()
+    """Fixed lists, each with the name of an item that it does not have on this device."""
 
 
 def make_records(items: tuple[Item, ...]) -> Records:
     return Records(items, content_id(items))
+
+
+def copied(store: Store) -> Store:
+    return store._replace(values=dict(store.values), lists=dict(store.lists))
 
 
 def make_store(app: AppSpec) -> Store:
@@ -228,6 +234,8 @@ def remove_records(store: Store, name: str, record: Scalar) -> None:
 
 class StartState(Record):
     setup: dict[str, Item] = {}
+    without: dict[str, Scalar] = {}
+    """By list (`app.list`), the name of an item that it lacks: what asks for the item cannot be done."""
 
 
 class EpisodeGoal(NamedTuple):
@@ -276,6 +284,11 @@ def read_episode_goal(query: Query, world: World, platform: Platform) -> Episode
     for name in start.setup:
         if not isinstance(state_of(name), tuple):
             raise EnvironmentFailure(f"the start state names an unknown list `{name}`", FailureClass.TASK)
+    for name, lacking in start.without.items():
+        app = world.apps.get(place_of(name).app)
+        items = app.all_lists().get(place_of(name).name, ()) if app and app.platform is platform else ()
+        if all(item.get("name") != lacking for item in items):
+            raise EnvironmentFailure(f"the start state is without `{lacking}`, unknown in `{name}`", FailureClass.TASK)
     goal = read_part(_GOAL.validate_json, query.goal, "goal")
     for name, change in goal.items():
         state = state_of(name)
@@ -284,8 +297,9 @@ def read_episode_goal(query: Query, world: World, platform: Platform) -> Episode
     return EpisodeGoal(start, goal or None)
 
 
-def start_state_to_json(setup: Mapping[str, Item]) -> str:
-    return json.dumps({"setup": dict(setup)} if setup else {}, sort_keys=True)
+def start_state_to_json(setup: Mapping[str, Item], without: Mapping[str, Scalar]) -> str:
+    parts = {"setup": dict(setup), "without": dict(without)}
+    return json.dumps({name: part for name, part in parts.items() if part}, sort_keys=True)
 
 
 def goal_to_json(goal: Goal) -> str:
@@ -302,6 +316,11 @@ def prepared_store(world: World, app: str, start: StartState) -> Store:
         place = place_of(name)
         if place.app == app:
             append_record(store, place.name, record)
+    for place, item in ((place_of(name), item) for name, item in start.without.items()):
+        if place.app == app and place.name in store.lists:
+            remove_records(store, place.name, item)
+        elif place.app == app:
+            store = store._replace(lacking=(*store.lacking, (place.name, item)))
     return store
 
 

@@ -72,6 +72,7 @@ class WebAppEnvironment:
             "platform": self.platform.value,
             "profile": profile_of(seed).number,
             "setup": [[*place_of(name), record] for name, record in goal.start.setup.items()],
+            "without": [[*place_of(name), item] for name, item in goal.start.without.items()],
             "surprises": [
                 "rating" if each.rating else "sponsored" if each.sponsored else ""
                 for each in islice(met, _MOST_OPENINGS)

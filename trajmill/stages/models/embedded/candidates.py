@@ -28,7 +28,7 @@ _NOWHERE = Box(0, 0, 0, 0)
 
 class CandidateAction(NamedTuple):
     verb: str
-    """`press`, `open` (double click), `type`, `down`, `up`, `back`, `home`, `enter` or `finish`."""
+    """`press`, `open` (double click), `type`, `down`, `up`, `back`, `home`, `enter`, `finish` or `fail`."""
     text: str = ""
     """Label of the pressed element, or the text to type."""
     field: str = ""
@@ -63,7 +63,7 @@ class CandidateAction(NamedTuple):
             case "enter":
                 return SystemButton(button="Enter") if phone else PressKeys(keys=("enter",))
             case _:
-                return Terminate(status="success")
+                return Terminate(status="failure" if self.verb == "fail" else "success")
 
 
 def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool) -> list[CandidateAction]:
@@ -93,6 +93,9 @@ def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool)
         if f"scrollable_{verb}" in element.states
     ]
     always = [CandidateAction("finish")]
+    is_list = any(element.role == "list_item" or "scrollable_up" in element.states for element in elements)
+    if is_list and not any(scroll.verb == "down" for scroll in scrolls):
+        always.append(CandidateAction("fail"))
     on_launcher = any(element.role == "icon" for element in elements)
     if phone and not on_launcher:
         always += [CandidateAction("back"), CandidateAction("home")]
@@ -163,6 +166,8 @@ def names(line: GuidanceLine, candidate: CandidateAction) -> bool:
     """Return whether a line asks for a candidate: equal texts, and equal groups if the line names one."""
     if _confirms(line):
         return candidate.verb == "enter"
+    if line.verb == "give" and not line.target:
+        return candidate.verb == "fail"
     if not line.target or (candidate.verb == "type") != (line.verb == "type"):
         return False
     return plain(candidate.text) == line.target and _fits(line, candidate.field)
@@ -195,7 +200,7 @@ def _fits(line: GuidanceLine, label: str) -> bool:
 
 
 _KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
-tab link quoted noted span down up back home enter finish"""
+tab link quoted noted span down up back home enter finish fail"""
 KINDS = tuple(_KIND_NAMES.split())
 """The kinds of candidates: the role of a pressed element, the origin of a typed text, or a verb."""
 LABELLED = frozenset(["button", "checkbox", "switch", "text_field", "search_field", "menu", "menu_item", "tab", "link"])
@@ -214,6 +219,7 @@ CONCLUSION_VERBS = {
     "home": "Left",
     "enter": "Confirmed",
     "finish": "Finished",
+    "fail": "Stopped",
 }
 """The verb of a conclusion, by the candidate's verb."""
 _LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
@@ -234,8 +240,8 @@ def kind_of(candidate: CandidateAction) -> int:
 
 
 def pair_code(candidate: CandidateAction) -> int:
-    """Return the candidate's code in the memory of pairs; 0 for text to type, which users choose freely."""
-    return 0 if candidate.verb == "type" else code_of(f"{candidate.verb} {candidate.text}".casefold())
+    """Return the candidate's code in the memory of pairs; 0 where words must not decide."""
+    return 0 if candidate.verb in ("type", "fail") else code_of(f"{candidate.verb} {candidate.text}".casefold())
 
 
 def spot_codes(candidates: Sequence[CandidateAction]) -> list[int]:

@@ -123,6 +123,7 @@ _START = {  # weights of the lexical prior before training; zero for features th
     "back": -3.0,
     "home": -4.0,
     "finish": -1.2,
+    "fail": -3.0,
     "enter": -1.0,
     "down": -0.5,
     "up": -2.0,

@@ -26,7 +26,7 @@ from trajmill.stages.environments.simulated.app_files.references import names_in
 from trajmill.stages.environments.simulated.drawing.canvas import undrawn
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment, SimulatedFactory
 from trajmill.stages.environments.simulated.reference_path import goal_json, reference_path, start_state_json
-from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.environments.simulated.world import TaskGraph, TaskSlot, World
 from trajmill.stages.queries.base import (
     Candidate,
     GoalFacts,
@@ -45,6 +45,7 @@ from trajmill.stages.queries.base import (
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.other_ends import absent_goals, given_up
 from trajmill.stages.queries.templates import Variant, explicit_instruction, listed, tidy, variants
 from trajmill.stages.queries.walk import DONE_AT_START, QueryWalker, walk
 
@@ -70,6 +71,8 @@ class TaskGoal(NamedTuple):
     path: Pages
     asked: Mapping[str, Scalar]
     """Values of free slots, in the order of the task; some may be on pages that this path does not visit."""
+    absent: TaskSlot | None = None
+    """The slot whose item the device lacks, so that the goal cannot be reached."""
 
     @property
     def task(self) -> str:
@@ -91,7 +94,7 @@ class TaskGoal(NamedTuple):
 
     def plan(self) -> QueryPlan:
         metadata, apps = self.metadata, tuple(dict.fromkeys(place_of(page).app for page in self.path))
-        return QueryPlan(
+        plan = QueryPlan(
             platform=self.graph.platform,
             apps=apps,
             source=Source.DAG,
@@ -101,6 +104,7 @@ class TaskGoal(NamedTuple):
             start_state=start_state_json(self.graph, self.asked),
             goal=goal_json(self.graph, self.asked),
         )
+        return given_up(plan, self, self.absent) if self.absent else plan
 
 
 class TaskSource(NamedTuple):
@@ -154,12 +158,17 @@ class TaskSource(NamedTuple):
                 shares[split].append(shared)
         shares[Split.HELDOUT_APPS] = draw(unseen, SPARE_GOALS * _share(wanted[Split.HELDOUT_APPS], unseen))
         own = draw(deciding, SPARE_GOALS * _share(of_own_apps, deciding))
-        offers = [offer(split, wanted[split], shares[split]) for split in Split]
-        offers.append(offer(Split.VALIDATION, of_own_apps, own))
+        places = [(split, wanted[split], shares[split]) for split in Split]
+        places.append((Split.VALIDATION, of_own_apps, own))
         if generated:
             goals = draw(generated, _QUERIES_OF_GENERATED)
-            offers.append(offer(Split.TRAIN, _QUERIES_OF_GENERATED * len(generated), goals))
-        return Offer(tuple(offers), tuple(failures), walk=walk)
+            places.append((Split.TRAIN, _QUERIES_OF_GENERATED * len(generated), goals))
+        others, offers = list[SplitCandidates](), list[SplitCandidates]()
+        for split, number, goals in places:
+            few = int(settings.infeasible * number) if (lacking := absent_goals(goals)) else 0
+            others.append(offer(split, few, lacking))
+            offers.append(offer(split, number - few, goals))
+        return Offer((*others, *offers), tuple(failures), walk=walk)
 
 
 async def generate_queries(

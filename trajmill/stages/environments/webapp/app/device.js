@@ -56,8 +56,8 @@ const isNamed = (record, name) => isOwn(record, "name") && same(record.name, nam
 class Device {
   /**
    * @param world what the compiler wrote: apps and device profiles.
-   * @param start platform, profile (number), setup ([app, list, record] to append) and surprises ("", "rating" or
-   *   "sponsored" for each time that an app is opened).
+   * @param start platform, profile (number), setup ([app, list, record] to append), without ([app, list, name] of an
+   *   item to remove) and surprises ("", "rating" or "sponsored" for each time that an app is opened).
    */
   constructor(world, start) {
     this.world = world;
@@ -71,6 +71,10 @@ class Device {
     this.launcher = { screen: "", offset: 0 };
     this.running = new Map();
     for (const [app, list, record] of start.setup) this.runningApp(app).store.append(list, record);
+    for (const [app, list, name] of start.without) {
+      const running = this.runningApp(app);
+      running.store.lists.set(list, this.listOf(running, list).filter((item) => !isNamed(item, name)));
+    }
   }
 
   get onPhone() {

@@ -114,5 +114,5 @@ window.trajmill = {
 const asked = new URLSearchParams(location.hash.slice(1));
 const wantedProfile = Number(asked.get("profile")) % WORLD.profiles.length || 0;
 const wantedPlatform = ["phone", "desktop"].includes(asked.get("platform")) ? asked.get("platform") : WORLD.platform;
-reset({ platform: wantedPlatform, profile: Math.abs(wantedProfile), setup: [], surprises: [] });
+reset({ platform: wantedPlatform, profile: Math.abs(wantedProfile), setup: [], without: [], surprises: [] });
 window.addEventListener("hashchange", () => location.reload());

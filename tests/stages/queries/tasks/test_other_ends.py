@@ -1,0 +1,105 @@
+"""Wishes that cannot be fulfilled: how they are made, rewarded and judged."""
+
+from collections import Counter
+from dataclasses import dataclass, replace
+from random import Random
+
+import pytest
+
+from tests.stages.critics.phone import StoredScreens
+from tests.stages.environments.simulated.worlds import task_of
+from trajmill.schemas.actions import Action, Answer, Terminate, ends_episode
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Query, Split
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.agents.base import Decision, EpisodeView
+from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.stages.critics.app_graph.channels import annotated_judge
+from trajmill.stages.critics.judge import judge_episode
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.world import World
+from trajmill.stages.queries.base import Candidate, GrammarWriter, draft
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.other_ends import absent_goals
+from trajmill.stages.queries.tasks.source import draw_goals, generate_queries
+from trajmill.stages.queries.walk import walk
+from trajmill.stages.rollout.base import Attempt, Limits
+from trajmill.stages.rollout.episode import run_episode
+
+GIVING_UP, DONE = Terminate(status="failure"), Terminate(status="success")
+
+
+@dataclass(frozen=True)
+class Ending:
+    """Walks the path of a query, but ends with another action, maybe earlier."""
+
+    walker: ReferenceAgent
+    end: Action | None = None
+    after: int = 99
+    name: str = "ending"
+    model_version: str = "ending"
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        decision = await self.walker.act(episode)
+        assert decision.action is not None
+        ends = len(episode.history) >= self.after or ends_episode(decision.action)
+        return replace(decision, action=self.end) if self.end and ends else decision
+
+
+async def outcome(world: World, query: Query, end: Action | None = None, after: int = 99) -> tuple[float | None, bool]:
+    """Return reward and judgement of the walk of a query with another end."""
+    environment, origin = SimulatedEnvironment(world, query.platform), Origin(round=1, run_id="run", code_version="")
+    attempt, agent = Attempt(query, Purpose.REFERENCE, 0, 0), Ending(ReferenceAgent(query), end, after)
+    made = await run_episode(attempt, agent, environment, Limits(), origin)
+    judged = await judge_episode(
+        made.episode, annotated_judge(), StoredScreens(dict(made.screens), True, False), origin
+    )
+    assert judged.judgement is not None
+    if judged.judgement.correct:
+        assert not any(step.label is StepLabel.HARMFUL for step in judged.step_verdicts)
+    return made.episode.trajectory.reward, judged.judgement.correct
+
+
+async def query_about(world: World, task: str, origin: Origin) -> Query:
+    goals = draw_goals(task_of(world, task), 6, Random(1))
+    [[goal]] = absent_goals([goals[:1]])
+    return await draft(Candidate(goal, Split.TRAIN, False, 3), GrammarWriter(), origin)
+
+
+@pytest.mark.parametrize("task", ["clock.delete", "clock.city", "calendar.create", "writer.font"])
+async def test_only_a_failure_after_a_look_at_the_whole_list_is_right(world: World, task: str, origin: Origin) -> None:
+    query = await query_about(world, task, origin)
+    environment = SimulatedEnvironment(world, query.platform)
+    assert await walk(environment, query) is None
+    assert await outcome(world, query) == (1.0, True)
+    assert await outcome(world, query, DONE) == (0.0, False), "it is not done"
+    assert await outcome(world, query, Answer(text="no")) == (0.0, False)
+    for steps in range(len(query.path) - 1):
+        assert await outcome(world, query, GIVING_UP, after=steps) == (0.0, False), "it has not looked"
+
+
+@pytest.mark.parametrize("task", ["clock.delete", "clock.city", "calendar.create", "writer.font"])
+async def test_no_failure_is_right_where_the_item_is_there(world: World, task: str, origin: Origin) -> None:
+    missing = await query_about(world, task, origin)
+    query = missing.model_copy(update={"start_state": "{}"})
+    assert (await outcome(world, query))[1] is False, "it looked at the list, which has the item"
+    goal = draw_goals(task_of(world, task), 1, Random(1))[0]
+    asked = await draft(Candidate(goal, Split.TRAIN, False, 3), GrammarWriter(), origin)
+    for steps in range(len(asked.path) - 1):
+        assert await outcome(world, asked, GIVING_UP, after=steps) == (0.0, False)
+
+
+@pytest.mark.slow
+async def test_a_share_of_each_split_ends_otherwise_and_is_worded_like_the_rest(world: World, origin: Origin) -> None:
+    few = dict.fromkeys(("heldout_slots", "heldout_phrasings", "heldout_apps", "validation"), 20)
+    made = await generate_queries(world, GraphQueriesSpec(train=60, **few, infeasible=0.1), 1, origin)
+    found = Counter(each.split for each in made.queries if action(each) == "give_up")
+    assert found == {split: 6 if split is Split.TRAIN else 2 for split in Split} and len(made.queries) == 140
+    assert not made.failures, "each of them was walked"
+    plain = {each.phrasing for each in made.queries if action(each) == "finish"}
+    assert plain & {each.phrasing for each in made.queries if action(each) == "give_up"}
+
+
+def action(query: Query) -> str:
+    return query.path[-1].operation
