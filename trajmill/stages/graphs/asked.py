@@ -11,6 +11,10 @@ from trajmill.stages.graphs.sentences import starts_with_verb, written
 
 _SHOWING = frozenset({"link", "tab", "menu_item", "list_item"})
 """Roles of elements that show what they say."""
+_WHOLE = frozenset(
+    {"undo", "redo", "refresh", "reload", "shuffle", "play", "pause", "start", "stop", "reset", "sync", "mute"}
+)
+"""Verbs that say all by themselves; nobody asks for `Open` or `Add` without what."""
 
 
 class NotAsked(StrEnum):
@@ -85,4 +89,5 @@ def _says_purpose(page: GraphPage, transition: GraphTransition) -> bool:
     element = page.elements.get(transition.by)
     if element is None or written(element.does):
         return True
-    return starts_with_verb(element.name) or (element.role in _SHOWING and bool(transition.shows))
+    is_whole = " " in element.name.strip() or element.name.strip().lower() in _WHOLE
+    return (is_whole and starts_with_verb(element.name)) or (element.role in _SHOWING and bool(transition.shows))

@@ -1,6 +1,7 @@
 """Queries from a graph: routes, values, goals, words, splits and walks."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -188,6 +189,51 @@ def test_a_search_that_changes_nothing_and_two_orders_at_once_are_no_wishes() ->
     tasks = samples_by_task(graph.model_copy(update={"pages": {**graph.pages, "options": options}}), 0)
     assert {"list.options-age", "list.options-name", "list.options-set-a"} <= tasks.keys()
     assert not [each for each in tasks if "set-b" in each or ("age" in each and "name" in each)]
+
+
+def test_what_stands_below_a_menu_is_set_without_opening_it_and_no_menu_is_said(origin: Origin) -> None:
+    opens = {"view": {"target": "menu:View", "role": "menu", "name": "View"}}
+    graph = with_transitions("options", {"by": "view", "to": "view-menu"}, view=opens["view"])
+    options = graph.pages["options"]
+    text = GraphSlot.model_validate({"kind": "field", "target": "text_field:", "name": "text_field", "values": ["tea"]})
+    here = options.model_copy(update={"slots": {**options.slots, "text": text}})
+    way = GraphTransition(by="more", to="rest")
+    named = {"more": GraphElement(target="more", role="menu_item", name="Edit more")}
+    menu = {"title": "", "marks": (Mark.OPENS,), "elements": named, "transitions": (way,)}
+    over = here.model_copy(update=menu)
+    end = LIST.pages["thing"].model_copy(
+        update={"title": "", "slots": {"text": text.model_copy(update={"target": "other"})}}
+    )
+    graph = graph.model_copy(update={"pages": {**graph.pages, "options": here, "view-menu": over, "rest": end}})
+    found = samples_by_task(graph, 0)
+    assert "list.options-set-text" in found and not [task for task in found if task.startswith("list.view-menu")]
+    assert re.search(r"(write|type) .tea", query_for(found["list.options-set-text"][0], origin).instruction, re.I)
+    through = found["list.rest-set-text"][0]
+    assert "view-menu" in {move.page for move in through.moves}
+    assert "view" not in query_for(through, origin).instruction.lower()
+
+
+def test_a_choice_without_a_name_is_asked_for_only_if_its_values_name_it() -> None:
+    def choice(target: str, *values: str) -> GraphSlot:
+        return GraphSlot.model_validate({"kind": "choice", "target": target, "values": values})
+
+    slots = {
+        "a": choice("a/{value}", "Red", "Blue"),
+        "b": choice("b/{value}", "Blue"),
+        "c": choice("c/{value}", "Tall"),
+    }
+    graph = with_pages(options=LIST.pages["options"].model_copy(update={"slots": slots}))
+    asked = {
+        (each.slot, each.value) for goals in samples_by_task(graph, 0).values() for goal in goals for each in goal.final
+    }
+    assert asked == {("c", "Tall")}
+
+
+@pytest.mark.parametrize(("name", "asked"), [("Open", False), ("Open the box", True), ("Undo", True)])
+def test_a_verb_alone_is_no_wish_unless_it_says_all(name: str, asked: bool) -> None:
+    way: dict[str, object] = {"by": "it", "to": "things", "shows": [{"role": "text", "text": "Done."}]}
+    graph = with_transitions("things", way, it={"target": "button:It", "role": "button", "name": name})
+    assert any(move.transition.by == "it" for route in routes(graph) for move in route.moves) is asked
 
 
 IDLE: dict[str, object] = {"marks": ["idle"]}

@@ -147,5 +147,7 @@ def words_to_find(page: FoundPage) -> tuple[str, ...]:
     texts = [each for _, each in _standing(page) if each.role in _READ and "clickable" not in each.states]
     columns = Counter((each.role, each.bounds.left) for each in texts)
     own = (each.text for each in texts if columns[each.role, each.bounds.left] >= _FEWEST_IN_COLUMN)
+    heads = {each.text.partition(":")[0] for _, each in _standing(page) if "clickable" in each.states}
     found = [name for name in dict.fromkeys((*names, *own)) if 3 < len(name) <= 40 and name[0].isalpha()]
+    found = [name for name in found if name not in heads]
     return tuple(found[:_MOST_WORDS])

@@ -50,7 +50,7 @@ class Setting(NamedTuple):
 
     @property
     def label(self) -> str:
-        return self.spec.name or self.slot.replace("-", " ")
+        return self.spec.name.rstrip(": ") or self.slot.replace("-", " ")
 
     def wish(self, rng: Random) -> Wish:
         label, value = self.label, self.value
@@ -60,6 +60,8 @@ class Setting(NamedTuple):
                 return Wish(words, {self.name: words})
             case SlotKind.FIELD if self.spec.type is ValueType.SEARCH:
                 text = f'{rng.choice(("search for", "look for"))} "{value}"'
+            case SlotKind.FIELD if label.endswith("_field"):  # A field without a label, such as a document.
+                text = f'{rng.choice(("write", "type"))} "{value}"'
             case SlotKind.FIELD:
                 text = f'{rng.choice(("put", "enter"))} "{value}" into {label}'
             case SlotKind.CHOICE if value.isdecimal() and label.casefold().startswith("show "):
@@ -83,7 +85,7 @@ class Setting(NamedTuple):
 
     @property
     def _switch_words(self) -> tuple[str, ...]:
-        if self.value == ON and starts_with_verb(self.label):
+        if self.value == ON and starts_with_verb(self.label) and not self.spec.name.endswith(":"):
             return (self.label[:1].lower() + self.label[1:],)
         turned = "off" if self.value == OFF else "on"
         return (f"turn {turned} {self.label}", f"switch {turned} {self.label}")
@@ -320,6 +322,8 @@ def is_wish(route: Route) -> bool:
     for setting in route.final:
         if setting.slot in in_forms(graph, setting.page) or Mark.IDLE in setting.spec.marks:
             return False
+        if _stands_nearer(graph, setting) or _is_vague(graph, setting):
+            return False
     if any(why_not(graph, move.page, move.transition) is not None for move in route.acts):
         return False
     if not (route.acts or route.final) and {Mark.IDLE, Mark.OPENS} & {*graph.pages[route.end].marks}:
@@ -327,6 +331,26 @@ def is_wish(route: Route) -> bool:
     of_forms = sum(len(move.settings) for move in route.acts if move.transition.submits)
     alone = [move for move in route.acts if not move.settings and not move.transition.does]
     return (of_forms <= _MOST_OF_FORMS or len(route.acts) == 1) and len(alone) < _REPEATS
+
+
+def _is_vague(graph: AppGraph, setting: Setting) -> bool:
+    """Whether a choice has no name, and another one of its page has the same values."""
+    others = (each for key, each in graph.pages[setting.page].slots.items() if key != setting.slot)
+    is_choice = setting.spec.kind is SlotKind.CHOICE and not setting.spec.name
+    return is_choice and any({*setting.spec.values} & {*each.values} for each in others)
+
+
+def _stands_nearer(graph: AppGraph, setting: Setting) -> bool:
+    """Whether a slot can be set without opening a menu first, or before a page that nothing names."""
+    page, name = graph.pages[setting.page], graph.name_of(setting.page)
+    has_name = page.title and is_nearest(graph, setting.page)
+    same = [
+        key for key, spec in graph.pages.items() if any(setting.spec.target == s.target for s in spec.slots.values())
+    ]
+    before = same[: same.index(setting.page)]
+    if Mark.OPENS in page.marks:
+        return any(Mark.OPENS not in graph.pages[key].marks for key in same)
+    return not has_name and any(not page.title or graph.name_of(key) == name for key in before)
 
 
 def _can_be_asked(route: Route) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from random import Random
 from typing import NamedTuple
 
-from trajmill.stages.graphs.base import AppGraph, SlotKind, ValueType
+from trajmill.stages.graphs.base import AppGraph, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.operations import OFF
 from trajmill.stages.graphs.sentences import starts_with_verb, written
 from trajmill.stages.queries.graph.routes import Route, RouteMove, Setting, Wish, is_nearest
@@ -75,7 +75,11 @@ def pressed_name(graph: AppGraph, move: RouteMove) -> str:
 
 
 def navigation_words(graph: AppGraph, way: Sequence[RouteMove], going: str) -> tuple[str, ...]:
-    """Describe moves between pages: `going` to the last page that its name identifies, then to what leads on."""
+    """Describe moves between pages: `going` to the last page that its name identifies, then to what leads on.
+
+    Nobody tells which menus are opened on the way.
+    """
+    way = [move for move in way if Mark.OPENS not in graph.pages[move.transition.to].marks]
     named = [number for number, move in enumerate(way) if is_nearest(graph, move.transition.to)]
     last = named[-1] if named else -1
     first = (f"{going} {graph.name_of(way[last].transition.to)}",) if named else ()
