@@ -7,7 +7,7 @@ again has the same work.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -23,6 +23,7 @@ from trajmill.pipelines.fan_out import WrittenFiles, divide
 from trajmill.pipelines.judge import GuideSpec, JudgeTrajectories, RejudgeIdentity, WriteGuidance
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.episodes import read_episodes, read_history
+from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.trajectory import Purpose
@@ -33,14 +34,14 @@ from trajmill.stages.critics.judge import STAGE, Unjudged, to_judge_again
 from trajmill.stages.curate.history import History
 from trajmill.stages.derive.planning.manual import MANUAL
 from trajmill.stages.environments.base import MeasuresDistance
-from trajmill.stages.guidance.hard_queries import (
+from trajmill.stages.guidance.write import (
     ATTEMPTS_PER_QUERY,
+    REFERENCE_PATH,
     HardQueries,
     choose_sources,
     hard_queries,
     queries_to_walk,
 )
-from trajmill.stages.guidance.write import REFERENCE_PATH
 from trajmill.stages.rollout.base import plan_branches, plan_demonstrations, plan_guided, plan_once
 from trajmill.stages.rollout.branch import choose_points
 from trajmill.warehouse.layout import StageRun
@@ -127,18 +128,18 @@ def unjudged_of_earlier_rounds(context: RoundContext, *purposes: Purpose) -> lis
 def calibrate_judge(context: RoundContext, at: StageRun) -> StageOutcome:
     """Count how often the judge and the programmatic check agree, per level."""
     trajectories = trajectories_of_round(context, Purpose.TRAIN, Purpose.GUIDED, Purpose.BRANCH)
-    environment, rounds = context.environment, [context.round]
+    environment = context.environment
     distances = environment.goal_distances() if isinstance(environment, MeasuresDistance) else None
-    # Read a range at a time: the episodes of a round do not fit into memory.
-    episodes = (
-        episode
-        for part in divide(sorted(trajectories), workers=1)
-        for episode in read_episodes(context.warehouse, context.run_id, part, rounds=rounds, with_verdicts=True)
-    )
-    quality = calibrate(episodes, WarehouseScreens(context.warehouse), distances)
-    judged = context.read_judgements("trajectory_id", rounds=rounds)["trajectory_id"].to_pylist()
+    quality = calibrate(_judged_episodes(context, trajectories), WarehouseScreens(context.warehouse), distances)
+    judged = context.read_judgements("trajectory_id", rounds=[context.round])["trajectory_id"].to_pylist()
     count = len(set(trajectories).intersection(judged))
     return StageOutcome(len(trajectories), count, result={"judge": [level.model_dump() for level in quality]})
+
+
+def _judged_episodes(context: RoundContext, trajectories: Sequence[str]) -> Iterator[Episode]:
+    """Yield episodes of the round, read a range at a time: all of them do not fit into memory."""
+    for part in divide(sorted(trajectories), workers=1):
+        yield from read_episodes(context.warehouse, context.run_id, part, [context.round], with_verdicts=True)
 
 
 def judge_quality(context: RoundContext) -> tuple[JudgeQuality, ...]:
@@ -238,14 +239,8 @@ def rollout_branches(context: RoundContext, at: StageRun) -> StageOutcome:
     attempts = [row for row in tuples(context.read("trajectories", columns, rounds)) if row[0] in correct]
     solved = {query_id for name, query_id, _, _ in attempts if correct[name]}
     failed = [name for name, _, purpose, status in attempts if purpose == Purpose.TRAIN and status == "finished"]
-    # Read a range at a time: the episodes of a round do not fit into memory.
-    episodes = (
-        episode
-        for part in divide(sorted(failed), workers=1)
-        for episode in read_episodes(context.warehouse, context.run_id, part, rounds, with_verdicts=True)
-    )
     most = -(-config.branch_episodes // config.rollout.branches)
-    points = choose_points(episodes, solved, WarehouseScreens(context.warehouse), most)
+    points = choose_points(_judged_episodes(context, failed), solved, WarehouseScreens(context.warehouse), most)
     chosen = (config.branch_episodes, config.run.seed, context.round, config.rollout.branches)
     return attempt_all(context, at, plan_branches(points, *chosen), exploring_agent(context, context))
 

@@ -1,4 +1,4 @@
-"""The guide stage: filters and describes the steps of a trajectory, then writes guidance from them (paper 6.4).
+"""The guide stage: chooses hard queries, filters and describes the steps of a trajectory, writes hints (paper 6.4).
 
 The embedded describer compares trees, and the embedded writer numbers the presses and inputs; neither needs a model.
 """
@@ -6,7 +6,7 @@ The embedded describer compares trees, and the embedded writer numbers the press
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from trajmill.schemas.episode import Episode
@@ -15,8 +15,63 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import DroppedStep, Guidance
+from trajmill.schemas.tables.query import Query
 from trajmill.stages.critics.trees.replay import ElementAction, SeenStep, control_kind, replay, seen
+from trajmill.stages.curate.history import History
 from trajmill.stages.guidance.filter import ENDINGS, useless_steps
+
+ATTEMPTS_PER_QUERY = 2
+"""Guided attempts at one query in a round."""
+_HARD_BELOW = 0.25
+"""A query is hard while its success average is below this."""
+
+
+class HardQueries(NamedTuple):
+    """The queries to guide, hardest first, and the successes that hints can be written from."""
+
+    queries: tuple[Query, ...]
+    own_success: dict[str, str]
+
+
+def hard_queries(queries: Sequence[Query], history: History, after_failures: int, episodes: int) -> HardQueries:
+    """Return the queries with enough failures, a low recent success average, and a success or a path for hints.
+
+    `episodes` is the number of guided episodes of a round, which limits the queries.
+    """
+    averages = history.averages([query.query_id for query in queries])
+    failures, solved = history.failures(), history.shortest_success()
+    hard = [
+        query
+        for query in queries
+        if failures.get(query.query_id, 0) >= after_failures
+        and averages[query.query_id] < _HARD_BELOW
+        and (query.path or query.query_id in solved)
+    ]
+    ranked = sorted(hard, key=lambda query: (query.query_id in solved, averages[query.query_id], query.query_id))
+    return HardQueries(tuple(ranked[: episodes // ATTEMPTS_PER_QUERY]), solved)
+
+
+def queries_to_walk(hard: HardQueries, walks: Collection[str]) -> list[Query]:
+    """Return the hard queries without a success whose annotated path was not walked before."""
+    return [
+        query
+        for query in hard.queries
+        if query.path and query.query_id not in hard.own_success and query.query_id not in walks
+    ]
+
+
+class GuidanceSources(NamedTuple):
+    by_query: dict[str, str]
+    unwritten: tuple[str, ...]
+    """Those without guidance yet, sorted."""
+
+
+def choose_sources(hard: HardQueries, walks: Mapping[str, str], written: Collection[str]) -> GuidanceSources:
+    """Choose the policy's own success for each query; without one, the walk of its path from `walks`."""
+    shown = {**walks, **hard.own_success}
+    by_query = {query.query_id: shown[query.query_id] for query in hard.queries if query.query_id in shown}
+    return GuidanceSources(by_query, tuple(sorted(set(by_query.values()) - set(written))))
+
 
 OWN_SUCCESS = "own_success"
 """Guidance from a success of the policy itself."""

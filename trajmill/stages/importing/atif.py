@@ -28,7 +28,7 @@ from trajmill.schemas.names import known_by
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.export.formats import atif_document as atif
-from trajmill.stages.export.formats.computer_action import (
+from trajmill.stages.export.formats.atif_document import (
     COMPUTER_ACTION,
     TASK_COMPLETE,
     WHEEL_CLICK,

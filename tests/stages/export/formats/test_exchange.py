@@ -22,7 +22,7 @@ from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.export.formats.computer_action import (
+from trajmill.stages.export.formats.atif_document import (
     COMPUTER_ACTION,
     read_computer_action,
     read_task_complete,

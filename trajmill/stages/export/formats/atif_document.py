@@ -2,16 +2,137 @@
 
 Unknown keys are an error, as the RFC demands, but for `extra` of a part and of an observation, which the Agent Data
 Protocol adds. Agent and metrics are not checked: little of them is read.
+
+Actions are calls of `computer_action` and `mark_task_complete`, the tools of Harbor's agent `computer-1`. Positions are
+pixels of the stored screenshot. 100 units of `scroll_x` and `scroll_y` are one click of the wheel; positive is right
+and down. Types that Harbor does not have (`long_press`, `swipe`, ...) are the kinds of our actions. Every action has
+exactly one call.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Self
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Final, Literal, NamedTuple, Self, get_args
 
 from pydantic import Field, ValidationError, model_validator
 
+from trajmill.schemas import actions
+from trajmill.schemas.actions import Action
 from trajmill.schemas.record import Record
+
+COMPUTER_ACTION: Final = "computer_action"
+TASK_COMPLETE: Final = "mark_task_complete"
+WHEEL_CLICK: Final = 100
+_UNSAID_SCROLL: Final = 500
+"""`scroll_y` of a scroll without one."""
+_MOST_WHEEL_CLICKS: Final = 1000
+_CLICKS: Final[Mapping[str, tuple[str, int]]] = {
+    "click": ("left", 1),
+    "double_click": ("left", 2),
+    "triple_click": ("left", 3),
+    "right_click": ("right", 1),
+    "middle_click": ("middle", 1),
+}
+_CLICK_TYPES: Final = {clicked: name for name, clicked in _CLICKS.items()}
+_TYPES: Final = {"key": "keypress", "open": "open_app"}
+"""The types of kinds with another name."""
+_ARGUMENTS: Final = {"x2": "end_x", "y2": "end_y", "seconds": "duration"} | {
+    "clear": "clear_before_typing",
+    "enter": "press_enter",
+}
+"""The arguments of fields with another name."""
+_KINDS: Final = {kind.model_fields["kind"].default: kind for kind in get_args(get_args(Action)[0])}
+_NO_TYPES: Final = ("click", "hscroll", "answer", "terminate")
+_PLACES: Final = ("x", "y", "end_x", "end_y")
+
+
+class ToolUse(NamedTuple):
+    name: str
+    arguments: Mapping[str, Any]
+
+
+def tool_use(action: Action) -> ToolUse:
+    """Return the call of an action."""
+    values = {name: value for name, value in action.model_dump(mode="json").items() if value is not None}
+    kind = values.pop("kind")
+    match action:
+        case actions.Answer(text=text):
+            return ToolUse(TASK_COMPLETE, {"result": text})
+        case actions.Terminate(status=status):
+            return ToolUse(TASK_COMPLETE, {"result": None, "status": status})
+        case actions.Click(button=button, count=count) if name := _CLICK_TYPES.get((button, count)):
+            return ToolUse(COMPUTER_ACTION, {"type": name, "x": action.x, "y": action.y})
+        case actions.Scroll():
+            values["scroll_y"] = -values.pop("clicks") * WHEEL_CLICK
+        case actions.HorizontalScroll():
+            kind = "scroll"
+            values |= {"scroll_x": values.pop("clicks") * WHEEL_CLICK, "scroll_y": 0}
+    written = {_ARGUMENTS.get(name, name): value for name, value in values.items()}
+    return ToolUse(COMPUTER_ACTION, {"type": _TYPES.get(kind, kind), **written})
+
+
+def read_computer_action(arguments: Mapping[str, Any]) -> Action | None:
+    """Return the action of a call of `computer_action`; None for a type without a counterpart.
+
+    Raises ValueError if an argument is missing or wrong.
+    """
+    given = {name: value for name, value in arguments.items() if value is not None}
+    # Some models write fractions of a pixel.
+    given |= {name: round(given[name]) for name in _PLACES if isinstance(given.get(name), float) and given[name] > 1}
+    kind = str(given.get("type"))
+    if given.get("modifier"):
+        return None
+    if kind == "done":
+        return actions.Terminate(status="success")
+    if kind == "answer":
+        return actions.Answer(text=given.get("result", given.get("text")))
+    if kind == "scroll":
+        return _scroll(given)
+    if kind in _CLICKS:
+        kind, of = "click", dict(zip(("button", "count"), _CLICKS[kind], strict=True))
+        given = of | given
+    record = _KINDS.get(next((ours for ours, theirs in _TYPES.items() if theirs == kind), kind))
+    if record is None:
+        return None
+    names = {field: _ARGUMENTS.get(field, field) for field in record.model_fields if field != "kind"}
+    action: Action = record.model_validate({field: given[name] for field, name in names.items() if name in given})
+    return action
+
+
+def read_task_complete(arguments: Mapping[str, Any]) -> Action:
+    """Return the end that a call of `mark_task_complete` reports; raises ValueError for an unknown status."""
+    if arguments.get("status") is None and isinstance(result := arguments.get("result"), str) and result:
+        return actions.Answer(text=result)
+    return actions.Terminate.model_validate({"status": arguments.get("status") or "success"})
+
+
+def _scroll(given: Mapping[str, Any]) -> Action | None:
+    place = {"x": given.get("x"), "y": given.get("y")}
+    across, down = given.get("scroll_x"), given.get("scroll_y")
+    if across and down:
+        return None
+    if across is not None and not down:
+        return actions.HorizontalScroll(clicks=_wheel(across), **place)
+    return actions.Scroll(clicks=-_wheel(_UNSAID_SCROLL if down is None else down), **place)
+
+
+def _wheel(units: float) -> int:
+    clicks = max(1, int(abs(units)) // WHEEL_CLICK) if units else 0
+    return (1 if units > 0 else -1) * min(clicks, _MOST_WHEEL_CLICKS)
+
+
+def tool_definitions() -> Sequence[Mapping[str, Any]]:
+    """Return the two tools in the form of OpenAI's API."""
+    types = [*_CLICKS, *(_TYPES.get(kind, kind) for kind in _KINDS if kind not in _NO_TYPES)]
+    acted = {"type": {"enum": types}, **{name: {"type": "integer", "description": "Pixels."} for name in _PLACES}}
+    ended = {"result": {"type": ["string", "null"]}, "status": {"enum": ["success", "failure"]}}
+    tools = {COMPUTER_ACTION: ("Do one thing on the screen.", acted), TASK_COMPLETE: ("End the task.", ended)}
+    return [
+        {"type": "function", "function": {"name": name, "description": about, "parameters": parameters}}
+        for name, (about, properties) in tools.items()
+        for parameters in [{"type": "object", "properties": properties}]
+    ]
+
 
 VERSION: Final = "ATIF-v1.8"
 _VERSIONS: Final = tuple(f"ATIF-v1.{minor}" for minor in range(9))

@@ -22,9 +22,9 @@ from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.export.card import front_matter
 from trajmill.stages.export.formats import atif_document as atif
+from trajmill.stages.export.formats.atif_document import COMPUTER_ACTION, TASK_COMPLETE, tool_definitions, tool_use
 from trajmill.stages.export.formats.base import DATA_FOLDER
 from trajmill.stages.export.formats.card import ExportedRelease
-from trajmill.stages.export.formats.computer_action import COMPUTER_ACTION, TASK_COMPLETE, tool_definitions, tool_use
 from trajmill.stages.export.formats.folder import FIGURES_FILE, image_ending, write_images
 from trajmill.stages.export.images import ReleaseScreenReader
 from trajmill.stages.guidance.strip import quotes_guidance
