@@ -87,14 +87,14 @@ pytest: .venv/installed-dev
 quick: .venv/installed-dev ## the tests that need no browser, X server or model server, and are not slow: under a minute
 	$(MAKE) --no-print-directory --jobs=2 --output-sync=target quick-stages quick-rest
 
-# In two processes of their own: each of xdist's workers would import what the tests of both need.
+# In two processes that take as long as one another: each of xdist's workers would import what the tests of both need.
 QUICK := $(BIN)/pytest -p no:randomly --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"
 
 quick-stages:
-	$(QUICK) $(filter-out tests/stages/__pycache__/ tests/stages/export/,$(wildcard tests/stages/*/))
+	$(QUICK) tests/schemas $(filter-out tests/stages/__pycache__/ tests/stages/export/,$(wildcard tests/stages/*/))
 
 quick-rest:
-	$(QUICK) tests/stages/export $(filter-out tests/__pycache__/ tests/stages/,$(wildcard tests/*/)) $(wildcard tests/test_*.py)
+	$(QUICK) tests/stages/export $(filter-out tests/__pycache__/ tests/stages/ tests/schemas/,$(wildcard tests/*/)) $(wildcard tests/test_*.py)
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
