@@ -165,7 +165,7 @@ def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Pat
     ("arguments", "message"),
     [
         (["--judge", "bigg"], "there is no [judges.bigg] in the configuration; did you mean big?\n"),
-        (["--labels", "empty"], "name the folder that AgentRewardBench's or CUAVerifierBench's dataset is in\n"),
+        (["--labels", "empty"], "AgentRewardBench's or CUAVerifierBench's dataset was downloaded to\n"),
         (["--labels", "bare"], "cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json, their pictures to screenshots\n"),
         (
             ["--labels", "wrong"],
