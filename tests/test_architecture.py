@@ -108,7 +108,7 @@ _BUDGETS = (
     Budget(("",), 74_000),
 )
 _MOST_FILES = 500
-_MOST_LINES_OF_TESTS = 46_900
+_MOST_LINES_OF_TESTS = 47_200
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
