@@ -100,7 +100,7 @@ _BUDGETS = (
     Budget(("stages/queries",), 4_899),
     Budget(("stages/critics",), 4_530),
     Budget(("stages/models",), 4_454),
-    Budget(("stages/export", "stages/curate", "stages/importing"), 5_620),
+    Budget(("stages/export", "stages/curate", "stages/importing"), 5_617),
     Budget(("stages/derive", "stages/guidance"), 4_206),
     Budget(("stages/training",), 3_048),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_999),

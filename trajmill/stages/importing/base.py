@@ -22,6 +22,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.models.base import ReplyTokens
+from trajmill.stages.models.prompts import refuse_constant
 from trajmill.stages.parts import PartGroup
 
 _LONGEST_REASON = 200
@@ -186,11 +187,7 @@ def parse_json(text: bytes) -> Any:
     """Parse JSON; raises ValueError if it is none or too long, RecursionError if it is too deep."""
     if len(text) >= MOST_JSON_BYTES:
         raise ValueError(f"more than {MOST_JSON_BYTES >> 20} MiB of JSON")
-    return json.loads(text, parse_constant=_refuse_constant)
-
-
-def _refuse_constant(constant: str) -> float:
-    raise ValueError(f"{constant} is no JSON")
+    return json.loads(text, parse_constant=refuse_constant)
 
 
 def within(folder: Path, *names: str) -> Path | None:
