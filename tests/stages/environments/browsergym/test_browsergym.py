@@ -75,3 +75,13 @@ async def test_a_process_that_is_gone_is_not_healthy() -> None:
         with pytest.raises(EnvironmentFailure, match="has ended"):
             await environment.score()
         assert not await environment.healthy()
+
+
+async def test_a_process_that_owes_an_answer_is_not_asked_again() -> None:
+    async with playing() as environment:
+        asked = asyncio.create_task(environment.score())
+        await asyncio.sleep(0)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+        assert not await environment.healthy()

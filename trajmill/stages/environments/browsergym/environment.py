@@ -72,7 +72,7 @@ class BrowserGymEnvironment:
         await self._player.close()
 
     async def healthy(self) -> bool:
-        return self._player.process.returncode is None
+        return self._player.is_alive
 
     def belongings(self) -> Belongings:
         return self._player.belongings()

@@ -145,7 +145,7 @@ class DesktopEnvironment:
             await self.desktop.screenshot()
         except EnvironmentFailure:
             return False
-        return self._osworld is None or self._osworld.python.process.returncode is None
+        return self._osworld is None or self._osworld.python.is_alive
 
     async def close(self) -> None:
         give_back, self._give_back = self._give_back, None

@@ -59,6 +59,13 @@ class OtherPython(NamedTuple):
             raise
         return started
 
+    @property
+    def is_alive(self) -> bool:
+        stdin, stdout = self.process.stdin, self.process.stdout
+        assert stdin is not None and stdout is not None
+        # Its end shows in its output before anyone has waited for it.
+        return self.process.returncode is None and not stdin.is_closing() and not stdout.at_eof()
+
     async def ask(self, request: Mapping[str, Any], seconds: float) -> dict[str, Any]:
         """Return the answer; raises EnvironmentFailure if it is an error or late, or the process has ended."""
         assert self.process.stdin is not None
@@ -78,6 +85,10 @@ class OtherPython(NamedTuple):
             async with asyncio.timeout(seconds):
                 answer: dict[str, Any] = json.loads(await self.process.stdout.readline())
                 error = answer.pop("error")
+        except asyncio.CancelledError:
+            # Its late answer would be taken for that to the next request.
+            await end_child(self.process, 0.0)
+            raise
         except TimeoutError as late:
             # What it still does to the machine must not reach the next task.
             await end_child(self.process, 0.0)
