@@ -88,15 +88,15 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
-    # branches, exchange formats and the papers' parts (3,350 lines), `compare` (260), and worlds, graphs of intent,
-    # OSWorld's code, generated apps and judges (4,050), which also take what first contact leaves of its allowance.
+    # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
+    # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
     Budget(("schemas",), 3_984),
     # 60 more than the design has, for one snapshot a stage; taken from the environments.
     Budget(("warehouse",), 3_758),
     Budget(("pipelines",), 3_334),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_738),
-    Budget(("stages/environments",), 16_124),
+    Budget(("stages/environments",), 16_135),
     Budget(("stages/queries",), 4_899),
     Budget(("stages/critics",), 4_530),
     Budget(("stages/models",), 4_454),
@@ -105,10 +105,10 @@ _BUDGETS = (
     Budget(("stages/training",), 3_048),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_999),
     Budget(("stages/graphs", "stages/annotation"), 4_598),
-    Budget(("",), 74_000),
+    Budget(("",), 73_982),
 )
-_MOST_FILES = 500
-_MOST_LINES_OF_TESTS = 47_200
+_MOST_FILES = 469
+_MOST_LINES_OF_TESTS = 46_549
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
