@@ -91,10 +91,10 @@ quick: .venv/installed-dev ## the tests that need no browser, X server or model 
 QUICK := $(BIN)/pytest -p no:randomly --hypothesis-profile quick -m "not browser and not desktop and not vllm and not trainers and not slow"
 
 quick-stages:
-	$(QUICK) tests/schemas $(filter-out tests/stages/__pycache__/ tests/stages/export/,$(wildcard tests/stages/*/))
+	$(QUICK) $(filter-out tests/stages/__pycache__/ tests/stages/export/,$(wildcard tests/stages/*/))
 
 quick-rest:
-	$(QUICK) tests/stages/export $(filter-out tests/__pycache__/ tests/stages/ tests/schemas/,$(wildcard tests/*/)) $(wildcard tests/test_*.py)
+	$(QUICK) tests/stages/export $(filter-out tests/__pycache__/ tests/stages/,$(wildcard tests/*/)) $(wildcard tests/test_*.py)
 
 $(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
