@@ -45,7 +45,7 @@ from trajmill.stages.queries.base import (
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.other_ends import absent_goals, given_up
+from trajmill.stages.queries.tasks.infeasible import absent_goals, given_up
 from trajmill.stages.queries.templates import Variant, explicit_instruction, listed, tidy, variants
 from trajmill.stages.queries.walk import DONE_AT_START, QueryWalker, walk
 
