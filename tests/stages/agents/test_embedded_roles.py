@@ -93,7 +93,7 @@ def test_the_notetaker_notes_what_is_marked_as_data_once() -> None:
     assert revised(noted, 'Tapped "Go".', before=mail).notes == ("Gift: AMBER12",)
 
 
-async def test_the_embedded_planner_keeps_hints_out_of_its_thought() -> None:
+def test_the_embedded_planner_keeps_hints_out_of_its_thought() -> None:
     made = CodaSpec().open(AgentModel(EmbeddedRole("unused", lambda _: ""), ANY, 0.0))(redeem_query())
-    decision = await made.act(EpisodeView(SAID, "Tap Mail first.\nThen tap Wallet.", HOME, (), 1))
+    decision = asyncio.run(made.act(EpisodeView(SAID, "Tap Mail first.\nThen tap Wallet.", HOME, (), 1)))
     assert decision.role_outputs[PLAN].endswith(f"The next step serves the task: {SAID}")
