@@ -8,14 +8,14 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 
-from tests.warehouse.samples import stage_run, step_verdicts
+from tests.warehouse.samples import judgement, stage_run, step_verdicts
 from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
 from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.warehouse.commit import commit, commit_stage
 from trajmill.warehouse.delta_log import committed_files, committed_names, table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_rows, read_table
-from trajmill.warehouse.shards import WRITTEN_AT, DataFile, write_shard
+from trajmill.warehouse.shards import WRITTEN_AT, DataFile, write_shard, write_tables
 from trajmill.warehouse.sql import run_sql
 
 TABLE = "step_verdicts"
@@ -65,19 +65,13 @@ def test_several_shards_become_one_version_and_one_without_rows_none(warehouse: 
 
 def test_an_interrupted_stage_is_completed_by_the_same_call(warehouse: Warehouse) -> None:
     at = stage_run("judge")
-    judgements = _judgements(at)
-    files = {TABLE: [write(warehouse, at)], "judgements": [write_shard(warehouse, "judgements", at, judgements)]}
+    files = {TABLE: [write(warehouse, at)]}
+    files |= write_tables(warehouse, at, {"judgements": [judgement(name, at, True) for name in "ab"]})
     commit(warehouse, TABLE, files[TABLE], at)
     for _ in range(2):
         commit_stage(warehouse, at, files)
     assert read_table(warehouse, TABLE).num_rows == 5
     assert read_table(warehouse, "judgements").num_rows == 2
-
-
-def _judgements(at: StageRun) -> pa.Table:
-    row = {"trajectory_id": "t", "correct": True, "rule": "r", "agreed": True, "redundant_steps": [1]}
-    common = {"round": at.round, "run_id": at.run_id, "made_by": "m", "code_version": "c", "schema_version": 1}
-    return pa.Table.from_pylist([row | common] * 2, schema=arrow_schema("judgements"))
 
 
 def test_rows_of_rounds_runs_and_columns(warehouse: Warehouse) -> None:
@@ -164,5 +158,4 @@ def test_a_table_of_a_version_without_times_gets_them(warehouse: Warehouse, monk
     commit(warehouse, TABLE, [write(warehouse, new)], new)
     assert read_table(warehouse, TABLE)["written_at"].null_count == 5
     assert read_rows(warehouse, StepVerdict) == step_verdicts(5, old) + step_verdicts(5, new)
-    [row] = run_sql(warehouse, f"SELECT count(written_at) AS n FROM {TABLE}").to_pylist()
-    assert row == {"n": 5}
+    assert run_sql(warehouse, f"SELECT count(written_at) AS n FROM {TABLE}").to_pylist() == [{"n": 5}]

@@ -122,7 +122,7 @@ class TryProposals(RunAttempts):
         queries = {attempt.query.query_id: attempt.query for attempt in attempts}
         decided: list[tuple[AttemptRows, DecidedProposal]] = []
         undecided: list[AttemptRows] = []
-        journaled = self.run(shard, attempts, self.judge)
+        journaled = asyncio.run(self.run(shard, attempts, self.judge))
         for one in journaled.finished:
             query = queries[one.trajectory.query_id]
             decision = decide_proposal(query, one.trajectory, one.judgement, self.origin)

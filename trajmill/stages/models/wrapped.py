@@ -256,19 +256,8 @@ class CachedModel(WrappedModel):
         if not is_repeatable(request):
             return await self._model.complete(request)
         key = payload_hash(request, self._model.version)
-        return self._read(key) or await self._join(key, request)
-
-    async def forget(self, request: ChatRequest) -> None:
-        if is_repeatable(request):
-            await self._write(lambda: self._cache.delete(payload_hash(request, self._model.version)))
-
-    async def close(self) -> None:
-        self._writer.shutdown()
-        self._cache.close()
-        await self._model.close()
-
-    async def _join(self, key: str, request: ChatRequest) -> Completion:
-        """Wait for the running call of this key, or start it."""
+        if known := self._read(key):
+            return known
         shared = self._shared_calls.get(key)
         joined = shared is not None
         if shared is None:
@@ -283,6 +272,15 @@ class CachedModel(WrappedModel):
                 shared.call.cancel()
                 del self._shared_calls[key]
         return _as_cached(completion) if joined else completion
+
+    async def forget(self, request: ChatRequest) -> None:
+        if is_repeatable(request):
+            await self._write(lambda: self._cache.delete(payload_hash(request, self._model.version)))
+
+    async def close(self) -> None:
+        self._writer.shutdown()
+        self._cache.close()
+        await self._model.close()
 
     async def _ask(self, key: str, request: ChatRequest) -> Completion:
         completion = await self._model.complete(request)

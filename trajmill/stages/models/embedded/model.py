@@ -50,14 +50,9 @@ def is_phone_prompt(system: str) -> bool:
 
 
 class _Asked(NamedTuple):
-    user: UserText
-    user_text: str
-    size: Size
-    phone: bool
     policy_input: PolicyInput
-    temperature: float
-    seed: int
-    answer: asyncio.Future[Completion]
+    scores: asyncio.Future[list[float]]
+    """Logits of its candidates."""
 
 
 class EmbeddedModel:
@@ -77,7 +72,7 @@ class EmbeddedModel:
     async def close(self) -> None: ...
 
     async def complete(self, request: ChatRequest) -> Completion:
-        """Answer in one batch with all waiting requests. Raises ModelFailure without an accessibility tree."""
+        """Score in one batch with all waiting requests. Raises ModelFailure without an accessibility tree."""
         if not self._waiting and len(self._reader.screens) > _MOST_REMEMBERED:
             self._reader = InputReader()
             self._vectors = self._vectors[:0]
@@ -91,17 +86,19 @@ class EmbeddedModel:
         phone, user, size = is_phone_prompt(system), read(user_text), seen.screen.size
         policy_input = self._reader.read(user, seen.screen.screen_id, size, seen.elements, phone=phone)
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Completion] = loop.create_future()
-        waiting = _Asked(user, user_text, size, phone, policy_input, request.temperature, request.seed, answer)
+        waiting = _Asked(policy_input, loop.create_future())
         self._waiting.append(waiting)
         if len(self._waiting) == 1:
             # Wait two turns of the loop, so that episodes that continue together are in one batch.
-            loop.call_soon(loop.call_soon, self._answer_waiting)
-        return await answer
+            loop.call_soon(loop.call_soon, self._score_waiting)
+        chosen = _sample(await waiting.scores, request, user_text)
+        reply = reply_for(policy_input, chosen, user, phone=phone)
+        text = (GuiOwlMobile() if phone else GuiOwlDesktop()).render(reply, native_frame(size))
+        return Completion(text, len(user_text) // _LETTERS_PER_TOKEN, len(text) // _LETTERS_PER_TOKEN, "stop")
 
     @torch.inference_mode()
-    def _answer_waiting(self) -> None:
-        waiting = [each for each in self._waiting if not each.answer.done()]
+    def _score_waiting(self) -> None:
+        waiting = [each for each in self._waiting if not each.scores.done()]
         self._waiting = []
         lexicon, known = self._reader.lexicon, len(self._vectors)
         if known < len(lexicon.buckets):
@@ -114,25 +111,18 @@ class EmbeddedModel:
             batch = collate([each.policy_input.situation for each in part])
             logits: list[list[float]] = self._network(batch, self._vectors, self._weights).tolist()
             for each, scores in zip(part, logits, strict=True):
-                try:
-                    each.answer.set_result(_completion(each, scores[: len(each.policy_input.candidates)]))
-                except ModelFailure as failure:
-                    each.answer.set_exception(failure)
+                each.scores.set_result(scores[: len(each.policy_input.candidates)])
 
 
-def _completion(asked: _Asked, logits: Sequence[float]) -> Completion:
-    """Sample a candidate, and answer with it; temperature 0 takes the first one of the largest logit."""
+def _sample(logits: Sequence[float], request: ChatRequest, user_text: str) -> int:
+    """Return the index of a candidate; at temperature 0 the first one of the largest logit."""
     if any(math.isnan(logit) for logit in logits):
         raise ModelFailure("the scores of the network are no numbers")
     scores = [round(logit, _DECIMALS) for logit in logits]
-    if asked.temperature > 0:
-        draw = random.Random(content_id("sample", asked.seed, asked.user_text))
-        scores = [score / asked.temperature - math.log(-math.log(draw.random() or 1e-300)) for score in scores]
-    chosen = max(range(len(scores)), key=scores.__getitem__)
-    reply = reply_for(asked.policy_input, chosen, asked.user, phone=asked.phone)
-    dialect = GuiOwlMobile() if asked.phone else GuiOwlDesktop()
-    text = dialect.render(reply, native_frame(asked.size))
-    return Completion(text, len(asked.user_text) // _LETTERS_PER_TOKEN, len(text) // _LETTERS_PER_TOKEN, "stop")
+    if request.temperature > 0:
+        draw = random.Random(content_id("sample", request.seed, user_text))
+        scores = [score / request.temperature - math.log(-math.log(draw.random() or 1e-300)) for score in scores]
+    return max(range(len(scores)), key=scores.__getitem__)
 
 
 _MOST_NOTES = 3

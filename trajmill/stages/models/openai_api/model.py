@@ -7,6 +7,7 @@ import base64
 import json
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import aiohttp
@@ -106,11 +107,9 @@ class OpenAiModel:
         Raises ModelFailure if an image does not decode, the servers refuse the request (context too long, unknown
         model), or no attempt gave an answer; the message is one line that names the server.
         """
-        return await self._asked(
-            "chat/completions",
-            lambda: self._body(request),
-            lambda received: completion(received, request.n, self._spec.input_price, self._spec.output_price),
-        )
+        input_price, output_price = self._spec.input_price, self._spec.output_price
+        read = partial(completion, samples=request.n, input_price=input_price, output_price=output_price)
+        return await self._asked("chat/completions", partial(self._body, request), read)
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return the vectors of texts (`/embeddings`), in their order. Raises ModelFailure as `complete` does."""
@@ -118,7 +117,7 @@ class OpenAiModel:
         async def body() -> bytes:
             return json.dumps({"model": self._spec.model, "input": list(texts)}).encode()
 
-        return await self._asked("embeddings", body, lambda received: embeddings(received, len(texts)))
+        return await self._asked("embeddings", body, partial(embeddings, texts=len(texts)))
 
     async def _asked(
         self, path: str, make_body: Callable[[], Awaitable[bytes]], read: Callable[[bytes], AnswerT]
