@@ -1,6 +1,5 @@
 import asyncio
 import json
-from dataclasses import dataclass
 from typing import Final
 
 import pytest
@@ -9,7 +8,6 @@ from tests.stages.agents.errand import redeem_query, user_text
 from tests.stages.agents.test_served_roles import ROLES
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.actions import Action, Click, Drag, Swipe
-from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import ANY, FAMILIES, Family
 from trajmill.schemas.geometry import Size
@@ -33,23 +31,13 @@ SPECS: Final[dict[str, AgentSpec]] = {
 }
 
 
-@dataclass
-class FamilyModel(ScriptedModel):
-    """A scripted model that writes positions as its family does."""
-
-    family: Family = ANY
-
-    def frame(self, screen: Size) -> CoordinateFrame:
-        return self.family.frame(screen)
-
-
 def seen(name: str) -> Observation:
     return Observation(ScreenHandle(name, SCREEN, lambda: b""), (), "bites")
 
 
 def given_to(role: str, family: Family, action: Action, platform: Platform = Platform.PHONE) -> str:
     """The action in what a role is asked after a step."""
-    model = FamilyModel(lambda _: ROLES[role][2], family=family)
+    model = ScriptedModel(lambda _: ROLES[role][2], family=family)
     unused = ScriptedModel(lambda _: "")
     query = redeem_query().model_copy(update={"platform": platform})
     agent = SPECS[role].open(AgentModel(unused, ANY, 0.0, roles={role: model}, families={role: family}))(query)

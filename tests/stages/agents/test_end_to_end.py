@@ -2,13 +2,13 @@ import pickle
 
 import pytest
 
-from tests.stages.models.scripted import ScriptedModel
+from tests.stages.models.scripted import replies
 from tests.stages.models.toy import ToyPhone
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.actions import Action, Click, Swipe, Terminate, TypeText
-from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
+from trajmill.schemas.coordinates import CoordinateSpace
 from trajmill.schemas.dialects.families import ANY
-from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.agents.base import Agent, AgentModel, Decision, EpisodeView
@@ -18,24 +18,16 @@ from trajmill.stages.agents.spec import AGENTS, AgentSpec, EndToEndSpec, WalkerS
 CLICK = '<tool_call>{"name": "mobile_use", "arguments": {"action": "click", "coordinate": [500, 500]}}</tool_call>'
 
 
-class Scripted(ScriptedModel):
-    def __init__(self, text: str, space: CoordinateSpace = CoordinateSpace.RESIZED_PIXELS) -> None:
-        super().__init__(lambda _: text)
-        self.space = space
-
-    def frame(self, screen: Size) -> CoordinateFrame:
-        return CoordinateFrame(self.space, screen, screen)
-
-
 def view(guidance: str | None = None, *history: Decision) -> EpisodeView:
     return EpisodeView("order Pad Thai", guidance, ToyPhone(0).look(), history, 7)
 
 
 async def test_positions_are_read_in_the_models_space_and_text_around_the_action_is_kept() -> None:
-    model = Scripted(CLICK, space=CoordinateSpace.PER_MILLE)
+    model = replies(CLICK)
+    model.family = ANY._replace(space=CoordinateSpace.PER_MILLE)
     agent = EndToEndAgent(model, Platform.PHONE)
     assert (await agent.act(view())).action == Click(x=360, y=640)
-    decision = await EndToEndAgent(Scripted("I would rather not \ud800"), Platform.PHONE).act(view())
+    decision = await EndToEndAgent(replies("I would rather not \ud800"), Platform.PHONE).act(view())
     assert (decision.action, decision.conclusion) == (None, NO_ACTION)
     assert decision.raw_response == "I would rather not ?"
     for history in ((), (Decision("", None, ""),)):
@@ -80,7 +72,7 @@ def opened(kind: str, temperature: float = 0.5) -> Agent:
     spec = AGENTS.spec_class(kind)()
     assert isinstance(spec, AgentSpec)
     assert pickle.loads(pickle.dumps(spec)) == spec, "it is sent to workers"
-    return spec.open(AgentModel(Scripted(CLICK), ANY, temperature))(toy_query())
+    return spec.open(AgentModel(replies(CLICK), ANY, temperature))(toy_query())
 
 
 def test_each_kind_names_itself_and_the_explorer_always_explores() -> None:
@@ -95,6 +87,6 @@ def test_each_kind_names_itself_and_the_explorer_always_explores() -> None:
 def test_a_walker_explores_only_for_a_query_without_a_path() -> None:
     path = (PathStep(page="toy.start", operation="finish", target=""),)
     without, with_path = (toy_query().model_copy(update={"path": each}) for each in ((), path))
-    make = WalkerSpec().open(AgentModel(Scripted(CLICK), ANY, 0.5))
+    make = WalkerSpec().open(AgentModel(replies(CLICK), ANY, 0.5))
     assert [make(query).name for query in (without, with_path)] == ["explorer", "reference"]
     assert WalkerSpec().open(None)(with_path).name == "reference", "paths alone need no model"

@@ -1,10 +1,9 @@
-from collections.abc import Mapping
-
 import pytest
 
 from tests.stages.derive.samples import TAP, episode, query, step
+from tests.stages.derive.screens import DrawnScreens, blank_screens
 from trajmill.schemas.actions import Action, Answer, Click, Swipe, SystemButton, Terminate, TypeText
-from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.trajectory import Step, TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
@@ -15,19 +14,7 @@ BOX = Box(0, 0, 700, 900)
 SWIPE = Swipe(x=300, y=900, x2=300, y2=100)
 
 
-class Texts:
-    def __init__(self, texts: Mapping[str, str] = {}) -> None:
-        self._texts = texts
-
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        text = self._texts.get(screen_id)
-        return () if text is None else (UIElement("value", text, BOX),)
-
-    def image(self, screen_id: str) -> bytes:
-        raise AssertionError("nothing here needs pixels")
-
-    def size(self, screen_id: str) -> Size:
-        return Size(720, 1280)
+BLANK = blank_screens()
 
 
 def thinking(thought: str, action: Action, target: str = "") -> Step:
@@ -59,10 +46,10 @@ def reasons(made: CuratedEpisode) -> list[tuple[int | None, str]]:
     ],
 )
 def test_a_thought_may_not_contradict_its_action(thought: str, action: Action, target: str, reason: str | None) -> None:
-    made = curated_episode(episode([thinking(thought, action, target)]), CurateSpec(), Texts())
+    made = curated_episode(episode([thinking(thought, action, target)]), CurateSpec(), BLANK)
     assert reasons(made) == ([] if reason is None else [(0, reason)])
     lenient = CurateSpec(consistent_thoughts=False)
-    assert curated_episode(episode([thinking(thought, action, target)]), lenient, Texts()).dropped == ()
+    assert curated_episode(episode([thinking(thought, action, target)]), lenient, BLANK).dropped == ()
 
 
 @pytest.mark.parametrize(
@@ -78,19 +65,20 @@ def test_a_thought_may_not_contradict_its_action(thought: str, action: Action, t
     ],
 )
 def test_an_answer_must_have_been_on_a_screen(answer: str, kept: bool) -> None:
-    screens = Texts({"s0": "Total 12.50", "s1": "1,200 metres"})
+    texts = {"s0": "Total 12.50", "s1": "1,200 metres"}
+    screens = DrawnScreens({name: (UIElement("value", text, BOX),) for name, text in texts.items()})
     asked = episode([step(0, TAP), step(1, Answer(text=answer))], asked=query("Jay"))
     made = curated_episode(asked, CurateSpec(), screens)
     assert (made.episode == asked) is kept
     assert reasons(made) == ([] if kept else [(None, "ungrounded_answer")])
     assert curated_episode(asked, CurateSpec(grounded_answers=False), screens).episode == asked
-    assert curated_episode(asked, CurateSpec(), Texts()).episode == asked, "without trees nobody can tell"
+    assert curated_episode(asked, CurateSpec(), BLANK).episode == asked, "without trees nobody can tell"
 
 
 def test_only_steps_with_enough_score_are_learned_from() -> None:
     labels = [StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL]
     judged = episode([step(n, TAP) for n in range(4)], labels=labels)
-    assert curated_episode(judged, CurateSpec(), Texts()) == CuratedEpisode(judged, ())
-    made = curated_episode(judged, CurateSpec(least_step_score=1.0), Texts())
+    assert curated_episode(judged, CurateSpec(), BLANK) == CuratedEpisode(judged, ())
+    made = curated_episode(judged, CurateSpec(least_step_score=1.0), BLANK)
     assert reasons(made) == [(1, "low_step_score"), (2, "low_step_score")]
     assert made.episode is not None and [each.index for each in made.episode.steps] == [0, 3]

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from PIL import Image, ImageDraw
 
 from tests.stages.derive.samples import ORIGIN, query, size_of, success
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import UIElement
+from tests.stages.derive.screens import DrawnScreens
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.curate.history import average_after, plan_attempts, task_weight
@@ -99,7 +98,7 @@ def test_only_so_many_steps_with_the_same_reply_are_kept() -> None:
     assert training_set(table(*rows), None, per_reply=6).examples.equals(every.examples)
 
 
-class Drawn:
+class Drawn(DrawnScreens):
     """Screens whose names say what is drawn: a letter for the layout, a digit for a small change."""
 
     def image(self, screen_id: str) -> bytes:
@@ -113,12 +112,6 @@ class Drawn:
         encoded = io.BytesIO()
         picture.save(encoded, "PNG")
         return encoded.getvalue()
-
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        return ()
-
-    def size(self, screen_id: str) -> Size:
-        return Size(180, 320)
 
 
 @pytest.mark.slow
@@ -146,12 +139,12 @@ def test_rows_with_the_same_reply_on_screens_that_look_alike_are_one() -> None:
     screens = ["a1", "a2", "b1"]
     same = [first.model_copy(update={"screens": (screen,)}) for screen in screens]
     other = saying("another reply", first.model_copy(update={"screens": ("a3",)}))
-    kept = without_alike_screens(table(*same, other), Drawn(), bits=4)
+    kept = without_alike_screens(table(*same, other), Drawn({}), bits=4)
     assert kept["last_screen"].to_pylist() == ["a1", "b1", "a3"]
     made = training_set(
         table(*same, other),
         None,
-        alike=Alike(without_alike_screens=lambda rows: without_alike_screens(rows, Drawn(), 4)),
+        alike=Alike(without_alike_screens=lambda rows: without_alike_screens(rows, Drawn({}), 4)),
     )
     assert (made.examples.num_rows, made.near_screen) == (3, 1)
 

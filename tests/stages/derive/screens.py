@@ -2,6 +2,7 @@
 
 import asyncio
 import io
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,19 +19,6 @@ from trajmill.stages.derive.collected import DerivedRows, Maker
 from trajmill.stages.derive.kind_spec import KindSpec, TaskSources, Tools
 from trajmill.stages.derive.spec import DerivePromptFiles
 from trajmill.stages.models.base import ChatModel
-
-
-class BlankScreens:
-    """Screens without pixels and elements, as large as those of the sample episodes."""
-
-    def image(self, screen_id: str) -> bytes:
-        raise KeyError(screen_id)
-
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        return ()
-
-    def size(self, screen_id: str) -> Size:
-        return size_of(screen_id)
 
 
 @dataclass
@@ -59,6 +47,11 @@ class DrawnScreens:
         return size_of(screen_id)
 
 
+def blank_screens() -> DrawnScreens:
+    """White screens without elements, as large as those of the sample episodes."""
+    return DrawnScreens(defaultdict(tuple))
+
+
 class WrittenScreens(DrawnScreens):
     """Screens whose elements are written in black on white, large enough to be read."""
 
@@ -76,7 +69,7 @@ def tools_of(
 ) -> Tools:
     keep = screens.kept.append if isinstance(screens, DrawnScreens) else lambda _: None
     maker, prompts = Maker(spec.name, "test", ORIGIN), DerivePromptFiles().load()
-    return Tools(maker, screens or BlankScreens(), keep, prompts, writer, describer, of_tasks=of_tasks)
+    return Tools(maker, screens or blank_screens(), keep, prompts, writer, describer, of_tasks=of_tasks)
 
 
 def derived(

@@ -1,16 +1,13 @@
-from dataclasses import dataclass
-
 import pytest
 
 from tests.stages.derive.samples import DONE, PHONE, TAP, episode, query, size_of, step
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.models.toy import ToyPhone
 from trajmill.schemas.actions import Action, Click, LongPress, Swipe, SystemButton, TypeText, action_to_json
-from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import NotExpressible, Reply
-from trajmill.schemas.dialects.families import ANY, FAMILIES, Family
+from trajmill.schemas.dialects.families import FAMILIES, Family
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import TargetElement
@@ -32,21 +29,13 @@ ACTIONS: tuple[Action, ...] = (
 families = pytest.mark.parametrize("family", FAMILIES.values(), ids=list(FAMILIES))
 
 
-@dataclass
-class Served(ScriptedModel):
-    family: Family = ANY
-
-    def frame(self, screen: Size) -> CoordinateFrame:
-        return self.family.frame(screen)
-
-
 async def played(family: Family) -> tuple[Episode, list[ChatRequest]]:
     """An episode that a model of the family acted in, its third reply no action, and the requests that it got."""
     frame, dialect = family.frame(PHONE), family.dialect(Platform.PHONE)
     replies = [dialect.render(Reply("I see.", a, f"Do {n}."), frame) for n, a in enumerate(ACTIONS)]
     replies[2] = "I do not know."
     rest = iter(replies)
-    model = Served(lambda _: next(rest), family=family)
+    model = ScriptedModel(lambda _: next(rest), family=family)
     agent = EndToEndAgent(model, Platform.PHONE, family=family)
     seen: list[Observation] = []
     decisions: list[Decision] = []

@@ -1,7 +1,7 @@
 """One factory of environments on one event loop, for tests that need no browser of their own."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Coroutine
 from typing import Any, Generic, Protocol, TypeVar
 
 from trajmill.stages.environments.base import Environment
@@ -23,16 +23,6 @@ class SharedFactory(Generic[E]):
     def __init__(self, factory: Factory[E]) -> None:
         self.factory = factory
         self._runner = asyncio.Runner()
-
-    def play(self, work: Callable[[E], Awaitable[T]]) -> T:
-        async def played() -> T:
-            environment = await self.factory()
-            try:
-                return await work(environment)
-            finally:
-                await environment.close()
-
-        return self.run(played())
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         return self._runner.run(work)

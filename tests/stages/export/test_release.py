@@ -14,16 +14,9 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.screen import ELEMENT
-from trajmill.stages.export.exporter import RL_FILE, RL_SCHEMA, SFT_FILE, SFT_SCHEMA
-from trajmill.stages.export.images import IMAGES, ImageCache, row_groups, with_features
-from trajmill.stages.export.release import (
-    GROUP,
-    SCREENS_FILE,
-    SCREENS_SCHEMA,
-    check_release,
-    export_release,
-    screen_batches,
-)
+from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
+from trajmill.stages.export.images import ImageCache, row_groups
+from trajmill.stages.export.release import GROUP, SCREENS_FILE, check_release, export_release, screen_batches
 
 
 @dataclass
@@ -82,19 +75,6 @@ def test_the_screens_file_has_every_tree_once_and_no_pixels(release: Path) -> No
     assert first["elements"][1]["bounds"] == [1, 2, 3, 4]
 
 
-def test_the_features_are_those_of_the_datasets_library() -> None:
-    from datasets import Features
-
-    for schema in (SFT_SCHEMA, RL_SCHEMA, SCREENS_SCHEMA):
-        features = Features.from_arrow_schema(schema)
-        assert features.arrow_schema.equals(schema.remove_metadata())
-        assert [name for name in features if "Image" in str(features[name])] == [
-            field.name for field in schema if field.type == IMAGES
-        ]
-    with pytest.raises(NotImplementedError, match="timestamp"):
-        with_features(pa.schema([("at", pa.timestamp("us"))]))
-
-
 @pytest.mark.slow
 def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> None:
     rows, groups = examples([40, 5, 30]), rl_rows()
@@ -122,22 +102,6 @@ def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
     assert [group.rows.num_rows for group in groups] == [GROUP.rows, 4, 2, 1, 3]
     assert [number for group in groups for number in group.rows["number"].to_pylist()] == list(range(len(shown)))
     assert [group.bytes for group in groups] == [1, int(third) + 1, int(third), GROUP.repeated + 1, int(third) + 5]
-
-
-def test_images_are_read_once_and_some_rows_ahead() -> None:
-    ids = pa.array([[f"s{row % 7000}"] for row in range(9000)], pa.list_(pa.string()))
-    batches = pa.table({"screen_ids": ids}).to_batches(max_chunksize=3000)
-    screens = MadeScreens()
-    with TemporaryFile() as file:
-        cache = ImageCache(file, screens)
-        groups = row_groups(batches, cache, GROUP)
-        assert screens.reads == {}
-        assert next(groups).rows.num_rows == GROUP.rows and len(screens.reads) == 3000
-        assert GROUP.rows + sum(group.rows.num_rows for group in groups) == 9000
-        assert cache.screen_ids() == sorted(screens.reads) and set(screens.reads.values()) == {1}
-        assert cache.column(["s6999", "s0", "s6999"]).to_pylist() == [b"s6999", b"s0", b"s6999"]
-        with pytest.raises(KeyError):
-            cache.column(["unseen"])
 
 
 def test_screens_with_equal_pixels_share_an_image(tmp_path: Path) -> None:

@@ -1,13 +1,7 @@
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.history import History, JudgedAttempt
-from trajmill.stages.guidance.write import (
-    GuidanceSources,
-    HardQueries,
-    choose_sources,
-    hard_queries,
-    queries_to_walk,
-)
+from trajmill.stages.guidance.write import GuidanceSources, HardQueries, choose_sources, hard_queries, queries_to_walk
 
 
 def history(**outcomes: str) -> History:

@@ -16,6 +16,10 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from PIL import Image
 
+from trajmill.schemas.record import Origin
+from trajmill.stages.importing.base import BadRecording, Recording, layout_spec
+
+ORIGIN = Origin(round=1, run_id="run", code_version="1")
 PHONE = (120, 200)
 DESKTOP = (300, 200)
 
@@ -30,6 +34,11 @@ def write(folder: Path, name: str, content: bytes | object) -> None:
     path = folder / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content if isinstance(content, bytes) else json.dumps(content).encode())
+
+
+def read(kind: str, folder: Path, **settings: str) -> list[Recording | BadRecording]:
+    layout = layout_spec(kind, settings)
+    return [found.recording for file in layout.checked_lists(folder) for found in layout.read(file, folder)]
 
 
 def gui_odyssey(folder: Path, episode: str = "7", instruction: str = "Find a note and share it") -> None:

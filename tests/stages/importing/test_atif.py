@@ -10,7 +10,7 @@ import pytest
 from atif import Trajectory as AtifTrajectory
 
 from tests.stages.importing import atif_samples as samples
-from tests.stages.importing.samples import PHONE, picture, write
+from tests.stages.importing.samples import ORIGIN, PHONE, picture, read, write
 from trajmill.schemas.actions import (
     Action,
     Answer,
@@ -26,23 +26,16 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.dialects.families import ANY, family_named
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.atif import read_call
 from trajmill.stages.importing.base import BadRecording, Recording, layout_spec
 from trajmill.stages.importing.rows import rows_of
 
-ORIGIN = Origin(round=1, run_id="run", code_version="1")
 DONE = Terminate(status="success")
 
 
-def read(folder: Path, **settings: str) -> list[Recording | BadRecording]:
-    layout = layout_spec("atif", settings)
-    return [found.recording for file in layout.checked_lists(folder) for found in layout.read(file, folder)]
-
-
 def only(folder: Path, **settings: str) -> Recording:
-    (recording,) = read(folder, **settings)
+    (recording,) = read("atif", folder, **settings)
     assert isinstance(recording, Recording), recording
     return recording
 
@@ -218,7 +211,7 @@ def test_a_broken_document_is_named_in_one_line_and_ends_nothing(name: str, tmp_
     make(folder)
     write(folder, "good.json", samples.tap(folder))
     before = sorted(tmp_path.rglob("*"))
-    *bad, good = read(folder)
+    *bad, good = read("atif", folder)
     assert isinstance(good, Recording) and len(good.steps) == 2
     for each in bad:
         assert isinstance(each, BadRecording) and each.name.startswith("bad.json")
@@ -230,7 +223,7 @@ def test_a_document_of_a_hundred_thousand_steps_is_not_even_parsed(tmp_path: Pat
     _long(tmp_path)
     size = (tmp_path / "bad.json").stat().st_size
     tracemalloc.start()
-    assert isinstance(read(tmp_path)[0], BadRecording)
+    assert isinstance(read("atif", tmp_path)[0], BadRecording)
     assert tracemalloc.get_traced_memory()[1] < 2 * size
     tracemalloc.stop()
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.stages.importing import samples
+from tests.stages.importing.samples import ORIGIN, read
 from trajmill.schemas.actions import (
     Action,
     Click,
@@ -23,12 +24,10 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.record import Origin
 from trajmill.stages.importing.agentnet import read_code
-from trajmill.stages.importing.base import LAYOUTS, BadRecording, Recording, layout_spec
+from trajmill.stages.importing.base import LAYOUTS, BadRecording, Recording
 from trajmill.stages.importing.rows import rows_of
 
-_ORIGIN = Origin(round=1, run_id="run", code_version="1")
 _DONE, _UP = Terminate(status="success"), Swipe(x=60, y=160, x2=60, y2=40)
 
 _EXPECTED: dict[str, tuple[Callable[[Path], None], list[Action]]] = {
@@ -58,18 +57,13 @@ _EXPECTED: dict[str, tuple[Callable[[Path], None], list[Action]]] = {
 }
 
 
-def read(kind: str, folder: Path) -> list[Recording | BadRecording]:
-    layout = layout_spec(kind)
-    return [found.recording for file in layout.checked_lists(folder) for found in layout.read(file, folder)]
-
-
 @pytest.mark.parametrize("kind", _EXPECTED)
 def test_each_layout_gives_actions_in_pixels_and_a_tree_the_element_under_a_press(kind: str, tmp_path: Path) -> None:
     make, expected = _EXPECTED[kind]
     make(tmp_path)
     (recording,) = read(kind, tmp_path)
     assert isinstance(recording, Recording)
-    rows = rows_of(recording, kind, _ORIGIN)
+    rows = rows_of(recording, kind, ORIGIN)
     assert [action_from_json(step.action or "") for step in rows.steps] == expected
     assert rows.trajectory.answer == "success" and rows.trajectory.steps == len(expected)
     assert rows.steps[0].screen_after == rows.steps[1].screen_before
@@ -163,7 +157,7 @@ def test_a_press_outside_the_screen_is_no_action(tmp_path: Path) -> None:
     (recording,) = read("android-control", tmp_path)
     assert isinstance(recording, Recording)
     far = recording.steps[1]._replace(action=Click(x=5000, y=3))
-    rows = rows_of(recording._replace(steps=(far,)), "android-control", _ORIGIN)
+    rows = rows_of(recording._replace(steps=(far,)), "android-control", ORIGIN)
     assert rows.steps[0].action is None and rows.steps[0].action_kind == "unparsed"
 
 

@@ -1,57 +1,48 @@
-"""WPSR, MATCR and p-ATSR as table 1 of NaturalGAIA has them."""
+"""Successes by split, their intervals, and a paired comparison of two policies."""
 
-import itertools
-
+import numpy as np
 import pytest
 
 from trajmill.schemas.tables.query import Split
-from trajmill.stages.metrics.intervals import wilson
-from trajmill.stages.metrics.rates import (
-    MeasuredEpisode,
-    QueryAttempts,
-    WalkedPathway,
-    matcr,
-    mean_pass_at_k,
-    p_atsr,
-    pass_at_k,
-    success_by_split,
-    wpsr,
-)
+from trajmill.stages.metrics.intervals import PairedOutcomes, holm, wilson
+from trajmill.stages.metrics.rates import MeasuredEpisode, success_by_split
 
 
-def walked(completed: int, tasks: int) -> WalkedPathway:
-    return WalkedPathway(tuple(place < completed for place in range(tasks)), tasks)
+def test_changes_of_side_decide_the_test() -> None:
+    outcomes = PairedOutcomes(both=40, lost=2, gained=10, neither=28)
+    assert outcomes.queries == 80 and outcomes.difference == pytest.approx(0.1)
+    # Twelve changed sides: 1 + 12 + 66 of 4,096 outcomes have two or fewer on one side, and as many on the other.
+    assert outcomes.p_value == pytest.approx(2 * 79 / 4096)
+    low, high = outcomes.interval
+    assert 0.0 < low < 0.1 < high < 0.2
+    swapped = outcomes._replace(lost=10, gained=2)
+    assert swapped.interval == pytest.approx((-high, -low)) and swapped.p_value == outcomes.p_value
+    assert PairedOutcomes(9, 0, 0, 3).p_value == PairedOutcomes(9, 3, 3, 0).p_value == 1.0
 
 
-LEVEL_2 = [walked(done, 4) for done in (4, 4, 4, 4, 3, 2, 1, 1, 0, 0)]
-"""Claude-sonnet-4 at level 2: ten tasks of four atomic tasks, four of them solved."""
-LEVEL_1 = [*(walked(2, 2) for _ in range(7)), *(walked(1, 1) for _ in range(2)), *(walked(0, 2) for _ in range(6))]
-"""Nine of fifteen tasks of one or two atomic tasks."""
-LEVEL_3 = [*(walked(6, 6) for _ in range(2)), *(walked(0, n) for n in (5, 6, 6, 6, 6, 6, 6, 6))]
-"""Two of ten tasks of five to seven atomic tasks, 59 in all."""
+def test_without_correlation_the_interval_joins_those_of_both_rates() -> None:
+    # 6 * 4 = 12 * 2: one outcome says nothing about the other.
+    outcomes = PairedOutcomes(both=6, lost=2, gained=12, neither=4)
+    a, b = wilson(8, 24), wilson(18, 24)
+    low = 10 / 24 - ((18 / 24 - b.low) ** 2 + (a.high - 8 / 24) ** 2) ** 0.5
+    high = 10 / 24 + ((b.high - 18 / 24) ** 2 + (8 / 24 - a.low) ** 2) ** 0.5
+    assert outcomes.interval == pytest.approx((low, high))
+    assert PairedOutcomes(0, 0, 0, 0).interval == (-1.0, 1.0)
+    assert PairedOutcomes(7, 0, 0, 0).interval.high < 0.5
 
 
-def percent(share: float) -> float:
-    return round(100 * share, 1)
+@pytest.mark.parametrize("shares", [(0.6, 0.05, 0.15, 0.2), (0.9, 0.02, 0.05, 0.03), (0.2, 0.3, 0.3, 0.2)])
+def test_the_interval_covers_the_true_difference_as_often_as_it_says(shares: tuple[float, ...]) -> None:
+    drawn = np.random.default_rng(7).multinomial(60, shares, size=2000)
+    difference = shares[2] - shares[1]
+    intervals = (PairedOutcomes(*map(int, counts)).interval for counts in drawn)
+    covered = np.mean([low <= difference <= high for low, high in intervals])
+    assert 0.93 <= covered <= 0.99
 
 
-def test_a_level_of_the_papers_table_comes_out_and_p_atsr_counts_beyond_a_collapse() -> None:
-    assert (percent(wpsr(LEVEL_2)), percent(matcr(LEVEL_2)), percent(p_atsr(LEVEL_2))) == (40.0, 57.5, 52.1)
-    one = [WalkedPathway((True, False, True), 1)]
-    assert (wpsr(one), matcr(one), p_atsr(one)) == pytest.approx((0.0, 1 / 3, 10 / 15))
-    assert p_atsr(one, weight=lambda place: float(place)) == pytest.approx(4 / 6)
-
-
-@pytest.mark.parametrize(("level", "share"), [(LEVEL_1, 57.1), (LEVEL_3, 20.3), ([*LEVEL_1, *LEVEL_2, *LEVEL_3], 34.6)])
-def test_longer_tasks_weigh_more_as_in_the_papers_table(level: list[WalkedPathway], share: float) -> None:
-    assert percent(wpsr(level)) == share
-
-
-@pytest.mark.parametrize("nothing", [[], [WalkedPathway((), 1)]])
-def test_the_rate_of_no_trials_is_unknown(nothing: list[WalkedPathway]) -> None:
-    for metric in (wpsr, matcr, p_atsr):
-        with pytest.raises(ValueError, match="at least one task"):
-            metric(nothing)
+def test_p_values_are_adjusted_for_their_number() -> None:
+    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert holm([0.9, 0.8]) == [1.0, 1.0] and holm([]) == []
 
 
 SLOTS, TRAIN = Split.HELDOUT_SLOTS, Split.TRAIN
@@ -67,25 +58,6 @@ def test_successes_are_counted_per_split() -> None:
     counts = success_by_split(episodes)
     assert [(entry.split, entry.queries, entry.successes) for entry in counts] == [(SLOTS, 3, 2), (TRAIN, 1, 0)]
     assert success_by_split([]) == ()
-
-
-def test_pass_at_4_is_that_of_naturalgaia_and_leaves_out_queries_with_few_attempts() -> None:
-    """Mobile-Agent-e at level 1: P@4 is 100.0 %, PC-Agent's 66.7 %."""
-    assert mean_pass_at_k([QueryAttempts(4, 1)] * 15, 4) == 1.0
-    solved = [QueryAttempts(4, 2)] * 10 + [QueryAttempts(4, 0)] * 5
-    assert mean_pass_at_k(solved, 4) == pytest.approx(0.667, abs=5e-4)
-    assert mean_pass_at_k(solved, 1) == pytest.approx(20 / 60)
-    assert mean_pass_at_k([QueryAttempts(3, 3), QueryAttempts(4, 0)], 4) == 0.0
-    assert mean_pass_at_k([QueryAttempts(1, 1)], 4) is None
-    with pytest.raises(ValueError, match="pass@4 of 1 successes in 1 attempts"):
-        pass_at_k(QueryAttempts(1, 1), 4)
-
-
-@pytest.mark.parametrize(("n", "c", "k"), [(5, 2, 3), (6, 1, 1), (4, 4, 2), (3, 0, 2)])
-def test_the_estimate_is_the_mean_over_all_draws_of_k_attempts(n: int, c: int, k: int) -> None:
-    outcomes = [True] * c + [False] * (n - c)
-    draws = list(itertools.combinations(outcomes, k))
-    assert pass_at_k(QueryAttempts(n, c), k) == pytest.approx(sum(map(any, draws)) / len(draws))
 
 
 def test_it_is_the_published_interval() -> None:

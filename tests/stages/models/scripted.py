@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from trajmill.schemas.coordinates import CoordinateFrame, native_frame
+from trajmill.schemas.coordinates import CoordinateFrame
+from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
@@ -22,9 +23,11 @@ class ScriptedModel:
     version: str = "scripted-1"
     asked: list[ChatRequest] = field(default_factory=list)
     closed: int = 0
+    family: Family = ANY
+    """As whose model it writes positions."""
 
     def frame(self, screen: Size) -> CoordinateFrame:
-        return native_frame(screen)
+        return self.family.frame(screen)
 
     async def complete(self, request: ChatRequest) -> Completion:
         self.asked.append(request)

@@ -4,7 +4,6 @@ import random
 import pytest
 from PIL import Image, ImageDraw
 
-from tests.stages.models.pictures import plain
 from trajmill.schemas.coordinates import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
@@ -78,31 +77,3 @@ def test_bytes_that_do_not_decode_name_the_screen_in_one_line(declared: Size) ->
             sent_image(handle(broken, declared, "s-7"), QWEN2_5_VL)
     with pytest.raises(ModelFailure, match=r"^screen s-8: .*too elongated"):
         sent_image(handle(b"", Size(3, 900), "s-8"), QWEN2_5_VL)
-
-
-@pytest.mark.slow
-def test_a_screen_is_decoded_once_for_each_scale_and_the_oldest_is_let_go(monkeypatch: pytest.MonkeyPatch) -> None:
-    from trajmill.stages.models.local.chat import RecentPictures, rgb_pictures
-
-    encoded: list[int] = []
-
-    def screen(grey: int) -> ScreenHandle:
-        def encode() -> bytes:
-            encoded.append(grey)
-            return plain((grey, grey, grey), SIZE).encode()
-
-        return ScreenHandle(f"grey {grey}", SIZE, encode)
-
-    recent = RecentPictures(QWEN2_5_VL)
-    first = recent.read([screen(1), screen(2)], 1.0)
-    assert recent.read([screen(2), screen(1)], 1.0) == first[::-1] and encoded == [1, 2]
-    fresh = rgb_pictures([screen(1), screen(2)], QWEN2_5_VL, 1.0)
-    assert [each.tobytes() for each in first] == [each.tobytes() for each in fresh]
-    recent.read([screen(1)], 2.0)
-    assert encoded == [1, 2, 1, 2, 1]
-    monkeypatch.setattr("trajmill.stages.models.local.chat.MOST_PIXELS", 2 * SIZE.width * SIZE.height)
-    encoded.clear()
-    small = RecentPictures(ANY_SIZE)
-    for grey in (1, 2, 1, 3, 1, 2):
-        small.read([screen(grey)], 1.0)
-    assert encoded == [1, 2, 3, 2]

@@ -1,6 +1,5 @@
 import json
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import httpx
@@ -9,6 +8,7 @@ from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import connect
 
 from tests.records import record
+from tests.stages.environments.processes import eventually
 from tests.stages.online.toy_server import DONE, PRESS, ToyServer, ToySpec, in_words, toy_server
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment
 from trajmill.schemas.actions import Click, Terminate
@@ -28,13 +28,6 @@ CLICK = WireAction(action={"kind": "click", "x": 5, "y": 5})
 
 def reply(text: str) -> WireAction:
     return WireAction(reply=text)
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 200
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def test_an_episode_in_the_words_of_a_model_is_rewarded_and_recorded_before_the_reward_is_told() -> None:
@@ -147,7 +140,7 @@ def test_a_client_that_leaves_or_resets_leaves_a_void_episode() -> None:
         client.reset("press_again")
         client.step(CLICK)
         client.close()
-        until(lambda: len(server.recorded) == 2)
+        eventually(lambda: len(server.recorded) == 2)
         with EnvironmentClient(server.url) as other:
             other.reset("press")
     failures = [made.failure.message for made in server.recorded if made.failure]
@@ -162,7 +155,7 @@ def test_a_silent_trainer_gives_its_environment_back_and_may_begin_anew() -> Non
     with toy_server(idle_seconds=0.2) as server, EnvironmentClient(server.url) as client:
         client.reset("press")
         client.step(CLICK)
-        until(lambda: len(server.recorded) == 1)
+        eventually(lambda: len(server.recorded) == 1)
         with pytest.raises(EnvironmentFailure, match=r"no episode is under way|connection was lost"):
             client.step(CLICK)
     assert server.recorded[0].episode.trajectory.failure_message == "the trainer was silent for 0.2 s"
@@ -225,7 +218,7 @@ def test_a_full_server_says_so_until_a_session_ends() -> None:
                     return False
                 return True
 
-        until(has_room)
+        eventually(has_room)
 
 
 def test_a_token_keeps_others_out_and_pages_of_other_sites_are_never_let_in() -> None:

@@ -1,7 +1,7 @@
 from dataclasses import dataclass, field, replace
 
 from tests.stages.derive.samples import TAP, episode, query, step
-from tests.stages.derive.screens import BlankScreens
+from tests.stages.derive.screens import blank_screens
 from tests.stages.rollout.toy import BUTTON, ORIGIN, ToyAgent, ToyEnvironment, ToyFactory, look, toy_query
 from trajmill.schemas.actions import Action, Click, Terminate, Wait
 from trajmill.schemas.episode import Episode
@@ -27,7 +27,7 @@ def failed(*labels: StepLabel, first_error: int | None = None, name: str = "t", 
 
 
 def test_a_branch_goes_on_before_the_first_error_else_after_the_last_good_step() -> None:
-    screens = BlankScreens()
+    screens = blank_screens()
     point = branch_point(failed(GOOD, GOOD, HARMFUL, GOOD, first_error=2), screens)
     assert point is not None and [each.index for each in point.steps] == [0, 1]
     assert point.look == "s2", "without a tree the screen is its pixels"
@@ -45,9 +45,9 @@ def test_each_query_without_a_success_has_one_point_the_farthest_first() -> None
         failed(GOOD, GOOD, GOOD, GOOD, name="farther", asked=query("b")),
         failed(GOOD, GOOD, GOOD, GOOD, GOOD, name="solved", asked=query("c")),
     ]
-    chosen = choose_points(attempts, {"c"}, BlankScreens(), most=5)
+    chosen = choose_points(attempts, {"c"}, blank_screens(), most=5)
     assert [(each.query.query_id, len(each.point.steps)) for each in chosen] == [("b", 4), ("a", 3)]
-    assert choose_points(attempts, {"c"}, BlankScreens(), most=1) == chosen[:1]
+    assert choose_points(attempts, {"c"}, blank_screens(), most=1) == chosen[:1]
     planned = plan_branches(chosen, 3, run_seed=0, round_number=1, per_point=2)
     assert [(each.query.query_id, each.attempt) for each in planned] == [("b", 0), ("b", 1), ("a", 0)]
     assert len({each.seed for each in planned}) == 3

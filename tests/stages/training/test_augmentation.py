@@ -16,15 +16,7 @@ from trajmill.stages.models.embedded.model import reply_for, untrained_network
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
 from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
 from trajmill.stages.models.embedded.words import code_of
-from trajmill.stages.training.embedded.augmentation import (
-    App,
-    Detour,
-    apps_of,
-    detours,
-    naming,
-    rename,
-    strange_apps,
-)
+from trajmill.stages.training.embedded.augmentation import Detour, detours
 from trajmill.stages.training.embedded.lessons import LessonStep, SeenScreen, Turn, lesson_steps
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import lessons, train_network
@@ -125,23 +117,6 @@ def test_an_app_without_what_is_sought_is_left_for_the_launcher() -> None:
     assert all(each.situation.flags[:2, DONE].tolist()[1 - each.label] == 1.0 for each in right)
 
 
-def test_an_entry_behind_which_stands_what_is_sought_is_no_wrong_one() -> None:
-    both = {**SCREENS, "pets": screen("Pets", "list_item", "Palm beach", "Muddy dog")}
-    made = Attempts(both)
-    made.add("show Palm beach", ("gallery", "Holiday"), ("holiday", "Palm beach"))
-    made.add("show Muddy dog", ("gallery", "Pets"), ("pets", "Muddy dog"))
-    titles = {tuple(each.situation.title.tolist()) for each in detours(made.steps(), both, made.reader, 1.0, seed=0)}
-    assert tuple(made.reader.lexicon.ids_of("Pets")) not in titles
-    assert tuple(made.reader.lexicon.ids_of("Holiday")) in titles
-
-
-def test_only_a_share_of_the_presses_gets_detours() -> None:
-    made = attempts()
-    made.turns = [turn._replace(trajectory_id=str(number)) for number in range(20) for turn in made.turns]
-    every, half, none = (len(detours(made.steps(), SCREENS, made.reader, share, seed=0)) for share in (1.0, 0.5, 0.0))
-    assert abs(half / every - 0.5) < 0.1 and none == 0
-
-
 def test_detours_are_lessons_behind_the_others() -> None:
     made = attempts()
     alone, more = lessons(made.turns, SCREENS), lessons(made.turns, SCREENS, detour_share=1.0, seed=0)
@@ -171,22 +146,6 @@ def used() -> Attempts:
     return made
 
 
-def by_icon(apps: tuple[App, ...]) -> dict[str, App]:
-    names = {code_of(f"press {name}".casefold()): name for name in APPS}
-    return {names[app.icon]: app for app in apps}
-
-
-def test_apps_that_no_attempt_uses_look_strange_in_every_update() -> None:
-    made = used()
-    for share, names in ((0.0, {"Stride"}), (1.0, set(APPS))):
-        strange = strange_apps(apps_of(made.steps()), share, torch.Generator().manual_seed(0))
-        assert set(by_icon(tuple(strange))) == names
-    made.add("join a plan", ("launcher", "Stride"), ("Stride", ""))
-    assert not by_icon(apps_of(made.steps()))["Stride"].is_used, "it may be a mistake"
-    made.add("join another plan", ("launcher", "Stride"), ("Stride", ""))
-    assert by_icon(apps_of(made.steps()))["Stride"].is_used
-
-
 def chances(
     network: PolicyNetwork,
     screen_id: str,
@@ -213,23 +172,6 @@ def test_an_app_that_no_lesson_opens_is_found_by_its_name_and_by_exclusion() -> 
     assert chances(network, "launcher", "join a plan")["Stride"] > 0.05, "no lesson says that it is wrong"
 
 
-@pytest.mark.slow
-def test_leaving_an_app_is_not_learned_while_it_looks_unknown() -> None:
-    made = used()
-    for app, button in (("Mail", "Send"), ("Clock", "Ring")):
-        for number in range(3):
-            made.add(f"{WISHES[app]} {number}", ("launcher", app), (app, button))
-    found = lessons(made.turns, PHONE, detour_share=1.0, seed=0)
-    assert (found.left_apps > 0).any()
-    weights = []
-    for share in (0.0, 1.0):
-        network = untrained_network(0, SMALL)
-        recipe = EmbeddedSftSpec(min_updates=40, max_updates=40, strange_apps=share)
-        train_network(network, found, recipe, seed=0)
-        weights.append(chances(network, "Clock", "write a letter", 'Tapped "Clock" on "Home screen".')["home"])
-    assert weights[0] > weights[1] + 0.01
-
-
 NOTE = screen("Bread recipe", "button", "Move note", "Delete note", "Pin note")
 NOTES = {
     "notes": screen("Notes", "list_item", "Bread recipe", "Delete files"),
@@ -243,22 +185,6 @@ def noted() -> Attempts:
     for wish, label in (("move", "Move note"), ("delete", "Delete note"), ("pin", "Pin note")):
         made.add(f"{wish} my Bread recipe", ("notes", "Bread recipe"), ("note", label))
     return made
-
-
-def test_renamed_labels_are_unknown_words_and_nothing_else_changes() -> None:
-    found = lessons(noted().turns, NOTES)
-    labels, vectors = naming(found.situations, found.bags.weights), torch.zeros(len(found.bags.weights), 4)
-    draw = torch.Generator().manual_seed(0)
-    same, longer = rename(found.situations, vectors, labels[:0], 1.0, draw)
-    assert all(torch.equal(one, other) for one, other in zip(same, found.situations, strict=True))
-    for _ in range(4):
-        changed, longer = rename(found.situations, vectors, labels, 1.0, draw)
-        is_new = changed.texts >= len(vectors)
-        assert int(changed.texts.max()) == len(longer) - 1
-        assert (changed.kinds[is_new.any(-1)] == KINDS.index("button")).all(), "entries of lists are data"
-        assert torch.equal(changed.codes == 0, (found.situations.codes == 0) | is_new.any(-1))
-        assert torch.equal(changed.instruction, found.situations.instruction)
-        assert torch.equal(changed.title, found.situations.title)
 
 
 @pytest.mark.slow

@@ -41,7 +41,6 @@ from trajmill.stages.training.embedded.train import (
     Lessons,
     chosen_log_probabilities,
     lessons,
-    select,
     train_network,
     train_policy,
     trajectory_loss,
@@ -134,17 +133,6 @@ def test_trajectory_level_rl_makes_what_was_rewarded_more_likely() -> None:
     train_network(network, collected(episodes), recipe, seed=0)
     again = sum(episode.won for episode in play(network, range(120))) / 120
     assert again > rate + 0.1
-
-
-def test_padding_changes_no_score(guided_successes: list[ToyEpisode]) -> None:
-    network, found = untrained_network(5, SMALL).double(), collected(guided_successes)
-    with torch.no_grad():
-        network.score.weight.normal_(generator=torch.Generator().manual_seed(1))
-        vectors = network.word_vectors(found.bags)
-        whole = network(found.situations, vectors, found.bags.weights)
-        for row in (0, 3, 7):
-            alone = network(select(found.situations, torch.tensor([row])), vectors, found.bags.weights)[0]
-            assert torch.allclose(alone, whole[row, : len(alone)], atol=1e-9)
 
 
 def write_release(folder: Path, episodes: list[ToyEpisode], *, blocks: bool = True) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from trajmill.schemas.actions import (
@@ -57,19 +56,8 @@ class ActionMatch(NamedTuple):
     """From 0 to 1, how close the parameters are: 1 for a position in the element, less with its distance, 0 from
     `UNBOXED_REACH` on; the F1 of texts; else whether the parameters are right. 0 for an action of another type."""
     pointed: bool
-    """Whether both actions press a point, so that the step counts for GR."""
-
-
-class StepScores(NamedTuple):
-    """Type, GR and SR over some steps, each from 0 to 1; None without a step that counts."""
-
-    type: float | None
-    """Share of steps with an action of the right type."""
-    gr: float | None
-    """Share of right points among the clicks and long presses where one was right: a prediction of another type has no
-    point. Table 2 of CES has a GR of 53 % beside a Type of 26 % and an SR of 14 %, which no other count allows."""
-    sr: float | None
-    """Share of steps with the right type and the right parameters."""
+    """Whether both actions press a point, so that the step counts for GR: one of another type has no point. Table 2 of CES
+    has a GR of 53 % beside a Type of 26 % and an SR of 14 %, which no other count allows."""
 
 
 _OTHER_TYPE = ActionMatch(False, False, 0.0, False)
@@ -81,13 +69,6 @@ def match_action(action: Action | None, right: RightAction) -> ActionMatch:
         return _OTHER_TYPE
     pointed = isinstance(action, Click | LongPress)
     return ActionMatch(True, _has_right_parameters(action, right), _closeness(action, right), pointed)
-
-
-def step_scores(matches: Iterable[ActionMatch]) -> StepScores:
-    """Type, GR and SR of the steps that `match_action` has compared."""
-    steps = list(matches)
-    groups = [[s.type for s in steps], [s.parameters for s in steps if s.pointed], [s.parameters for s in steps]]
-    return StepScores(*(sum(outcomes) / len(outcomes) if outcomes else None for outcomes in groups))
 
 
 def text_f1(said: str, right: str) -> float:

@@ -6,12 +6,7 @@ from tests.stages.environments.android.stand_in.phone import Phone
 from tests.stages.environments.android.stand_in.server import AdbServer, serving
 from tests.stages.environments.android.stand_in.tasks import verified_queries
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.environments.simulated.world import World, shared_world
-
-
-@pytest.fixture(scope="package")
-def world() -> World:
-    return shared_world(())
+from trajmill.stages.environments.simulated.world import World
 
 
 @pytest.fixture(scope="package")

@@ -1,4 +1,3 @@
-import base64
 import io
 import json
 import shutil
@@ -22,7 +21,7 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.android.commands import ascii_commands, gesture, quote, shell_line, unicode_commands
+from trajmill.stages.environments.android.commands import gesture, shell_line
 
 NOTE = '/sdcard/Download/it\'s a "note"; $(reboot).txt'
 
@@ -206,24 +205,6 @@ async def test_a_start_state_that_cannot_be_prepared_gives_one_error_line(
     assert caught.value.failure_class is kind and "\n" not in str(caught.value)
 
 
-@given(st.text("%s abc'\"$`\\;&|<>()~#\n", max_size=30))
-def test_ascii_is_typed_as_it_is(text: str) -> None:
-    typed = ""
-    for words in ascii_commands(text):
-        typed += "\n" if words == ("input", "keyevent", "KEYCODE_ENTER") else words[2].replace("%s", " ")
-    assert typed == text
-
-
-@given(st.text(max_size=1000))
-def test_any_text_arrives_but_its_control_characters(text: str) -> None:
-    typed = ""
-    for words in unicode_commands(text):
-        keys = {"KEYCODE_ENTER": "\n", "KEYCODE_TAB": "\t"}
-        typed += keys[words[2]] if words[1] == "keyevent" else base64.b64decode(words[-1]).decode()
-    wanted = "".join(each for each in text if each in "\n\t" or each.isprintable() or not each.isascii())
-    assert typed == wanted.encode(errors="ignore").decode()
-
-
 async def typed_into_notes(phone: Phone, server: AdbServer, *texts: act.TypeText) -> list[str]:
     """What a field of an app holds after each of some texts."""
     async with environment_on(phone, server) as environment:
@@ -268,9 +249,3 @@ def test_shells_read_back_exactly_the_words(words: list[str]) -> None:
     ran: list[Sequence[str]] = []
     Shell(lambda words, given: ran.append(words) or Result(), lambda path, content: None).run(line)  # type: ignore[func-returns-value]
     assert ran == [["printf", "%s\\0", *words]]
-
-
-@pytest.mark.parametrize("word", ["a\0b", "\ud800"])
-def test_text_that_no_command_line_can_hold_is_refused(word: str) -> None:
-    with pytest.raises(ValueError):
-        quote(word)

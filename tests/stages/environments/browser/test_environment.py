@@ -1,4 +1,5 @@
 import io
+from functools import partial
 
 import pytest
 from PIL import Image
@@ -12,6 +13,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 
 pytestmark = pytest.mark.browser
+start_browser = partial(BrowserFactory, timeouts=PATIENT)
 
 
 def blue(seen: Observation) -> int:

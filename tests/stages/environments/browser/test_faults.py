@@ -3,13 +3,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.failures import failing
-from tests.stages.environments.browser.playing import SharedBrowser, a_query, element, press, texts
+from tests.stages.environments.browser.playing import PATIENT, SharedBrowser, a_query, element, press, texts
 from tests.stages.environments.processes import descendants, eventually, named, until_gone
 from trajmill.schemas.actions import Click, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
@@ -21,37 +21,32 @@ pytestmark = pytest.mark.browser
 VERY_SHORT = PageTimeouts(load=5.0, turn=5.0, network=0.5)
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[SharedBrowser]:
-    """A browser whose pages get little time."""
-    shared = SharedBrowser(BrowserFactory(timeouts=VERY_SHORT))
-    yield shared
-    shared.close()
+start_browser = partial(BrowserFactory, timeouts=VERY_SHORT)
 
 
-def failure_of(query: Query, browser: SharedBrowser, kill: str = "") -> FailureClass:
+async def failure_of(query: Query, browser: SharedBrowser, kill: str = "") -> FailureClass:
     """The class of the failure at the start of a query, at the press of its button, or after a process is killed."""
-
-    async def work(environment: BrowserEnvironment) -> FailureClass:
-        with pytest.raises(EnvironmentFailure) as failure:
-            seen = await environment.reset(query, 1)
-            for process in named(kill) if kill else ():
-                os.kill(process, signal.SIGKILL)
-            await environment.step(press(element(seen, "button")))
-        assert "\n" not in str(failure.value)
-        return failure.value.failure_class
-
-    return browser.play(work)
+    environment = await browser.factory()
+    with pytest.raises(EnvironmentFailure) as failure:
+        seen = await environment.reset(query, 1)
+        for process in named(kill) if kill else ():
+            os.kill(process, signal.SIGKILL)
+        await environment.step(press(element(seen, "button")))
+    await environment.close()
+    assert "\n" not in str(failure.value)
+    return failure.value.failure_class
 
 
-def test_a_start_page_that_does_not_load_or_is_an_error_is_a_setup_failure(site: str, browser: SharedBrowser) -> None:
+async def test_a_start_page_that_does_not_load_or_is_an_error_is_a_setup_failure(
+    site: str, browser: SharedBrowser
+) -> None:
     for url in (f"{site}/never", f"{site}/no-such-page", "http://127.0.0.1:9/"):
-        assert failure_of(a_query(url), browser) is FailureClass.SETUP
+        assert await failure_of(a_query(url), browser) is FailureClass.SETUP
 
 
-def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str, browser: SharedBrowser) -> None:
-    assert failure_of(a_query(f"{site}/hangs"), browser) is FailureClass.ENVIRONMENT
-    assert failure_of(a_query(f"{site}/"), browser, kill="--type=renderer") is FailureClass.ENVIRONMENT
+async def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str, browser: SharedBrowser) -> None:
+    assert await failure_of(a_query(f"{site}/hangs"), browser) is FailureClass.ENVIRONMENT
+    assert await failure_of(a_query(f"{site}/"), browser, kill="--type=renderer") is FailureClass.ENVIRONMENT
 
 
 @pytest.mark.parametrize(
@@ -64,8 +59,8 @@ def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str, brows
         a_query("http://127.0.0.1:9/", ({"check": "colour", "selector": "p", "equals": "red"},)),
     ],
 )
-def test_a_query_that_says_nonsense_is_a_failure_of_the_task(browser: SharedBrowser, query: Query) -> None:
-    assert failure_of(query, browser) is FailureClass.TASK
+async def test_a_query_that_says_nonsense_is_a_failure_of_the_task(browser: SharedBrowser, query: Query) -> None:
+    assert await failure_of(query, browser) is FailureClass.TASK
 
 
 async def test_an_invalid_selector_fails_the_task_and_is_never_run(site: str, environment: BrowserEnvironment) -> None:
@@ -79,7 +74,7 @@ async def test_an_invalid_selector_fails_the_task_and_is_never_run(site: str, en
 
 async def test_a_killed_browser_or_driver_voids_the_episode_and_the_next_ones_work_in_one_browser(site: str) -> None:
     before, drivers = descendants(os.getpid()), set(named("playwright/driver/node"))
-    factory = BrowserFactory(timeouts=VERY_SHORT)
+    factory = BrowserFactory(timeouts=PATIENT)
     classes = []
     try:
         for victim in ("chromium-headless-shell", "playwright/driver/node"):

@@ -49,13 +49,13 @@ def tasks(address: str) -> list[Done]:
     def copied(name: str, onto: str) -> Sequence[str]:
         return ("cp", f"{DESKTOP}/{name}", f"{DESKTOP}/{onto}")
 
-    def task(
-        name: str, config: list[Any], func: Any, result: Any, expected: Any = None, **others: Any
-    ) -> dict[str, Any]:
-        evaluator = {"func": func, "result": result, **others}
-        if expected is not None:
-            evaluator["expected"] = expected
-        return {"id": name, "instruction": f"Do {name}.", "config": config, "evaluator": evaluator, "proxy": False}
+    def done(
+        by: Sequence[str], name: str, config: list[Any], func: Any, result: Any, expected: Any = None, **others: Any
+    ) -> Done:
+        right = {} if expected is None else {"expected": expected}
+        evaluator = {"func": func, "result": result, **right, **others}
+        said = {"id": name, "instruction": f"Do {name}.", "config": config, "evaluator": evaluator, "proxy": False}
+        return Done(said, by)
 
     def output(*command: str) -> dict[str, Any]:
         return {"type": "vm_command_line", "command": list(command)}
@@ -78,81 +78,45 @@ def tasks(address: str) -> list[Done]:
     calc = [*budgets, step("launch", command=["soffice", "--calc", f"{DESKTOP}/budget.xlsx"])]
     writer = [*letters, step("launch", command=["soffice", "--writer", f"{DESKTOP}/letter.docx"])]
     saving = [step("execute", command=["cp", f"{DESKTOP}/budget.xlsx", f"{DESKTOP}/saved.xlsx"])]
+    sorting, adding = [give("list.txt"), give("sorted.txt")], [give("table.csv"), give("longer.csv")]
+    either, both = [rule(expected="b.txt\n"), rule(expected="")], [rule(expected=["fig"]), rule(expected=["kiwi"])]
+    moved, kiwi = ("mv", f"{DESKTOP}/a.txt", f"{DESKTOP}/b.txt"), ("sed", "-i", "s/pear/kiwi/", f"{DESKTOP}/list.txt")
+    total, cells = copied("budget-done.xlsx", "budget.xlsx"), {"options": {"rules": [cell]}}
+    sheets, book, letter = {"options": {"rules": [same]}}, file("budget.xlsx"), file("letter.docx")
+    centring = [*letters, give("centred.docx")]
     return [
-        Done(
-            task("rename", [made], "check_include_exclude", listing, there),
-            ["mv", f"{DESKTOP}/a.txt", f"{DESKTOP}/b.txt"],
-        ),
-        Done(task("remove", [made], "exact_match", listing, rule(expected="")), ["rm", f"{DESKTOP}/a.txt"]),
-        Done(
-            task(
-                "keep-either",
-                [made],
-                ["exact_match"] * 2,
-                [listing] * 2,
-                [rule(expected="b.txt\n"), rule(expected="")],
-                conj="or",
-            ),
-            ["mv", f"{DESKTOP}/a.txt", f"{DESKTOP}/b.txt"],
-        ),
-        Done(
-            task(
-                "sort",
-                [give("list.txt"), give("sorted.txt")],
-                "compare_text_file",
-                file("list.txt"),
-                wanted("sorted.txt"),
-            ),
+        done(moved, "rename", [made], "check_include_exclude", listing, there),
+        done(("rm", f"{DESKTOP}/a.txt"), "remove", [made], "exact_match", listing, rule(expected="")),
+        done(moved, "keep-either", [made], ["exact_match"] * 2, [listing] * 2, either, conj="or"),
+        done(
             copied("sorted.txt", "list.txt"),
+            "sort",
+            sorting,
+            "compare_text_file",
+            file("list.txt"),
+            wanted("sorted.txt"),
         ),
-        Done(
-            task(
-                "add-row",
-                [give("table.csv"), give("longer.csv")],
-                "compare_csv",
-                file("table.csv"),
-                wanted("longer.csv"),
-            ),
-            copied("longer.csv", "table.csv"),
+        done(
+            copied("longer.csv", "table.csv"), "add-row", adding, "compare_csv", file("table.csv"), wanted("longer.csv")
         ),
-        Done(
-            task(
-                "both-lines",
-                [give("list.txt")],
-                ["file_contains"] * 2,
-                [file("list.txt")] * 2,
-                [rule(expected=["fig"]), rule(expected=["kiwi"])],
-            ),
-            ["sed", "-i", "s/pear/kiwi/", f"{DESKTOP}/list.txt"],
-        ),
-        Done({**task("impossible", [made], "infeasible", {}), "evaluator": {"func": "infeasible"}}),
-        Done(
-            task("calc-total", calc, "compare_table", file("budget.xlsx"), options={"rules": [cell]}),
-            copied("budget-done.xlsx", "budget.xlsx"),
-        ),
-        Done(
-            task(
-                "calc-sheet",
-                budgets,
-                "compare_table",
-                file("budget.xlsx"),
-                wanted("budget-done.xlsx"),
-                options={"rules": [same]},
-            ),
-            copied("budget-done.xlsx", "budget.xlsx"),
-        ),
-        Done(
-            task(
-                "calc-save", budgets, "compare_table", file("saved.xlsx"), options={"rules": [cell]}, postconfig=saving
-            ),
-            copied("budget-done.xlsx", "budget.xlsx"),
-        ),
-        Done(
-            task("writer-thanks", writer, "compare_docx_files", file("letter.docx"), wanted("letter-done.docx")),
+        done(kiwi, "both-lines", [give("list.txt")], ["file_contains"] * 2, [file("list.txt")] * 2, both),
+        Done({**done((), "impossible", [made], "infeasible", {}).task, "evaluator": {"func": "infeasible"}}),
+        done(total, "calc-total", calc, "compare_table", book, **cells),
+        done(total, "calc-sheet", budgets, "compare_table", book, wanted("budget-done.xlsx"), **sheets),
+        done(total, "calc-save", budgets, "compare_table", file("saved.xlsx"), postconfig=saving, **cells),
+        done(
             copied("letter-done.docx", "letter.docx"),
+            "writer-thanks",
+            writer,
+            "compare_docx_files",
+            letter,
+            wanted("letter-done.docx"),
         ),
-        Done(
-            task("writer-centre", [*letters, give("centred.docx")], "is_first_line_centered", file("letter-done.docx")),
+        done(
             copied("centred.docx", "letter-done.docx"),
+            "writer-centre",
+            centring,
+            "is_first_line_centered",
+            file("letter-done.docx"),
         ),
     ]

@@ -1,9 +1,6 @@
 import asyncio
 import io
 import json
-import os
-import signal
-from collections.abc import Iterator
 
 import pytest
 from PIL import Image
@@ -12,10 +9,8 @@ pytest.importorskip("miniwob")
 
 from tests.stages.environments.browser.playing import element, press
 from tests.stages.environments.miniwob.survey import survey
-from tests.stages.environments.processes import named
-from tests.stages.environments.shared_factory import SharedFactory
-from trajmill.schemas.actions import Click, PressKeys, TypeText, Wait
-from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.actions import PressKeys, TypeText, Wait
+from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
@@ -30,23 +25,17 @@ from trajmill.stages.environments.tasks import ImportedQueries, splits_of_seeds
 
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
-PLAYED = ("enter-text", "choose-list", "click-checkboxes", "simon-says", "copy-paste", "click-test")
+PLAYED = ("enter-text", "choose-list", "simon-says", "copy-paste")
 WITH_FIELDS = ("login-user", "email-inbox-nl-turk")
 SURVEYED = sorted({page_names()[0], "chase-circle", "email-inbox-star-reply", "use-autocomplete"})
 """One that is easy, and those that were hard to hold still."""
+start_browser = MiniWobFactory
 
 
 @pytest.fixture(scope="module")
 def imported() -> ImportedQueries:
     """The queries of all pages that are played here; one page is not there."""
     return asyncio.run(import_queries((*PLAYED, *WITH_FIELDS, "no-such-page"), splits_of_seeds(1, 1), 7, ORIGIN))
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[SharedFactory[MiniWobEnvironment]]:
-    shared = SharedFactory(MiniWobFactory())
-    yield shared
-    shared.close()
 
 
 def of_page(imported: ImportedQueries, page: str) -> list[Query]:
@@ -108,17 +97,6 @@ async def test_pages_are_solved_and_rewarded(imported: ImportedQueries, environm
     assert await environment.score() == 1.0
 
 
-async def test_equal_seeds_show_equal_screens_and_pixels_match_the_handle(
-    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment], environment: MiniWobEnvironment
-) -> None:
-    query, other = of_page(imported, "click-checkboxes")
-    fresh = await browser.factory()
-    one, same = await environment.reset(query, 0), await fresh.reset(query, 5)
-    different = await environment.reset(other, 0)
-    assert one.screen.screen_id == same.screen.screen_id != different.screen.screen_id
-    assert Image.open(io.BytesIO(one.screen.encode())).size == one.screen.size
-
-
 async def test_lights_that_come_and_go_are_seen(imported: ImportedQueries, environment: MiniWobEnvironment) -> None:
     seen = [await environment.reset(of_page(imported, "simon-says")[0], 0)]
     seen += [await environment.step(Wait(seconds=0.1)) for _ in range(5)]
@@ -129,19 +107,6 @@ async def test_lights_that_come_and_go_are_seen(imported: ImportedQueries, envir
             if pixel(look, button) != colour:
                 await environment.step(press(button))
     assert await environment.score() == 1.0
-
-
-async def test_a_killed_browser_is_an_environment_failure_and_the_next_one_works(
-    imported: ImportedQueries, browser: SharedFactory[MiniWobEnvironment], environment: MiniWobEnvironment
-) -> None:
-    query = of_page(imported, "click-test")[0]
-    await environment.reset(query, 0)
-    for process in named("chromium"):
-        os.kill(process, signal.SIGKILL)
-    with pytest.raises(EnvironmentFailure) as failure:
-        await environment.step(Click(x=10, y=10))
-    await (await browser.factory()).reset(query, 0)
-    assert failure.value.failure_class is FailureClass.ENVIRONMENT
 
 
 def test_every_page_of_the_wheel_is_in_the_survey_and_suites_hold_working_pages() -> None:

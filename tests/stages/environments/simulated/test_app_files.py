@@ -4,12 +4,11 @@ from pathlib import Path
 import pytest
 
 from tests.stages.critics.little_app import ORIGIN
-from tests.stages.environments.simulated.worlds import task_of
-from tests.stages.queries.samples import chosen_through, metadata_of
+from tests.stages.queries.samples import metadata_of
 from trajmill.stages.environments.simulated.app_files.loader import Mistake, YamlFile, parse_yaml, read_yaml
 from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import TaskGraph, World, load_world
+from trajmill.stages.environments.simulated.world import TaskGraph, load_world
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import generate_queries
 
@@ -24,14 +23,6 @@ def test_only_plain_whole_numbers_and_true_and_false_are_not_text() -> None:
     text = "{a: 7, b: -3, c: 07, d: 7:30, e: 9.50, f: yes, g: on, h: true, i: 'true', j: 0, k: 2026-11-20}"
     expected = {"a": 7, "b": -3, "c": "07", "d": "7:30", "e": "9.50", "f": "yes", "g": "on", "h": True, "i": "true"}
     assert read(text).data == {**expected, "j": 0, "k": "2026-11-20"}
-
-
-def test_values_know_their_line() -> None:
-    source = read("a: 1\nb:\n  - x\n  - {c: 2,\n     d: 3}\n")
-    assert source.line(("b", 1, "d")) == 5
-    assert source.line(("b", 1, "c")) == 4
-    assert source.line(("b", 1, "missing", "deeper")) == 4
-    assert source.line(()) == 1
 
 
 def test_mistakes_of_form_name_their_line(tmp_path: Path) -> None:
@@ -84,15 +75,3 @@ def test_pages_carry_their_settings_in_the_order_of_the_screen(order: TaskGraph)
     constraints = metadata_of(order, dish="Pad Thai", size="Large").constraints
     assert [slot.name for slot in constraints] == ["dish", "size"], "only what the user asks for"
     assert constraints[0].words == ("Pad Thai",) and "large" in constraints[1].words
-
-
-def test_a_branch_of_the_path_shows_only_its_own_settings(world: World) -> None:
-    wish = task_of(world, "bazaar.wish")
-    searched = chosen_through(wish, "bazaar.search", product="Yoga Mat").metadata
-    browsed = chosen_through(wish, "bazaar.shelf", product="Yoga Mat").metadata
-    assert [(s.kind, s.value) for p in searched.pages for s in p.settings] == [
-        ("search", "Yoga Mat"),
-        ("list", "Yoga Mat"),
-    ]
-    assert [(s.kind, s.value) for p in browsed.pages for s in p.settings] == [("list", "Sport"), ("list", "Yoga Mat")]
-    assert searched.constraints == browsed.constraints

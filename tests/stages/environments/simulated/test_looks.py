@@ -2,8 +2,6 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from PIL import Image, ImageChops
 
 from trajmill.schemas.errors import BadInputError
@@ -11,20 +9,9 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.environments.kinds import DevicesSpec, SimulatedSpec
-from trajmill.stages.environments.simulated.drawing.canvas import (
-    BLACK,
-    WHITE,
-    Palette,
-    Rgb,
-    Scene,
-    Shape,
-    font_of,
-    undrawn,
-)
+from trajmill.stages.environments.simulated.drawing.canvas import Scene, Shape, font_of, undrawn
 from trajmill.stages.environments.simulated.drawing.draw import PAINTERS, draw
 from trajmill.stages.environments.simulated.layout.profile import DeviceProfile, profile_of
-from trajmill.stages.environments.simulated.layout.view import place_rows
-from trajmill.stages.environments.simulated.layout.widgets import DrawnPart, WidgetRow
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.rollout.base import episode_seed
 
@@ -73,15 +60,6 @@ def test_states_and_signs_look_different(kind: str, one: tuple[str, ...], other:
     assert changed(scene(Shape(kind, BOX, *one)), scene(Shape(kind, BOX, *other))) is not None
 
 
-def test_more_colours_than_a_palette_holds_are_drawn_with_the_nearest() -> None:
-    palette = Palette()
-    for shade in range(256):
-        palette.index(Rgb(shade, shade, shade))
-    assert palette.colors[palette.index(Rgb(10, 10, 11))] == Rgb(10, 10, 10)
-    ramp = palette.ramp(BLACK, WHITE)
-    assert (palette.colors[ramp[0]], palette.colors[ramp[-1]]) == (BLACK, WHITE)
-
-
 def test_letters_of_europe_are_drawn_each_in_its_shape_and_those_without_a_font_are_named_once() -> None:
     for text in ("Núñez in Málaga", "Łódź", "Привет", "Ελλάδα", "5 € → ½"):
         assert undrawn(text) == ""
@@ -122,37 +100,3 @@ def test_a_world_of_chosen_apps() -> None:
     assert load_world(builtin=None).apps == load_world().apps
     with pytest.raises(BadInputError, match=r"^builtin_apps: there is no app 'note'; did you mean notes\?$"):
         SimulatedSpec(builtin_apps=("note",)).navigation_graph()
-
-
-def _row(number: int, height: int) -> WidgetRow:
-    def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
-        return (DrawnPart(Shape("text", Box(left, top, left + 50, min(top + height, bottom)), str(number))),)
-
-    return WidgetRow(height, place, str(number))
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None)
-@given(st.lists(st.integers(20, 900), min_size=1, max_size=25), st.integers(0, 30), st.integers(100, 700))
-def test_scrolling_shows_every_row_and_comes_back(heights: list[int], gap: int, room: int) -> None:
-    viewport = Box(10, 100, 300, 100 + room)
-    rows, offset, seen = list(map(_row, range(len(heights)), heights)), 0, set[str]()
-    for _ in range(len(rows) + 1):
-        shown = place_rows(rows, viewport, gap, offset, "")
-        seen.update(part.shape.text for part in shown.parts)
-        boxes = [part.shape.box for part in shown.parts]
-        assert all(viewport.top <= box.top and box.bottom <= viewport.bottom for box in boxes)
-        if shown.scroll.down is None:
-            break
-        assert shown.scroll.down > shown.scroll.offset
-        offset = shown.scroll.down
-    assert seen == {str(number) for number in range(len(rows))}
-    for _ in range(len(rows) + 1):
-        shown = place_rows(rows, viewport, gap, offset, "")
-        if shown.scroll.up is None:
-            break
-        assert shown.scroll.up < shown.scroll.offset
-        offset = shown.scroll.up
-    assert offset == 0
-    shown = place_rows(rows, viewport, gap, 0, str(len(rows) - 1))
-    assert shown.parts[-1].shape.text == str(len(rows) - 1), "the row with the keyboard is shown"

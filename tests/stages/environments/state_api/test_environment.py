@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,9 +15,9 @@ from tests.failures import failing
 from tests.stages.environments.browser.playing import ORIGIN, element, press, texts
 from tests.stages.environments.shared_factory import SharedFactory
 from tests.stages.environments.state_api.apps import SHOP, StateApi, serving
+from tests.stages.rollout.rolling import rolled_out
 from trajmill.schemas.actions import Action, Terminate, TypeText, Wait
 from trajmill.schemas.errors import FailureClass, TrajmillError
-from trajmill.schemas.observation import look_of
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.base import Decision, EpisodeView
@@ -24,10 +25,8 @@ from trajmill.stages.environments.base import EnvironmentFactory, Restorable
 from trajmill.stages.environments.browser.episode import PageTimeouts
 from trajmill.stages.environments.state_api.environment import StateApiEnvironment, StateApiFactory
 from trajmill.stages.environments.tasks import own_query
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
-from trajmill.stages.rollout.branch import BranchPoint, BranchPoints
+from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
-from trajmill.stages.rollout.worker import run_attempts
 
 pytestmark = pytest.mark.browser
 WAITING = PageTimeouts(load=100.0, turn=100.0, network=1.0)
@@ -35,6 +34,7 @@ SharedWorld = SharedFactory[StateApiEnvironment]
 MILK = {"id": "t1", "title": "Milk", "done": False}
 BREAD = {"id": "t2", "title": "Bread", "done": False}
 DONE = {"path": "tasks.t1.done", "to": True}
+start_browser = partial(StateApiFactory, timeouts=WAITING)
 
 
 @pytest.fixture(scope="module")
@@ -49,22 +49,11 @@ def shop() -> Iterator[type[StateApi]]:
         yield served
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[SharedWorld]:
-    shared = SharedWorld(StateApiFactory(timeouts=WAITING))
-    yield shared
-    shared.close()
-
-
 def query(served: type[StateApi], *changes: dict[str, Any], state: Any = None, allowed: Sequence[str] = ()) -> Query:
     start = {"url": f"{served.url}/", "viewport": [640, 480], **({} if state is None else {"state": state})}
     goal = {"changes": changes, "allowed": allowed}
     others = {"apps": ("app",), "goal": json.dumps(goal), "phrasing": "test", "max_steps": 10}
     return own_query(Platform.WEB, "task", "Do it.", json.dumps(start), ORIGIN, "test", **others)
-
-
-def shown_sessions(served: type[StateApi]) -> int:
-    return sum("tasks" in held["initial"] for held in served.sessions.values())
 
 
 class Presses(NamedTuple):
@@ -163,32 +152,6 @@ async def test_a_snapshot_is_an_exact_copy_in_a_session_of_its_own(tasks: type[S
         await other.close()
 
 
-async def test_branches_go_on_from_copies_of_the_state(tasks: type[StateApi], browser: SharedWorld) -> None:
-    asked = query(tasks, {"path": "tasks.t2.done", "to": True}, state={"tasks": [MILK, BREAD]})
-    world = await browser.factory()
-    parent = await run_episode(
-        Attempt(asked, Purpose.TRAIN, 0, 1), Presses(("Delete", "Delete")), world, Limits(), ORIGIN
-    )
-    steps = parent.episode.steps[:1]
-    after = parent.screens[steps[0].screen_after]
-    point = BranchPoint(
-        parent.episode.trajectory.trajectory_id,
-        1,
-        steps,
-        look_of(after.screen.screen_id, after.elements, after.screen.size, is_phone=False),
-    )
-    tries, branches = ([Attempt(asked, Purpose.BRANCH, number, 1, branch=point) for number in range(2)], BranchPoints())
-    before = shown_sessions(tasks)
-    made = [
-        await run_episode(each, Presses(("Delete", "Done")), world, Limits(), ORIGIN, branches=branches)
-        for each in tries
-    ]
-    await world.close()
-    assert [one.episode.trajectory.reward for one in made] == [1.0, 1.0] and branches.copies
-    assert [one.episode.trajectory.side_effects for one in made] == [("tasks.t1",), ("tasks.t1",)]
-    assert shown_sessions(tasks) - before == 3, "walked once, checked once, restored once"
-
-
 @pytest.mark.parametrize("state", [None, {"tasks": [MILK]}], ids=["own start", "set"])
 async def test_an_episode_whose_server_came_back_without_it_is_void(state: Any, browser: SharedWorld) -> None:
     """As after a restart; the page writes a state again, which looks like the work of the agent."""
@@ -212,17 +175,9 @@ def free_port() -> int:
         return port
 
 
-async def rolled_in(factory: EnvironmentFactory, asked: Query, made: list[FinishedAttempt]) -> None:
-    async def record(one: FinishedAttempt) -> None:
-        made.append(one)
-
-    attempts = [Attempt(asked, Purpose.TRAIN, number, number) for number in range(2)]
-    await run_attempts(attempts, lambda _: Presses(()), factory, Limits(), ORIGIN, record, 2)
-
-
 def test_a_server_that_is_gone_costs_no_attempt() -> None:
-    """An episode that begins without it waits; one that it breaks is void; in the end it is one line, and no row."""
-    port, made, ended = free_port(), list[FinishedAttempt](), threading.Event()
+    """An episode that begins without it waits; one that it breaks is void; in the end it is one line."""
+    port, ended = free_port(), threading.Event()
     asked = query(type("Away", (StateApi,), {"url": f"http://127.0.0.1:{port}"}), DONE, state={"tasks": [MILK]})
 
     def come_back() -> None:
@@ -234,7 +189,7 @@ def test_a_server_that_is_gone_costs_no_attempt() -> None:
         server = threading.Thread(target=come_back)
         server.start()
         try:
-            await rolled_in(patient, asked, made)
+            made = await rolled_out([asked] * 2, lambda _: Presses(()), patient, concurrency=2)
             world = await patient()
             seen = await world.reset(asked, 1)
         finally:
@@ -245,10 +200,9 @@ def test_a_server_that_is_gone_costs_no_attempt() -> None:
             await world.step(press(element(seen, "button", "Done")))
             await world.step(Wait(seconds=0.1))
         await world.close()
-        made.clear()
         with pytest.raises(TrajmillError, match=rf"127.0.0.1:{port} does not answer.*; start it, and run") as gone:
-            await rolled_in(impatient, asked, made)
-        assert made == [] and "\n" not in str(gone.value)
+            await rolled_out([asked] * 2, lambda _: Presses(()), impatient, concurrency=2)
+        assert "\n" not in str(gone.value)
         await patient.close()
         await impatient.close()
 

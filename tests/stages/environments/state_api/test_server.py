@@ -1,20 +1,13 @@
 import json
-import socket
-import threading
-import time
 from typing import Any
 
 import pytest
 
-from tests.failures import failing
 from tests.stages.environments.state_api.apps import StateApi, serving
-from trajmill.schemas.errors import BadInputError, FailureClass
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.stages.environments.kinds import StateApiSpec
-from trajmill.stages.environments.state_api.server import StateApi as Client
-from trajmill.stages.environments.state_api.server import States, address_of, check_servers, new_session
-
-STATE = {"tasks": [{"id": "t1", "done": False}]}
+from trajmill.stages.environments.state_api.server import address_of, check_servers
 
 
 class OtherSession(StateApi):
@@ -97,32 +90,6 @@ async def test_tasks_of_a_wrong_server_are_refused_before_anything_runs(tmp_path
             await StateApiSpec(tasks=tmp_path / "tasks.jsonl").own_queries(
                 0, Origin(round=1, run_id="r", code_version="t")
             )
-
-
-async def test_a_server_that_is_gone_is_waited_for_within_a_bound() -> None:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
-    client, one, ended = Client(60.0), new_session(f"http://127.0.0.1:{port}/"), threading.Event()
-
-    def come_back() -> None:
-        time.sleep(0.3)
-        with serving(port=port):
-            ended.wait()
-
-    thread = threading.Thread(target=come_back)
-    thread.start()
-    try:
-        await client.begin(one, STATE, {"tasks": []})
-        assert await client.read(one) == States(STATE, {"tasks": []})
-    finally:
-        ended.set()
-        thread.join()
-        await client.close()
-    gone = Client(0.6)
-    with failing(FailureClass.UNREACHABLE, match=r"does not answer \(.*\); start it, and run the same command again"):
-        await gone.read(one)
-    await gone.close()
 
 
 def test_the_session_replaces_another_one_in_an_address() -> None:

@@ -1,13 +1,12 @@
 import io
 import pickle
-from collections.abc import Iterator
+from functools import partial
 
 import pytest
 from PIL import Image
 
 from tests.failures import failing
 from tests.stages.environments.browser.playing import press
-from tests.stages.environments.shared_factory import SharedFactory
 from tests.stages.environments.simulated.worlds import everything, paths_of, query_of, task_of, task_query, world_of
 from tests.stages.environments.webapp.test_compile import HOSTILE
 from tests.stages.environments.webapp.twins import Twins
@@ -29,11 +28,7 @@ EVIL = (
 )
 
 
-@pytest.fixture(scope="module")
-def browser() -> Iterator[SharedFactory[WebAppEnvironment]]:
-    shared = SharedFactory(WebAppFactory(everything(), Platform.PHONE, popup=0.0))
-    yield shared
-    shared.close()
+start_browser = partial(WebAppFactory, everything(), Platform.PHONE, popup=0.0)
 
 
 def element(seen: Observation, element_id: str) -> UIElement:

@@ -9,7 +9,6 @@ from tests.stages.graphs.explore.exploring import explore
 from tests.stages.rollout.toy import ORIGIN
 from trajmill.schemas.tables.query import PathStep, Platform, Split
 from trajmill.stages.environments.desktop.spec import DesktopSpec
-from trajmill.stages.graphs.base import Mark
 from trajmill.stages.graphs.explore.base import ExploreBounds, unexplored
 from trajmill.stages.graphs.explore.deny_list import deny_list
 from trajmill.stages.queries.base import SourceContext, UnseenApps
@@ -25,24 +24,6 @@ def once_more_where_starved(check: Callable[[Path], None], folder: Path) -> None
         with suppress(AssertionError, ValueError):
             return check(folder / attempt)
     return check(folder / "third")
-
-
-def test_a_menu_of_a_program_is_explored_and_leads_back_into_it(tmp_path: Path) -> None:
-    once_more_where_starved(check_the_menus_of_galculator, tmp_path)
-
-
-def check_the_menus_of_galculator(folder: Path) -> None:
-    launch = {"config": [{"type": "launch", "parameters": {"command": ["galculator"]}}]}
-    opening = (PathStep(page="", operation="tap", target="galculator/menu:View"),)
-    app = unexplored("galculator", Platform.DESKTOP, start_state=launch, opening=opening)
-    bounds = ExploreBounds(depth=1, breadth=2, seconds=3600.0)
-
-    factory = DesktopSpec().factory(Platform.DESKTOP)
-    found = explore(app, folder / "galculator.jsonl", bounds, 1, factory)
-    assert not found.explored.left
-    pages = found.graph.pages
-    assert {each.to for each in pages["start"].transitions} == {"file-menu", "edit-menu"}
-    assert pages["file-menu"].elements["quit"].marks == (Mark.DESTRUCTIVE,)
 
 
 def test_the_entries_of_the_menu_of_a_box_are_its_values_and_queries_choose_them(tmp_path: Path) -> None:

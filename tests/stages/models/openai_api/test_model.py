@@ -14,7 +14,7 @@ from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, ReplyTokens, TokenLogprob
-from trajmill.stages.models.openai_api.exchange import ExchangeFailure, completion, retry_after_seconds
+from trajmill.stages.models.openai_api.exchange import ExchangeFailure, completion
 from trajmill.stages.models.openai_api.model import OpenAiModel
 
 
@@ -196,22 +196,3 @@ def test_an_absurd_number_of_tokens_is_no_answer(usage: dict[str, int]) -> None:
     answer["usage"] |= usage
     with pytest.raises(ExchangeFailure, match="usage"):
         completion(json.dumps(answer).encode(), 1, 0.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("value", "date", "seconds"),
-    [
-        (None, None, None),
-        ("17", None, 17.0),
-        ("0", None, 0.0),
-        ("Wed, 21 Oct 2015 07:28:30 GMT", "Wed, 21 Oct 2015 07:28:00 GMT", 30.0),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", "Wed, 21 Oct 2015 07:29:00 GMT", 0.0),
-        ("Wed, 21 Oct 2015 07:28:00 GMT", None, 0.0),
-        ("-5", None, None),
-        ("soon", None, None),
-        ("", None, None),
-        ("Wed, 99 Oct 2015 07:28:00 GMT", None, None),
-    ],
-)
-def test_retry_after(value: str | None, date: str | None, seconds: float | None) -> None:
-    assert retry_after_seconds(value, date) == seconds

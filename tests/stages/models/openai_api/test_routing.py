@@ -5,8 +5,7 @@ import pytest
 from tests.stages.models.fault_server import Fault, running_server
 from tests.stages.models.openai_api.asking import asked_all, request, settings
 from trajmill.stages.models.base import Completion
-from trajmill.stages.models.openai_api.exchange import FailureReason
-from trajmill.stages.models.openai_api.model import OpenAiModel, Router
+from trajmill.stages.models.openai_api.model import OpenAiModel
 
 pytestmark = pytest.mark.slow
 
@@ -67,36 +66,3 @@ async def test_no_more_in_flight_than_allowed_and_an_overloaded_server_gets_fewe
         assert all(isinstance(answer, Completion) for answer in answers)
         # Without adapting, each of the 300 would be refused several times over.
         assert len(server.received) < 600
-
-
-async def _never(url: str) -> bool:
-    return False
-
-
-async def test_places_are_given_in_the_order_in_which_they_were_asked_for() -> None:
-    router, order = Router(["a"], 1, 10.0, _never), list[int]()
-    held = await router.lease()
-
-    async def wait(number: int) -> None:
-        lease = await router.lease()
-        order.append(number)
-        router.release(lease, None)
-
-    waiting = [asyncio.create_task(wait(number)) for number in range(5)]
-    await asyncio.sleep(0)
-    waiting[1].cancel()
-    router.release(held, None)
-    # The place that was given to a caller that left is given on.
-    waiting[0].cancel()
-    waiting[2].cancel()
-    await asyncio.gather(*waiting, return_exceptions=True)
-    assert order == [3, 4]
-    assert (await asyncio.wait_for(router.lease(), 200)).server.in_flight == 1
-
-
-async def test_where_all_servers_are_dead_they_are_still_asked() -> None:
-    router = Router(["a", "b"], 4, 10.0, _never)
-    for _ in range(2):
-        router.release(await router.lease(), FailureReason.UNREACHABLE)
-    assert {(await router.lease()).server.url for _ in range(2)} == {"a", "b"}
-    await router.close()

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 
 from tests.stages.models.scripted import ScriptedModel
-from tests.stages.queries.pathways.toy import PROGRAM, Toy, ToyFactory
+from tests.stages.queries.pathways.toy import PROGRAM, Toy, ToyFactory, by_names
 from tests.stages.queries.samples import making, passes, walk_all
+from tests.stages.rollout.rolling import rolled_out
 from trajmill.schemas.errors import BadInputError, FailureClass, ModelFailure
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
-from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.environments.desktop.task import parse_task
 from trajmill.stages.environments.kinds import FaultRates
@@ -37,8 +37,6 @@ from trajmill.stages.queries.pathways.programs import (
 from trajmill.stages.queries.pathways.search import collect_pathways, deep_search, needs_by_model, needs_by_tree
 from trajmill.stages.queries.pathways.source import PathwaySource
 from trajmill.stages.queries.written import query_prompts
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
-from trajmill.stages.rollout.worker import run_attempts
 
 BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
 
@@ -46,10 +44,6 @@ BOUNDS = WalkBounds(seconds=20, seconds_per_step=0.2)
 async def walk(origin: Origin, factory: ToyFactory | None = None, **bounds: int) -> WalkResult:
     allowed = BOUNDS.model_copy(update=bounds)
     return await deep_search(factory or ToyFactory(), PROGRAM, allowed, packaged_deny_list(), origin)
-
-
-def by_names(pathways: Sequence[Pathway]) -> dict[str, Pathway]:
-    return {" > ".join(step.name for step in pathway.steps): pathway for pathway in pathways}
 
 
 @pytest.fixture(scope="module")
@@ -256,11 +250,5 @@ async def test_pathways_of_the_simulated_desktop_become_solvable_queries(world: 
     assert {EndKind.MENU, EndKind.DIALOG, EndKind.PAGE} <= {each.end_kind for each in collected.pathways}
     source = PathwaySource(collected.pathways, [program])
     made = await making(source, lambda drafts: walk_all(factory, drafts, origin), origin, seed=1)
-    rewards: list[float | None] = []
-
-    async def record(rollout: FinishedAttempt) -> None:
-        rewards.append(rollout.episode.trajectory.reward)
-
-    attempts = [Attempt(query, Purpose.REFERENCE, 0, 0) for query in made.queries]
-    await run_attempts(attempts, ReferenceAgent, factory, Limits(), origin, record, 2)
-    assert len(rewards) >= 5 and set(rewards) == {1.0}
+    done = await rolled_out(made.queries, ReferenceAgent, factory, concurrency=2)
+    assert len(done) >= 5 and {each.episode.trajectory.reward for each in done} == {1.0}

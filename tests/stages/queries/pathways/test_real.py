@@ -6,9 +6,10 @@ import os
 import pytest
 
 from tests.http_server import QuietHandler, serving
+from tests.stages.queries.pathways.toy import by_names
 from tests.stages.queries.samples import making, walk_all
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.pathway import EndKind, Pathway
+from trajmill.schemas.tables.pathway import EndKind
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.queries.base import NewQueries
@@ -44,10 +45,6 @@ def desktops() -> EnvironmentFactory:
     from trajmill.stages.environments.desktop.task import packaged_tasks
 
     return LocalDesktops(packaged_tasks())
-
-
-def by_names(collected: WalkResult) -> dict[str, Pathway]:
-    return {" > ".join(step.name for step in pathway.steps): pathway for pathway in collected.pathways}
 
 
 # A small web office with menus, a submenu, tabs, a dialog and an action that must not be taken.
@@ -93,7 +90,7 @@ async def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origi
         program = PathwayProgram(name="office", title="the office", platform=Platform.WEB, start_state=start)
         program = program.model_copy(update={"presses_commands": True})
         collected, made = await collect(BrowserFactory(), program, origin, BOUNDS, 20)
-    found = by_names(collected)
+    found = by_names(collected.pathways)
     assert found["File"].end_kind is EndKind.MENU
     assert found["File > Settings"].end_kind is EndKind.PAGE
     assert found["File > Settings"].end_name == "Settings of the office"
@@ -113,7 +110,7 @@ async def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(or
     (program,) = read_programs(packaged_programs(), ("galculator",))
     bounds = BOUNDS.model_copy(update={"depth": 2})
     collected, made = await collect(desktops(), program, origin, bounds, 3)
-    found = by_names(collected)
+    found = by_names(collected.pathways)
     assert found["File > Quit"].end_kind is EndKind.MENU_ITEM and not found["File > Quit"].pressed
     assert len(found) >= 20
     for pathway in collected.pathways:
@@ -131,7 +128,7 @@ async def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> 
     narrow = BOUNDS.model_copy(update={"breadth": 2, "depth": 1})
     collected, _ = await collect(desktops(), program, origin, narrow)
     assert [failure.message for failure in collected.failures] == []
-    needs = {name: pathway.needs_selection for name, pathway in by_names(collected).items()}
+    needs = {name: pathway.needs_selection for name, pathway in by_names(collected.pathways).items()}
     assert needs["Edit > Rename..."] is True and needs["Edit > Cut"] is True
     assert needs["File"] is False
 
@@ -142,7 +139,7 @@ async def test_menus_and_dialogs_of_a_real_office_are_walked(origin: Origin) -> 
     program = program.model_copy(update={"selecting": ()})
     bounds = BOUNDS.model_copy(update={"breadth": 2, "depth": 2})
     collected, _ = await collect(desktops(), program, origin, bounds)
-    found = by_names(collected)
+    found = by_names(collected.pathways)
     assert [failure.message for failure in collected.failures] == []
     assert found["File > New"].end_kind is EndKind.MENU
     # Its file chooser is as high as the screen: by the tree, another page.

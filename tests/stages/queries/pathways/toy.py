@@ -1,6 +1,7 @@
 """A little program with menus, a dialog with tabs, and entries that crash or hang, which counts what is pressed."""
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trajmill.schemas.actions import Action, Click, PressKeys
@@ -8,6 +9,7 @@ from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import content_id
+from trajmill.schemas.tables.pathway import Pathway
 from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.queries.pathways.programs import PathwayProgram
 
@@ -130,3 +132,7 @@ class ToyFactory:
 
     async def close(self) -> None:
         self.log.append("end")
+
+
+def by_names(pathways: Sequence[Pathway]) -> dict[str, Pathway]:
+    return {" > ".join(step.name for step in pathway.steps): pathway for pathway in pathways}

@@ -177,6 +177,10 @@ def test_instructions_written_by_people_pass_the_check(world: World) -> None:
         for seed in range(6):
             drawn = sample(task, paths(task), Random(seed))
             raw, text, *_ = drawn.worded(seed % 2 == 1, seed)
+            carried = [str(drawn.asked[slot.spec.name]) for slot in task.slots if slot.spec.carried_from]
+            for said in (raw, text):
+                assert said[0] == said[0].upper() and said[-1] in ".?!" and not set(said) & set("{}[]|$"), said
+                assert not any(each in said for each in ("  ", " ,", ",,", *carried)), said
             assert _checked(task, drawn, raw, LONGEST_RAW).problems == (), raw
             # The one clash in them: a note called Plan, which is read `to plan` something.
             if drawn.asked.get("note") is None or "Use Calendar to plan" not in text:

@@ -4,8 +4,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from tests.stages.environments.simulated.worlds import garden
 from tests.stages.queries.samples import chosen, metadata_of
@@ -32,14 +30,12 @@ from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import (
     TaskSource,
     check_app_files,
-    divide_tasks,
     draw_goals,
     generate_queries,
     paths,
     sample,
     word_task,
 )
-from trajmill.stages.queries.templates import lost_slots
 from trajmill.stages.queries.walk import walk
 
 HELDOUT_APPS = ("notes", "clock")
@@ -185,9 +181,6 @@ async def test_rounds_add_others_and_nothing_held_out(world: World, origin: Orig
         assert {query.difficulty for query in await fresh(known, seed=2, level=level, count=6)} == {level}
 
 
-seeds = st.integers(0, 2**32)
-
-
 def test_a_slot_without_values_is_an_error_of_the_task(order: TaskGraph) -> None:
     empty = tuple(slot._replace(values=()) for slot in order.slots)
     broken = TaskGraph(order.name, order.apps, order.platform, order.spec, order.graph, order.start, empty)
@@ -196,17 +189,6 @@ def test_a_slot_without_values_is_an_error_of_the_task(order: TaskGraph) -> None
 
 
 WANTED = {Split.TRAIN: 20, Split.HELDOUT_SLOTS: 5, Split.HELDOUT_PHRASINGS: 5, Split.VALIDATION: 5}
-
-
-def test_every_task_that_touches_a_heldout_app_is_put_aside(world: World) -> None:
-    sides = divide_tasks(world, ["wallet"])
-    heldout = {task.name for task in sides.heldout}
-    assert {"wallet.topup", "from_mail.redeem"} <= heldout
-    assert all(any(page.startswith("wallet.") for page in task.graph) for task in sides.heldout)
-    assert not any(page.startswith("wallet.") for task in sides.trained for page in task.graph)
-    assert len(sides.trained) + len(sides.heldout) == len(world.tasks())
-    with pytest.raises(BadInputError, match="there is no app 'mial'; did you mean mail"):
-        divide_tasks(world, ["mial"])
 
 
 def test_each_goal_goes_to_one_split_and_held_out_ones_combine_values_that_training_shows(order: TaskGraph) -> None:
@@ -221,28 +203,6 @@ def test_each_goal_goes_to_one_split_and_held_out_ones_combine_values_that_train
     shown = {value for goal in shares[Split.TRAIN][: WANTED[Split.TRAIN]] for value in goal.key}
     for split in HELDOUT_GOALS:
         assert all(shown.issuperset(goal.key) for goal in shares[split])
-
-
-@settings(max_examples=10, deadline=None)
-@given(seeds, st.booleans())
-def test_no_task_loses_a_slot_in_any_phrasing(world: World, seed: int, heldout: bool) -> None:
-    for task in world.tasks():
-        metadata = sample(task, paths(task), Random(seed)).metadata
-        written = word_task(task.spec, metadata, heldout, seed)
-        assert lost_slots(written.text, written.said) == (), written.text
-        for text in (written.raw, written.text):
-            assert text[0] == text[0].upper() and text[-1] in ".?!"
-            assert "  " not in text and " ," not in text and ",," not in text
-            assert not set(text) & set("{}[]|$"), text
-
-
-def test_a_carried_value_is_never_told(world: World) -> None:
-    for task in world.tasks():
-        for slot in (slot for slot in task.slots if slot.spec.carried_from):
-            drawn = sample(task, paths(task), Random(1))
-            written = drawn.worded(False, 1)
-            value = str(drawn.asked[slot.spec.name])
-            assert value not in written.text and value not in written.raw
 
 
 @pytest.mark.parametrize(
