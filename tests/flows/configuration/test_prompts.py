@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.agents.test_end_to_end import CLICK, Scripted
+from tests.stages.agents.test_end_to_end import CLICK
+from tests.stages.models.scripted import replies
 from tests.stages.rollout.toy import toy_query
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
@@ -87,7 +88,7 @@ def test_a_prompt_of_an_agent_is_replaced_and_checked_before_anything_is_asked(t
 
 def _opened(config: Config) -> Iterator[Prompt]:
     """The prompts of the agent of a configuration."""
-    agent = config.agent.open(AgentModel(Scripted(CLICK), ANY, 0.0))(toy_query())
+    agent = config.agent.open(AgentModel(replies(CLICK), ANY, 0.0))(toy_query())
     roles = [getattr(agent, field.name) for field in fields(agent)]  # type: ignore[arg-type]
     for role in roles:
         role = role.researcher if isinstance(role, Retrieval) else role
