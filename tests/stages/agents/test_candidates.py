@@ -13,13 +13,9 @@ from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.actions import Action, Click, SystemButton
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import ANY
-from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
-from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.base import AgentModel, Decision, EpisodeView
-from trajmill.stages.agents.candidates import expected_score, prm_fields, read_label
-from trajmill.stages.agents.replies import Malformed
 from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.models.base import ChatRequest, Completion, TokenLogprob
 
@@ -105,32 +101,6 @@ async def test_the_policy_can_rate_its_own_candidates() -> None:
     own = ScriptedModel(lambda request: "GOOD" if request.role == "prm" else model.answer(request))
     assert (await acted(own, None)).action == TAP
     assert {request.role for request in own.asked} == {"policy", "prm"}
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("GOOD", "GOOD"),
-        (" **Harmful**.", "HARMFUL"),
-        ("<think>Well.</think>\nNEUTRAL", "NEUTRAL"),
-        ("good or bad", None),
-    ],
-)
-def test_only_one_of_the_three_words_is_a_label(text: str, expected: str | None) -> None:
-    found = read_label(text)
-    assert isinstance(found, Malformed) if expected is None else found == StepLabel(expected)
-
-
-def test_a_score_without_probabilities_is_that_of_the_label() -> None:
-    assert [expected_score(each, None) for each in StepLabel] == [1.0, 0.5, 0.0]
-    thought = label("<think>Going</think>GOOD", Go=1.0)
-    assert expected_score(StepLabel.GOOD, thought) == 1.0, "tokens of a thought are no labels"
-    assert expected_score(StepLabel.GOOD, label("GOOD", GO=0.5, HARM=0.25, x=0.25)) == pytest.approx(2 / 3)
-
-
-def test_positions_do_not_depend_on_the_size_of_the_screen() -> None:
-    small, large = (prm_fields("go", (), Click(x=x, y=y), Size(2 * x, 4 * y)) for x, y in ((50, 50), (500, 400)))
-    assert small["action"] == large["action"] and '"y": "25.0%"' in small["action"]
 
 
 @pytest.mark.parametrize("keys", [{"candidates": 2}, {"prm": "rater"}, {"candidates": 2, "prm": "embedded"}])

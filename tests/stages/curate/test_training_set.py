@@ -1,6 +1,5 @@
 import io
 from collections import Counter
-from functools import reduce
 
 import pyarrow as pa
 import pytest
@@ -12,7 +11,7 @@ from tests.stages.derive.samples import ORIGIN, query, size_of, success
 from tests.stages.derive.screens import DrawnScreens
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_to_arrow
-from trajmill.stages.curate.history import average_after, plan_attempts, task_weight
+from trajmill.stages.curate.history import plan_attempts, task_weight
 from trajmill.stages.curate.training_set import (
     DIGESTS,
     NEGATIVE,
@@ -168,17 +167,6 @@ def test_both_sides_are_made_equally_many_and_other_roles_stay() -> None:
 
 
 averages = st.dictionaries(st.text("abc", min_size=1, max_size=3), st.floats(0, 1), min_size=1, max_size=12)
-
-
-def test_the_success_average_weighs_recent_attempts_and_rare_successes_more() -> None:
-    assert reduce(average_after, [True], 0.0) == 0.5
-    assert reduce(average_after, [True, False], 0.0) == 0.25
-    assert reduce(average_after, [False, True], 0.0) == 0.5
-    assert reduce(average_after, [True] * 20, 0.0) == pytest.approx(1.0, abs=1e-5)
-    assert task_weight(0.0) == pytest.approx(1.15)
-    assert task_weight(1.0) == pytest.approx(0.15)
-    with pytest.raises(ValueError, match="success average"):
-        task_weight(1.5)
 
 
 @given(averages, st.integers(0, 200), st.integers(0, 5), st.integers(1, 8))

@@ -3,10 +3,9 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from tests.stages.derive.rl_rows import EpisodeBatch, attempt_of, rl_rows_of
-from tests.stages.derive.samples import DONE, ORIGIN, TAP, episode, failure, query, size_of, step, success
+from tests.stages.derive.samples import DONE, TAP, episode, failure, query, size_of, step, success
 from trajmill.schemas.dialects.families import ANY, FAMILIES
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
@@ -192,17 +191,6 @@ def test_attempts_of_a_version_that_lies_too_far_behind_give_no_rows() -> None:
     failed = [changed(failure(2, name, A), model_version="v3") for name in "gh"]
     replayed = rl_rows_of(EpisodeBatch(failed, remembered, stale={"v1"}), GROUP)
     assert {row.policy_version for row in replayed.rows if row.replayed} == {"v1"}, "replay is meant to be older"
-
-
-def test_the_rows_depend_on_the_round_and_not_on_the_order_of_the_episodes() -> None:
-    episodes = [success(2, "s", A), failure(2, "f", A), failure(2, "g", B), success(3, "t", B)]
-    assert derive(episodes) == derive(episodes[::-1])
-    batch = EpisodeBatch([failure(2, "f", A), failure(2, "g", A)], {"a": success(2, "old", A)})
-    ids = [
-        {row.rl_step_id for row in rl_rows_of(batch, GROUP, origin=origin).rows}
-        for origin in (ORIGIN, Origin(round=2, run_id="run", code_version="test"))
-    ]
-    assert not ids[0] & ids[1]
 
 
 def test_a_served_policys_rows_have_its_tokens_or_are_dropped() -> None:

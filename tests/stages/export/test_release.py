@@ -104,17 +104,6 @@ def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
     assert [group.bytes for group in groups] == [1, int(third) + 1, int(third), GROUP.repeated + 1, int(third) + 5]
 
 
-def test_screens_with_equal_pixels_share_an_image(tmp_path: Path) -> None:
-    table = examples([40])
-    file, _, _ = write_release(tmp_path, table.to_batches(), [], MadeScreens(make=lambda screen_id: png("s0")))
-    assert table.num_rows * len(png("s0")) > 2 * len(png("s0")) + file.bytes // 2
-    images = pq.read_table(tmp_path / SFT_FILE)["images"].to_pylist()
-    assert images == [[{"bytes": png("s0"), "path": None}]] * table.num_rows
-    footer = pq.read_metadata(tmp_path / SFT_FILE).row_group(0)
-    column = next(footer.column(i) for i in range(footer.num_columns) if "bytes" in footer.column(i).path_in_schema)
-    assert column.total_compressed_size < 2 * len(png("s0"))
-
-
 def test_a_bad_row_is_named_and_leaves_the_old_file_alone(release: Path) -> None:
     before, table = (release / SFT_FILE).read_bytes(), examples([3])
     rows = table.to_pylist()

@@ -1,7 +1,6 @@
 """Documents of several agents become steps with the right screens and actions; broken ones are named in one line."""
 
 import json
-import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -217,15 +216,6 @@ def test_a_broken_document_is_named_in_one_line_and_ends_nothing(name: str, tmp_
         assert isinstance(each, BadRecording) and each.name.startswith("bad.json")
         assert line in each.reason and "\n" not in each.reason and len(each.reason) < 250
     assert bad and sorted(tmp_path.rglob("*")) == before
-
-
-def test_a_document_of_a_hundred_thousand_steps_is_not_even_parsed(tmp_path: Path) -> None:
-    _long(tmp_path)
-    size = (tmp_path / "bad.json").stat().st_size
-    tracemalloc.start()
-    assert isinstance(read("atif", tmp_path)[0], BadRecording)
-    assert tracemalloc.get_traced_memory()[1] < 2 * size
-    tracemalloc.stop()
 
 
 _SCREEN = Size(2000, 1000)

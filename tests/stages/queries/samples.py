@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Sequence
 
+from tests.records import record
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Slot, Source, Split
 from trajmill.stages.environments.base import EnvironmentFactory
@@ -85,28 +86,11 @@ def order_query(
     start_state: str = "{}",
 ) -> Query:
     slots = (Slot(name="dish", value=dish, said=dish, page=f"{app}.menu"),) if dish else ()
-    task = f"{app}.order"
-    return Query(
-        query_id=Query.make_id(Platform.PHONE, task, slots, start_state, instruction),
-        platform=Platform.PHONE,
-        apps=(app,),
-        source=source,
-        task=task,
-        raw_instruction="",
-        instruction=instruction,
-        phrasing=phrasing,
-        pages=(f"{app}.menu",),
-        page_descriptions=("",),
-        slots=slots,
-        path=(),
-        start_state=start_state,
-        goal="{}",
-        difficulty=1,
-        max_steps=10,
-        split=split,
-        validation="passed",
-        **Origin(round=1, run_id="r", code_version="c").common("test"),
-    )
+    task, origin = f"{app}.order", Origin(round=1, run_id="r", code_version="c")
+    query_id = Query.make_id(Platform.PHONE, task, slots, start_state, instruction)
+    said = {"task": task, "apps": (app,), "phrasing": phrasing, "instruction": instruction, "source": source}
+    states = {"slots": slots, "start_state": start_state, "goal": "{}", "split": split, "difficulty": 1}
+    return record(Query, query_id=query_id, platform=Platform.PHONE, **said, **states, **origin.common("test"))
 
 
 TRAIN = order_query("Order Pad Thai.", "Pad Thai")

@@ -11,14 +11,11 @@ import torch
 from torch import Tensor
 
 from tests.stages.models.toy import DISHES, SIZES, ToyPhone
-from trajmill.schemas.actions import Click, TypeText
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.models.embedded.candidates import CandidateAction
 from trajmill.stages.models.embedded.model import (
     embedded_model,
     load_network,
@@ -31,7 +28,6 @@ from trajmill.stages.training.admission import admit
 from trajmill.stages.training.embedded.lessons import (
     SeenScreen,
     Turn,
-    chosen_candidate,
     rl_turns,
     seen_screens,
     sft_turns,
@@ -213,18 +209,6 @@ def test_rows_that_cannot_be_learned_from_are_counted(guided_successes: list[Toy
     assert (len(found), found.skipped) == (1, 3)
     nothing = lessons([], {})
     assert train_network(untrained_network(0, SMALL), nothing, RECIPE, 0).updates == 0
-
-
-def test_a_press_inside_an_element_is_a_press_on_it() -> None:
-    outer = CandidateAction("press", "row", bounds=Box(0, 0, 100, 100))
-    inner = CandidateAction("press", "button", bounds=Box(10, 10, 30, 30))
-    typed = CandidateAction("type", "hello")
-    offered = [outer, inner, typed]
-    assert chosen_candidate(offered, Click(x=12, y=13), phone=True) == 1
-    assert chosen_candidate(offered, Click(x=90, y=90), phone=True) == 0
-    assert chosen_candidate(offered, Click(x=500, y=90), phone=True) is None
-    assert chosen_candidate(offered, TypeText(text="hello"), phone=True) == 2
-    assert chosen_candidate(offered, TypeText(text="bye"), phone=True) is None
 
 
 CLIP = 0.2

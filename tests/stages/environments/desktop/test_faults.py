@@ -16,7 +16,7 @@ from tests.failures import failing
 from tests.stages.environments.desktop.queries import query_of
 from tests.stages.environments.processes import children_of, eventually, named, until_gone
 from trajmill.schemas.actions import TypeText
-from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.errors import FailureClass
 from trajmill.stages.environments.desktop.connection import DesktopTimeouts
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment, LocalDesktops
 from trajmill.stages.environments.desktop.local.desktop import LocalDesktop
@@ -59,54 +59,49 @@ def own_folders() -> set[Path]:
 
 
 @asynccontextmanager
-async def local_desktop(timeouts: DesktopTimeouts = SHORT) -> AsyncIterator[DesktopEnvironment]:
-    factory = LocalDesktops(Path(), timeouts=timeouts)
+async def local_desktop() -> AsyncIterator[DesktopEnvironment]:
+    factory = LocalDesktops(Path(), timeouts=DesktopTimeouts(request=8.0, end=0.2))
     try:
         yield await factory()
     finally:
         await factory.close()
 
 
-@pytest.mark.parametrize(
-    ("victim", "blow", "message"),
-    [
-        ("Xvfb", signal.SIGKILL, "500"),
-        ("mousepad", signal.SIGSEGV, "mousepad ended with status -11"),
-        ("dbus-daemon", signal.SIGSTOP, "did not answer within 8 s"),
-    ],
+BLOWS = (
+    ("Xvfb", signal.SIGSTOP, ""),
+    ("server", signal.SIGKILL, ""),
+    ("Xvfb", signal.SIGKILL, "500"),
+    ("mousepad", signal.SIGSEGV, "mousepad ended with status -11"),
+    ("dbus-daemon", signal.SIGSTOP, "did not answer within 8 s"),
 )
-async def test_a_crash_is_an_environment_failure(
-    tmp_path: Path, victim: str, blow: signal.Signals, message: str
-) -> None:
-    async with local_desktop() as environment:
-        await environment.reset(query_of(tmp_path, config=[LAUNCH]), 0)
-        for process in named(victim):
-            os.kill(process, blow)
-        with pytest.raises(EnvironmentFailure, match=message) as failure:
-            for _ in range(3):
-                await environment.step(TypeText(text="x"))
-    assert failure.value.failure_class is FailureClass.ENVIRONMENT
+"""What is hit, how, and what the episode says that it is hit in; "" for a blow between two episodes."""
 
 
-@pytest.mark.parametrize(("victim", "blow"), [("Xvfb", signal.SIGSTOP), ("server", signal.SIGKILL)])
-async def test_what_breaks_between_two_episodes_fails_neither(
-    tmp_path: Path, victim: str, blow: signal.Signals
-) -> None:
-    query = query_of(tmp_path, config=[LAUNCH])
-    before = children_of(os.getpid())
-    pool = EnvironmentPool(LocalDesktops(Path(), timeouts=SHORT), 1)
-    try:
-        async with pool.lease() as environment:
-            await environment.reset(query, 0)
+async def test_what_breaks_fails_its_own_episode_alone_and_between_two_episodes_none(tmp_path: Path) -> None:
+    query, before, hit = query_of(tmp_path, config=[LAUNCH]), children_of(os.getpid()), list[int]()
+
+    def strike(victim: str, blow: signal.Signals) -> None:
         # The server is between a desktop and its watchdog.
         servers = [child for each in children_of(os.getpid()) - before for child in children_of(each)]
-        broken = servers if victim == "server" else named(victim)
-        for process in broken:
+        hit[:] = servers if victim == "server" else named(victim)
+        for process in hit:
             os.kill(process, blow)
-        async with pool.lease() as environment:
-            seen = await environment.reset(query, 0)
-        await asyncio.to_thread(until_gone, broken)
-        assert broken and len(seen.elements or ()) > 1
+
+    pool = EnvironmentPool(LocalDesktops(Path(), timeouts=SHORT), 1)
+    try:
+        for victim, blow, message in BLOWS:
+            async with pool.lease() as environment:
+                seen = await environment.reset(query, 0)
+                await asyncio.to_thread(until_gone, hit)
+                assert len(seen.elements or ()) > 1
+                if message:
+                    strike(victim, blow)
+                    with failing(FailureClass.ENVIRONMENT, message):
+                        for _ in range(3):
+                            await environment.step(TypeText(text="x"))
+            if not message:
+                strike(victim, blow)
+            assert hit
     finally:
         await pool.close()
 
@@ -122,7 +117,9 @@ def test_killing_the_parent_leaves_no_process_and_no_folder() -> None:
     until_gone(family, *folders)
 
 
-async def test_a_task_that_cannot_be_prepared_fails_in_one_line_and_a_program_may_end(tmp_path: Path) -> None:
+async def test_a_task_or_request_that_is_wrong_is_refused_and_a_hung_watchdog_goes_with_its_desktop(
+    tmp_path: Path,
+) -> None:
     steps = [
         ({"type": "launch", "parameters": {"command": ["no-such-program"]}}, "no-such-program cannot be started"),
         ({"type": "launch", "parameters": {"command": ["false"]}}, "false ended with status 1"),
@@ -139,19 +136,7 @@ async def test_a_task_that_cannot_be_prepared_fails_in_one_line_and_a_program_ma
         await environment.reset(closed, 0)
         await asyncio.to_thread(eventually, lambda: not named("mousepad"))
         seen = await environment.step(TypeText(text="x"))
-    assert (seen.app, len(seen.elements or ())) == ("", 1), "that a program ended as it should is no failure"
-
-
-async def test_a_missing_program_gives_one_line_with_what_to_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PATH", str(tmp_path))
-    with failing(FailureClass.SETUP, "Xvfb is not installed; run `make system-deps`"):
-        await LocalDesktops(tmp_path)()
-
-
-async def test_the_server_refuses_requests_without_its_secret_and_a_hung_watchdog_goes_with_its_desktop() -> None:
-    async with local_desktop(DesktopTimeouts(request=8.0, end=0.2)) as environment:
+        assert (seen.app, len(seen.elements or ())) == ("", 1), "that a program ended as it should is no failure"
         server = environment.desktop.server
         async with httpx.AsyncClient(base_url=server.url, trust_env=False) as http:
             stranger = await http.post("/execute", json={"command": ["true"]})
@@ -168,6 +153,14 @@ async def test_the_server_refuses_requests_without_its_secret_and_a_hung_watchdo
         os.kill(watchdog, signal.SIGSTOP)
         await environment.close()
     assert [answer.status_code for answer in (stranger, *answers)] == [403, 200, 403, 403, 403, 400, 404]
+
+
+async def test_a_missing_program_gives_one_line_with_what_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with failing(FailureClass.SETUP, "Xvfb is not installed; run `make system-deps`"):
+        await LocalDesktops(tmp_path)()
 
 
 @pytest.mark.parametrize(("error", "is_told"), [(BrokenPipeError(), False), (ValueError("a fault"), True)])

@@ -32,7 +32,7 @@ class SeenTrees(StoredScreens):
 
 @dataclass(frozen=True)
 class ScriptedAgent:
-    """Taps elements by id; `back`, `home`, `down`, `finish` and `type TEXT` are actions of their own."""
+    """Taps elements by id; `back`, `home`, `down`, `finish`, `give up` and `type TEXT` are actions of their own."""
 
     script: Sequence[str]
     platform: Platform
@@ -45,8 +45,8 @@ class ScriptedAgent:
         return Decision(move, action, move, raw_response=move, prompt=episode.instruction)
 
     def _action(self, move: str, elements: tuple[UIElement, ...]) -> Action:
-        if move == "finish":
-            return Terminate(status="success")
+        if move in ("finish", "give up"):
+            return Terminate(status="success" if move == "finish" else "failure")
         if move in ("back", "home") and self.platform is Platform.PHONE:
             return SystemButton(button="Back" if move == "back" else "Home")
         if move == "down":

@@ -11,7 +11,6 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Split
 from trajmill.stages.environments.kinds import GeneratedAppsSpec, SimulatedSpec
-from trajmill.stages.environments.simulated.app_files.app_spec import AppSpec
 from trajmill.stages.environments.simulated.app_files.check import read_files
 from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.environments.simulated.device import Device
@@ -25,7 +24,6 @@ from trajmill.stages.environments.simulated.generated.generate import (
 )
 from trajmill.stages.environments.simulated.generated.grammar import Grammar, packaged_grammar
 from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
-from trajmill.stages.environments.simulated.layout.screens import AppState, PageState, app_view
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import GraphQueriesSpec
@@ -150,16 +148,3 @@ def test_only_training_has_queries_of_generated_apps_and_the_others_stay_as_they
     assert {app for query in new for app in query.apps} == set(mixed.generated)
     assert tuple(query for query in found.queries if query not in new) == before.queries
     assert leaks_in_queries(found.queries, settings.heldout_app_names) == ()
-
-
-def test_a_screen_can_have_a_layout_of_its_own(apps: list[GeneratedApp]) -> None:
-    def left_edge(layout: str) -> int:
-        app: AppSpec = apps[0].spec
-        screen = app.screens["home"].model_copy(update={"layout": layout})
-        shown = app.model_copy(update={"screens": {"home": screen}})
-        page = PageState("home", 0, shown.start_values(), shown.all_lists())
-        state = AppState(shown, DeviceProfile(0), (page,), False, "", "", None, False)
-        buttons = [each for each in app_view(state).observation.elements or () if each.element_id.count("/") == 1]
-        return min(each.bounds.left for each in buttons if each.role == "button" and "/to_" in each.element_id)
-
-    assert left_edge("end") > left_edge("rows") == left_edge("start") == left_edge("")

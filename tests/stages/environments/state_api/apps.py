@@ -8,10 +8,10 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from http.server import ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
+from tests import http_server
 from tests.http_server import QuietHandler
 
 _PAGE = """<!doctype html><html lang=en><title>%s</title>
@@ -65,12 +65,10 @@ class StateApi(QuietHandler):
     page = TASK_LIST
     url: str
     sessions: ClassVar[Sessions] = {}
-    requests: ClassVar[list[str]] = []
 
     def reply(self) -> None:
         parts = urlsplit(self.path)
         sid = parse_qs(parts.query).get("sid", [""])[0]
-        self.requests.append(f"{self.command} {parts.path}")
         if parts.path in ("/go", "/post"):
             self.answer(self.api(parts.path, sid), Content_Type="application/json")
         elif parts.path == "/":
@@ -102,18 +100,9 @@ _LOCK = threading.Lock()
 @contextmanager
 def serving(page: str = TASK_LIST, kind: type[StateApi] = StateApi, port: int = 0) -> Iterator[type[StateApi]]:
     """Serve an application; yields its handler, whose `url` has the address."""
-
-    class Served(kind):  # type: ignore[valid-type, misc]
-        sessions: ClassVar[Sessions] = {}
-        requests: ClassVar[list[str]] = []
-
-    handler: type[StateApi] = Served
-    handler.page = page
-    with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
-        threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
-        handler.url = f"http://127.0.0.1:{server.server_port}"
+    handler: type[StateApi] = type("Served", (kind,), {"page": page, "sessions": {}})
+    with http_server.serving(handler, port) as handler.url:
         yield handler
-        server.shutdown()
 
 
 def main() -> None:

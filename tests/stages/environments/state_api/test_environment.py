@@ -7,20 +7,20 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from tests.failures import failing
 from tests.stages.environments.browser.playing import ORIGIN, element, press, texts
 from tests.stages.environments.shared_factory import SharedFactory
+from tests.stages.environments.simulated.scripted import ScriptedAgent
 from tests.stages.environments.state_api.apps import SHOP, StateApi, serving
 from tests.stages.rollout.rolling import rolled_out
-from trajmill.schemas.actions import Action, Terminate, TypeText, Wait
+from trajmill.schemas.actions import TypeText, Wait
 from trajmill.schemas.errors import FailureClass, TrajmillError
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.environments.base import EnvironmentFactory, Restorable
 from trajmill.stages.environments.browser.episode import PageTimeouts
 from trajmill.stages.environments.state_api.environment import StateApiEnvironment, StateApiFactory
@@ -56,25 +56,9 @@ def query(served: type[StateApi], *changes: dict[str, Any], state: Any = None, a
     return own_query(Platform.WEB, "task", "Do it.", json.dumps(start), ORIGIN, "test", **others)
 
 
-class Presses(NamedTuple):
-    """Presses buttons by their texts, then ends the episode."""
-
-    buttons: tuple[str, ...]
-    status: str = "success"
-    name: str = "presses"
-    model_version: str = "presses"
-
-    async def act(self, episode: EpisodeView) -> Decision:
-        done = len(episode.history)
-        action: Action = Terminate.model_validate({"status": self.status})
-        if done < len(self.buttons):
-            action = press(element(episode.observation, "button", self.buttons[done]))
-        return Decision("", action, "", raw_response="", prompt="")
-
-
-async def rolled(world: StateApiEnvironment, asked: Query, *buttons: str, status: str = "success") -> Trajectory:
-    attempt = Attempt(asked, Purpose.TRAIN, 0, 1)
-    return (await run_episode(attempt, Presses(buttons, status), world, Limits(), ORIGIN)).episode.trajectory
+async def rolled(world: StateApiEnvironment, asked: Query, *presses: str, end: str = "finish") -> Trajectory:
+    attempt, agent = Attempt(asked, Purpose.TRAIN, 0, 1), ScriptedAgent((*presses, end), Platform.WEB)
+    return (await run_episode(attempt, agent, world, Limits(), ORIGIN)).episode.trajectory
 
 
 async def test_sessions_are_isolated_and_start_in_their_state(tasks: type[StateApi], browser: SharedWorld) -> None:
@@ -104,14 +88,14 @@ async def test_rewards_side_effects_and_false_completes_come_from_the_state(
     order = {"path": "orders.*", "added": {"items": {"apple": 1}}}
     bought = query(shop, order, allowed=["cart"])
     found = [
-        await rolled(world, asked, "Done"),
-        await rolled(world, asked, "Done", "Delete"),
-        await rolled(world, asked, "Delete", "Done"),
-        await rolled(world, asked, status="failure"),
-        await rolled(world, bought, "Buy apple", "Order"),
-        await rolled(world, bought, "Buy apple", "Order", "Order"),
-        await rolled(world, bought, "Buy bread", "Order"),
-        await rolled(world, query(tasks), "Add"),
+        await rolled(world, asked, "done-t1"),
+        await rolled(world, asked, "done-t1", "delete-t1"),
+        await rolled(world, asked, "delete-t1", "done-t2"),
+        await rolled(world, asked, end="give up"),
+        await rolled(world, bought, "buy-apple", "order"),
+        await rolled(world, bought, "buy-apple", "order", "order"),
+        await rolled(world, bought, "buy-bread", "order"),
+        await rolled(world, query(tasks), "add"),
     ]
     await world.close()
     assert [(each.reward, each.side_effects and len(each.side_effects), each.false_complete) for each in found] == [
@@ -178,6 +162,7 @@ def free_port() -> int:
 def test_a_server_that_is_gone_costs_no_attempt() -> None:
     """An episode that begins without it waits; one that it breaks is void; in the end it is one line."""
     port, ended = free_port(), threading.Event()
+    idle = ScriptedAgent(("finish",), Platform.WEB)
     asked = query(type("Away", (StateApi,), {"url": f"http://127.0.0.1:{port}"}), DONE, state={"tasks": [MILK]})
 
     def come_back() -> None:
@@ -189,7 +174,7 @@ def test_a_server_that_is_gone_costs_no_attempt() -> None:
         server = threading.Thread(target=come_back)
         server.start()
         try:
-            made = await rolled_out([asked] * 2, lambda _: Presses(()), patient, concurrency=2)
+            made = await rolled_out([asked] * 2, lambda _: idle, patient, concurrency=2)
             world = await patient()
             seen = await world.reset(asked, 1)
         finally:
@@ -201,7 +186,7 @@ def test_a_server_that_is_gone_costs_no_attempt() -> None:
             await world.step(Wait(seconds=0.1))
         await world.close()
         with pytest.raises(TrajmillError, match=rf"127.0.0.1:{port} does not answer.*; start it, and run") as gone:
-            await rolled_out([asked] * 2, lambda _: Presses(()), impatient, concurrency=2)
+            await rolled_out([asked] * 2, lambda _: idle, impatient, concurrency=2)
         assert "\n" not in str(gone.value)
         await patient.close()
         await impatient.close()

@@ -140,15 +140,6 @@ async def test_a_broken_entry_is_a_miss_and_is_mended(tmp_path: Path, harm: Call
     assert not (tmp_path / "run").exists()
 
 
-async def test_a_long_answer_whose_file_is_gone_is_a_miss(tmp_path: Path) -> None:
-    noise = Completion("".join(str(number**3) for number in range(20_000)), 1, 1, "stop")
-    await ask(tmp_path, request(), answer=noise)
-    [value] = tmp_path.rglob("*.val")
-    assert await calls(tmp_path, request(), answer=noise) == 0
-    value.unlink()
-    assert await calls(tmp_path, request(), answer=noise) == 1
-
-
 def test_a_folder_that_holds_something_else_gives_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "cache.db").write_bytes(b"no database" * 1000)
     (tmp_path / "file").touch()

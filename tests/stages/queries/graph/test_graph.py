@@ -62,12 +62,6 @@ def test_each_task_has_its_values_once_and_never_a_default_and_nothing_destructi
     assert not [route for route in routes(LIST) if any(move.transition.by == "clear" for move in route.moves)]
 
 
-def test_pages_of_one_name_are_one_goal() -> None:
-    graph = with_transitions("things", {"by": "add", "to": "more"})
-    graph = graph.model_copy(update={"pages": {**graph.pages, "more": LIST.pages["options"]}})
-    assert len(samples_by_task(graph, 0)["list.visit"]) == 1
-
-
 def test_a_route_whose_end_does_not_tell_a_value_is_left_out() -> None:
     untold = tuple(each.model_copy(update={"shows": ()}) for each in things().transitions)
     graph = with_pages(things=things(transitions=untold))
@@ -136,16 +130,6 @@ def test_the_way_is_said_by_the_nearest_page_of_a_name(title: str, said: str, or
     text = query_for(sample, origin).instruction
     assert said in text and "ask for help" in text and (title == "the options" or "the options" not in text)
     assert [each.end for each in found["list.visit"]] == ["options", *(["more"] if title != "the options" else [])]
-
-
-def test_what_is_entered_on_two_pages_differs_because_no_goal_counts() -> None:
-    adding = ADD.model_copy(update={"to": "more"})
-    recognise = LIST.pages["thing"].recognise
-    more = things(title="more things", recognise=recognise, transitions=(adding,))
-    pages = {"things": things(transitions=(adding,)), "more": more}
-    found = samples_by_task(LIST.model_copy(update={"pages": pages}), 0)["list.more-add-add"]
-    values = sorted(tuple(setting.value for setting in sample.settings) for sample in found)
-    assert values == [("jam", "milk"), ("jam", "tea"), ("milk", "tea")]
 
 
 @pytest.mark.parametrize(

@@ -131,20 +131,3 @@ async def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> 
     needs = {name: pathway.needs_selection for name, pathway in by_names(collected.pathways).items()}
     assert needs["Edit > Rename..."] is True and needs["Edit > Cut"] is True
     assert needs["File"] is False
-
-
-@pytest.mark.desktop
-async def test_menus_and_dialogs_of_a_real_office_are_walked(origin: Origin) -> None:
-    (program,) = read_programs(packaged_programs(), ("libreoffice-writer",))
-    program = program.model_copy(update={"selecting": ()})
-    bounds = BOUNDS.model_copy(update={"breadth": 2, "depth": 2})
-    collected, _ = await collect(desktops(), program, origin, bounds)
-    found = by_names(collected.pathways)
-    assert [failure.message for failure in collected.failures] == []
-    assert found["File > New"].end_kind is EndKind.MENU
-    # Its file chooser is as high as the screen: by the tree, another page.
-    assert found["File > Open..."].end_kind in (EndKind.DIALOG, EndKind.PAGE)
-    assert found["File > Open..."].end_name == "Open"
-    assert found["Edit > Undo"].end_kind is EndKind.MENU_ITEM
-    start = collected.screens[found["File"].steps[0].screen_id]
-    assert "Form" in {element.text for element in start.elements or () if element.role == "menu"}

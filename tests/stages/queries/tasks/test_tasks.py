@@ -6,8 +6,8 @@ from random import Random
 import pytest
 
 from tests.stages.environments.simulated.worlds import garden
-from tests.stages.queries.samples import chosen, metadata_of
-from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass, StageError
+from tests.stages.queries.samples import chosen
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
@@ -32,9 +32,6 @@ from trajmill.stages.queries.tasks.source import (
     check_app_files,
     draw_goals,
     generate_queries,
-    paths,
-    sample,
-    word_task,
 )
 from trajmill.stages.queries.walk import walk
 
@@ -181,13 +178,6 @@ async def test_rounds_add_others_and_nothing_held_out(world: World, origin: Orig
         assert {query.difficulty for query in await fresh(known, seed=2, level=level, count=6)} == {level}
 
 
-def test_a_slot_without_values_is_an_error_of_the_task(order: TaskGraph) -> None:
-    empty = tuple(slot._replace(values=()) for slot in order.slots)
-    broken = TaskGraph(order.name, order.apps, order.platform, order.spec, order.graph, order.start, empty)
-    with pytest.raises(StageError, match=r"bites\.order: the slot dish has no value to ask for"):
-        sample(broken, paths(broken), Random(0))
-
-
 WANTED = {Split.TRAIN: 20, Split.HELDOUT_SLOTS: 5, Split.HELDOUT_PHRASINGS: 5, Split.VALIDATION: 5}
 
 
@@ -203,19 +193,6 @@ def test_each_goal_goes_to_one_split_and_held_out_ones_combine_values_that_train
     shown = {value for goal in shares[Split.TRAIN][: WANTED[Split.TRAIN]] for value in goal.key}
     for split in HELDOUT_GOALS:
         assert all(shown.issuperset(goal.key) for goal in shares[split])
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"phrasings": ("order {dish}",)}, "no phrasing says exactly dish, size"),
-        ({"clauses": {}}, "no clause says size = Large"),
-    ],
-)
-def test_what_nothing_says_is_refused(order: TaskGraph, change: dict[str, object], reason: str) -> None:
-    spec = order.spec.model_copy(update=change)
-    with pytest.raises(StageError, match=reason):
-        word_task(spec, metadata_of(order, dish="Pad Thai", size="Large"), False, 0)
 
 
 CHANGED = "    goal: {waterings"
