@@ -14,7 +14,14 @@ from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.kind_spec import GuidanceLift, TaskSources
-from trajmill.stages.derive.planning.manual import MANUAL_HELPED, TriedManual, filled_manual, guidance_by, kept_manuals
+from trajmill.stages.derive.planning.manual import (
+    MANUAL_HELPED,
+    TriedManual,
+    filled_manual,
+    guidance_by,
+    kept_manuals,
+    tried_manual,
+)
 from trajmill.stages.derive.spec import PlanningSpec
 
 PIZZA = Slot(name="dish", value="Margherita", said="margherita", page="bites.menu")
@@ -222,6 +229,13 @@ def test_a_manual_is_filled_with_the_values_of_queries_of_which_the_others_come_
     assert {guidance.source for _, guidance in found} == {"manual"}
     assert found[0][1].source_trajectory == row.trajectory_id and "Funghi" in found[0][1].text
     assert len(guidance_by(row, [own, other, third], 9, ORIGIN)) == 3
+
+
+def test_only_queries_with_two_scores_are_compared() -> None:
+    pairs = [("q", "g"), ("r", "h"), ("s", "i"), ("t", "j")]
+    found = tried_manual(pairs, {"q": 0.0, "r": 1.0, "s": None}, {"g": 1.0, "h": 1.0, "i": 1.0, "j": 1.0})
+    assert found == TriedManual(queries=2, without=0.5, with_manual=1.0)
+    assert tried_manual(pairs, {}, {}).tells_nothing
 
 
 @pytest.mark.parametrize(
