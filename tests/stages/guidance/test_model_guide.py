@@ -5,7 +5,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.stages.critics.little_app import ORIGIN
-from tests.stages.critics.phone import PhoneWalk, StoredScreens, walk_phone
+from tests.stages.critics.phone import PhoneWalk, StoredScreens, walk_phone, words
 from tests.stages.derive.samples import verdicts
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.actions import Click, Terminate
@@ -56,10 +56,6 @@ def hints(*steps: str) -> str:
 
 def describes(request: ChatRequest) -> str:
     return outcome(f"Outcome {request.step_index}.")
-
-
-def words(request: ChatRequest) -> str:
-    return "\n".join(part for message in request.messages for part in message.parts if isinstance(part, str))
 
 
 def write(
