@@ -56,8 +56,8 @@ class ActionMatch(NamedTuple):
     """From 0 to 1, how close the parameters are: 1 for a position in the element, less with its distance, 0 from
     `UNBOXED_REACH` on; the F1 of texts; else whether the parameters are right. 0 for an action of another type."""
     pointed: bool
-    """Whether both actions press a point, so that the step counts for GR: one of another type has no point. Table 2 of CES
-    has a GR of 53 % beside a Type of 26 % and an SR of 14 %, which no other count allows."""
+    """Whether both actions press a point, so that the step counts for GR: one of another type has no point. Table 2 of
+    CES has a GR of 53 % beside a Type of 26 % and an SR of 14 %, which no other count allows."""
 
 
 _OTHER_TYPE = ActionMatch(False, False, 0.0, False)
