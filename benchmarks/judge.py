@@ -1,7 +1,8 @@
 """How good the annotated critics are: precision and recall against the programmatic check, per channel and population.
 
 `python -m benchmarks.judge` prints a table per population: right walks, walks with injected mistakes, an untrained
-explorer with and without guidance. `--errors N` prints N trajectories that were judged wrongly, with their steps.
+explorer with and without guidance. The last one has the step critic, too, against the distance to the goal.
+`--errors N` prints N trajectories that were judged wrongly, with their steps.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import Rate, agreement, calibrate
 from trajmill.stages.critics.judge import judge_episodes
 from trajmill.stages.critics.trees.replay import SeenScreens, replay
-from trajmill.stages.environments.kinds import FaultRates
+from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
+from trajmill.stages.environments.simulated.distance import SimulatedDistances
 from trajmill.stages.environments.simulated.world import World, load_world
 from trajmill.stages.models.embedded.model import embedded_model, untrained_network
 
@@ -100,7 +102,8 @@ def main() -> None:
         print_errors(episodes, screens, arguments.errors)
         everything += episodes
     steps = sum(len(episode.steps) for episode in everything)
-    print_table("all together", calibrate(everything, SeenScreens(seen)), total, steps)
+    measured = SimulatedDistances(load_world(), faults, DevicesSpec())
+    print_table("all together", calibrate(everything, SeenScreens(seen), measured, len(everything)), total, steps)
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
-from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+from trajmill.stages.critics.app_graph.channels import StepCriticByGraph
 from trajmill.stages.critics.judge import TRIED_AT_MOST, Unjudged
 from trajmill.stages.curate.diversity import DIVERSITY_FILE, read_diversity
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates, SimulatedSpec
@@ -94,15 +94,15 @@ class Outage:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.lasts = True
         self.asked: Counter[str] = Counter()
-        works = AnnotatedStepCritic.judge
+        works = StepCriticByGraph.judge
 
-        async def judge(critic: AnnotatedStepCritic, episode: Any, *given: Any) -> Any:
+        async def judge(critic: StepCriticByGraph, episode: Any, *given: Any) -> Any:
             self.asked[episode.trajectory.trajectory_id] += 1
             if self.lasts and self.hits(episode.trajectory):
                 raise JudgeFailure("the server is down")
             return await works(critic, episode, *given)
 
-        monkeypatch.setattr(AnnotatedStepCritic, "judge", judge)
+        monkeypatch.setattr(StepCriticByGraph, "judge", judge)
 
     @staticmethod
     def hits(trajectory: Trajectory) -> bool:

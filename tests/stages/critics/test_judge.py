@@ -10,8 +10,7 @@ from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
-from trajmill.stages.critics.app_graph.channels import GraphChannel, annotated_judge
+from trajmill.stages.critics.app_graph.channels import GraphChannel, StepCriticByGraph, annotated_judge
 from trajmill.stages.critics.calibration.agreement import Precision, agreement, calibrate, precise_enough
 from trajmill.stages.critics.judge import (
     TRIED_AT_MOST,
@@ -27,7 +26,7 @@ from trajmill.stages.critics.voting import Noise, ProgrammaticChannel, Trajector
 
 
 async def run(episodes: Sequence[Episode], trees: Trees, *critics: TrajectoryCritic) -> Judged:
-    judge = Judge(AnnotatedStepCritic(), tuple(map(single_vote, critics))) if critics else annotated_judge()
+    judge = Judge(StepCriticByGraph({}), tuple(map(single_vote, critics))) if critics else annotated_judge()
     return await judge_episodes(episodes, judge, trees, ORIGIN)
 
 
@@ -44,7 +43,7 @@ async def test_correct_only_if_both_say_so(text: bool, multimodal: bool) -> None
     assert episode.judgement.correct == (text and multimodal)
     assert episode.judgement.agreed == (text == multimodal)
     assert [verdict.correct for verdict in episode.trajectory_verdicts] == [text, multimodal]
-    assert episode.judgement.made_by == "state-step-critic-2+scripted+scripted"
+    assert episode.judgement.made_by == "graph-step-4+scripted+scripted"
 
 
 async def test_a_missing_screen_leaves_only_its_own_episode_unjudged() -> None:

@@ -13,7 +13,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, Judgement
-from trajmill.stages.critics.annotated.step_critic import AnnotatedStepCritic
+from trajmill.stages.critics.app_graph.channels import StepCriticByGraph
 from trajmill.stages.critics.judge import Judge, Judged, judge_each, judge_episodes
 from trajmill.stages.critics.voting import (
     Ask,
@@ -36,7 +36,7 @@ WALK = right_walk(TREES).end()
 
 
 async def judged(ask: Ask, *channels: ChannelCritics) -> Judged:
-    return await judge_episodes([WALK], Judge(AnnotatedStepCritic(), channels, ask), TREES, ORIGIN)
+    return await judge_episodes([WALK], Judge(StepCriticByGraph({}), channels, ask), TREES, ORIGIN)
 
 
 def outcome(result: Judged) -> bool | FailureClass:
@@ -177,7 +177,7 @@ async def test_many_are_under_way_at_once_in_order_and_with_few_in_memory() -> N
             read.append(number)
             yield seeded(number)
 
-    judge = Judge(AnnotatedStepCritic(), (channel_of(HeldPass((gate,))),))
+    judge = Judge(StepCriticByGraph({}), (channel_of(HeldPass((gate,))),))
     asyncio.get_running_loop().call_later(0.05, gate.open.set)
     async for one in judge_each(episodes(), judge, TREES, ORIGIN, concurrency):
         if not found:
@@ -200,7 +200,7 @@ async def test_an_error_that_is_no_failure_ends_the_judging_and_leaves_nothing_r
             raise RuntimeError("a bug")
 
     broken = channel_of(HeldPass((Broken((), Channel.MULTIMODAL),)))
-    judge = Judge(AnnotatedStepCritic(), (broken, channel_of(HeldPass((gate,)))))
+    judge = Judge(StepCriticByGraph({}), (broken, channel_of(HeldPass((gate,)))))
     with pytest.raises(RuntimeError, match="a bug"):
         await judge_episodes([seeded(0)] * 5, judge, TREES, ORIGIN, concurrency=4)
     assert gate.most > 0

@@ -6,16 +6,19 @@ from typing import Any, Final
 import pytest
 
 from tests.stages.critics.little_app import ORIGIN, PRESS, Trees, Walk, element
+from tests.stages.critics.phone import walk_of
 from tests.stages.queries.samples import drafted
 from trajmill.schemas.actions import PressKeys, TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.observation import UIElement
+from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.app_graph.channels import GraphChannel, StepCriticByGraph
 from trajmill.stages.critics.voting import Vote
-from trajmill.stages.graphs.base import AppGraph
+from trajmill.stages.environments.simulated.world import shared_world
+from trajmill.stages.graphs.base import AppGraph, Mark, Recogniser
+from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.queries.graph.routes import samples_by_task
 from trajmill.stages.queries.graph.source import RouteGoal
 
@@ -91,14 +94,17 @@ def machines(*liked: int, text: str = "", dark: bool = False) -> tuple[UIElement
     return element("heading", "Machines", 0), field, dark_box(2, dark), *buttons, *items
 
 
-def query(task: str, value: str = "") -> Query:
-    samples = samples_by_task(WORKSHOP, 0)[f"workshop.{task}"]
+def query(task: str, value: str = "", of: AppGraph = WORKSHOP) -> Query:
+    samples = samples_by_task(of, 0)[f"{of.app}.{task}"]
     sample = next(each for each in samples if not value or value in [setting.value for setting in each.settings])
     return drafted(RouteGoal(sample), ORIGIN)
 
 
-def vote(episode: Episode, trees: Trees) -> Vote:
-    return asyncio.run(GraphChannel(Channel.TEXT, {WORKSHOP.app: WORKSHOP}).judge(episode, trees, []))
+def vote(episode: Episode, screens: ScreenReader, by: AppGraph = WORKSHOP) -> Vote:
+    channels = (GraphChannel(channel, {by.app: by}) for channel in (Channel.TEXT, Channel.MULTIMODAL))
+    text, multimodal = (asyncio.run(channel.judge(episode, screens, [])) for channel in channels)
+    assert text.correct is multimodal.correct, "each channel judges alone"
+    return text
 
 
 def is_correct(walk: Walk, asked: Query) -> bool:
@@ -169,6 +175,38 @@ def test_the_answers_of_a_causal_chain_must_have_been_seen_in_their_turn() -> No
     never = chain.replace("Mill", "Saw")
     end = vote(done.end(asked.model_copy(update={"goal": never})), done.trees)
     assert not end.correct and "answer 1 of 1" in end.reason
+
+
+@pytest.mark.parametrize(("task", "value"), [("options-set-snooze", "5 minutes"), ("running-lengths", "3 minutes")])
+def test_a_right_walk_on_the_graph_of_an_app_file_is_correct_and_its_steps_are_good(task: str, value: str) -> None:
+    clock = graph_of_app(shared_world(()).apps["clock"])
+    walk = asyncio.run(walk_of(query(task, value, clock)))
+    assert walk.episode.trajectory.reward == 1.0 and vote(walk.episode, walk.screens(), clock).correct
+    found = asyncio.run(StepCriticByGraph({clock.app: clock}).judge(walk.episode, walk.screens()))
+    assert [step.label.value for step in found][-2:] == ["GOOD", "GOOD"]
+    assert "HARMFUL" not in [step.label.value for step in found]
+
+
+def workshop_with(**changes: object) -> AppGraph:
+    pages = {name: page.model_copy(update=changes) for name, page in WORKSHOP.pages.items()}
+    return WORKSHOP.model_copy(update={"pages": pages})
+
+
+def test_something_destructive_is_wrong_on_the_way() -> None:
+    tab = WORKSHOP.pages["notes"].elements["machines"].model_copy(update={"marks": (Mark.DESTRUCTIVE,)})
+    walk = on_machines().tap("Like 1", machines(1))
+    found = vote(walk.end(query("machines-like-1")), walk.trees, workshop_with(elements={"machines": tab}))
+    assert not found.correct and "destructive" in found.reason and found.first_error_step == 0
+
+
+def test_an_unknown_end_or_query_is_unjudged() -> None:
+    asked, walk = query("machines-set-filter", "Lathe"), on_machines().write("Lathe", machines(text="Lathe"))
+    for graph, told in (
+        (workshop_with(recognise=Recogniser()), "does not know"),
+        (WORKSHOP.model_copy(update={"app": "other"}), "not those of an annotated app"),
+    ):
+        with pytest.raises(JudgeFailure, match=told):
+            vote(walk.end(asked), walk.trees, graph)
 
 
 SHED = graph(

@@ -62,13 +62,13 @@ def quality_of(level: str, pairs: Mapping[tuple[bool, bool], int]) -> JudgeQuali
 
 
 def calibrate(
-    episodes: Iterable[Episode], screens: ScreenReader, distances: GoalDistances | None = None
+    episodes: Iterable[Episode], screens: ScreenReader, distances: GoalDistances | None = None, most: int = MEASURED
 ) -> tuple[JudgeQuality, ...]:
     """Count how often the consensus, each channel and the step critic agree with the state of the environment.
 
     Only judged episodes with a programmatic reward count. The programmatic check is not compared with itself, and
-    neither is a judge that includes it. The steps of the first `MEASURED` episodes are compared with the distance to
-    the goal, where the environment measures it.
+    neither is a judge that includes it. The steps of the first `most` episodes are compared with the distance to the
+    goal, where the environment measures it.
     """
     reader, compared = seen(screens), 0
     pairs: dict[str, Counter[tuple[bool, bool]]] = {"trajectory": Counter()}
@@ -82,7 +82,7 @@ def calibrate(
         for channel, correct in rule.outcomes(episode.trajectory_verdicts).items():
             if correct is not None and channel is not Channel.PROGRAMMATIC:
                 pairs.setdefault(channel, Counter())[correct, passed] += 1
-        measured = distances(episode) if distances is not None and compared < MEASURED else None
+        measured = distances(episode) if distances is not None and compared < most else None
         if measured is not None:
             compared += 1
             pairs.setdefault("step", Counter()).update(_step_pairs(episode, measured, reader))

@@ -28,7 +28,7 @@ from trajmill.schemas.actions import Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
-from trajmill.stages.critics.annotated.task import says_no
+from trajmill.stages.critics.app_graph.annotations import says_no
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import calibrate
 from trajmill.stages.critics.judge import judge_episodes

@@ -1,11 +1,14 @@
-"""An episode and the path of its query on the graph of the app: pages, acts, and the values of slots."""
+"""An episode read against the path of its query on the graph of the app: pages, acts, and the values of slots."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from itertools import pairwise, permutations
+from typing import Any, NamedTuple
+
+from pydantic import TypeAdapter, ValidationError
 
 from trajmill.schemas.actions import PressKeys, TypeText, pressed_point
 from trajmill.schemas.episode import Episode
@@ -13,13 +16,19 @@ from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle, ScreenReader, UIElement
 from trajmill.schemas.tables.query import PathStep, Query
+from trajmill.stages.critics.app_graph.reading import Left, Problem, Ways
 from trajmill.stages.critics.trees.replay import SeenStep, replay
-from trajmill.stages.environments.screen_goal import targets
+from trajmill.stages.environments import screen_goal
+from trajmill.stages.environments.screen_goal import is_shown, targets
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, Mark, SlotKind
-from trajmill.stages.graphs.network import marks_on_way
+from trajmill.stages.graphs.network import marks_on_way, walkable
 from trajmill.stages.graphs.operations import OFF, ON
-from trajmill.stages.graphs.recognise import filled, is_on, page_on
+from trajmill.stages.graphs.recognise import filled, is_on, page_on, recognises
 
+_MOST_ORDERED = 4
+"""Up to so many acts are tried in any order; more only in that of the path."""
+_CHECKPOINTS = TypeAdapter(tuple[screen_goal.Checkpoint, ...])
+_ANY_GOAL = TypeAdapter(dict[str, Any])
 _PLACE = re.compile(r"\{[a-z0-9][a-z0-9_-]*\}")
 
 
@@ -85,23 +94,65 @@ class GraphState(NamedTuple):
     held: Mapping[str, str]
 
 
-class GraphEpisode(NamedTuple):
+class PathReading(NamedTuple):
+    """An episode on an app's graph, read against the path of its query."""
+
     graph: AppGraph
     query: Query
     asked: AskedFor
-    steps: tuple[GraphStep, ...]
+    taken: tuple[GraphStep, ...]
     screens: tuple[Observation, ...]
     """The first screen, then the screen after each step."""
     states: tuple[GraphState, ...]
     """The state before the first step, then after each step."""
 
     @property
+    def steps(self) -> tuple[SeenStep, ...]:
+        return tuple(each.seen for each in self.taken)
+
+    @property
     def end(self) -> str:
         """The page on which the query's path ends."""
         return self.query.pages[-1].partition(".")[2]
 
+    def problems(self) -> list[Problem]:
+        """Return all that is wrong.
 
-def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGraph]) -> GraphEpisode:
+        Raises JudgeFailure if nothing is wrong for certain, but the graph does not describe what a step did, or the end
+        cannot be judged (see `_end_problems`).
+        """
+        problems = list(_way_problems(self))
+        try:
+            problems += map(Problem, _end_problems(self))
+        except JudgeFailure:
+            if not problems:
+                raise
+        unknown = next((each for each in self.taken if not each.known and not each.seen.outcome.same), None)
+        if not problems and unknown is not None:
+            raise JudgeFailure(f"{self.query.task}: the graph does not know what step {unknown.seen.index} did")
+        return problems
+
+    def left(self) -> list[Left]:
+        # Where one can go by no other acts: on the graph, and in ways that only the episode shows, such as a Back key.
+        network, wanted = walkable(self.graph), {act.name for act in self.asked.acts}
+        for page, to, key, each in tuple[Any, ...](network.edges(keys=True, data="transition")):
+            act = act_of(page, each)
+            if act is not None and act.name not in wanted:
+                network.remove_edge(page, to, key)
+        for step in self.taken:
+            if step.page and step.page_after and (step.transition is None or step.transition.to != step.page_after):
+                network.add_edge(step.page, step.page_after)
+        ways = Ways(network)
+        return [_left_after(self, at, ways) for at in range(len(self.states))]
+
+    def use_of(self, at: int) -> str:
+        step = self.taken[at]
+        named = {each.target for each in self.query.path if each.page.partition(".")[2] == step.page}
+        is_needed = step.page == step.page_after and not named.isdisjoint(names_at(self.screens[at], step.seen))
+        return "It pressed what the task needs." if is_needed else ""
+
+
+def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGraph]) -> PathReading:
     """Follow an episode on its app's graph. Raises JudgeFailure for a missing screen, or pages of no graph."""
     query = episode.query
     graph = graphs.get(query.apps[0]) if query.apps else None
@@ -129,7 +180,7 @@ def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGrap
             step = _with_act(graph, step, stood, opened, before, after)
         steps.append(step)
         states.append(GraphState(page_after or page or states[-1].page, dict(opened), dict(held)))
-    return GraphEpisode(graph, query, asked_for(graph, query.path), tuple(steps), seen, tuple(states))
+    return PathReading(graph, query, asked_for(graph, query.path), tuple(steps), seen, tuple(states))
 
 
 def _observation(screen_id: str, screens: ScreenReader) -> Observation:
@@ -215,30 +266,23 @@ def _operated(
     spec = graph.pages[page]
     keys = "enter" if isinstance(action, TypeText) and action.enter else ""
     keys = "+".join(action.keys).casefold() if isinstance(action, PressKeys) else keys
+    if keys:  # they go to the element that has the focus
+        names = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
+    operated = {name for name, each in spec.elements.items() if each.target in names}
+    marks = frozenset(mark for name in operated for mark in spec.elements[name].marks if not keys)
+    for name, slot in spec.slots.items():
+        operated |= {name} if names & {slot.target, slot.opens, *map(slot.target_of, slot.values)} else set()
+    able = [each for each in spec.transitions if each.keys.casefold() == keys and (keys or each.by in operated)]
+    # Of several ways, keys take that of the element, and a form is sent in the way that reads most of it.
+    able.sort(key=lambda each: each.by not in operated if keys else -len(each.slots) * each.submits)
+    taken = next((each for each in able if not keys and each.to == page_after), able[0] if able else None)
     if keys:
-        # Of several transitions, keys take that of the element that has the focus.
-        found = [each for each in spec.transitions if each.operation == "key" and each.keys.casefold() == keys]
-        focused = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
-        own = {name for name, each in spec.elements.items() if each.target in focused}
-        own |= {name for name, each in spec.slots.items() if each.target in focused}
-        taken = next((each for each in found if each.by in own), found[0] if found else None)
         for_sliders = {key for slot in spec.slots.values() for key in slot.keys.values()}
-        known = taken is not None or not isinstance(action, PressKeys) or keys in for_sliders
-        marks = marks_on_way(graph, page, taken) if taken else frozenset[Mark]()
-        return GraphStep(step, page, page_after, taken, known, marks)
-    if not names:
-        known = action is None or pressed_point(action) is None
-        return GraphStep(step, page, page_after, None, known)
-    elements = {name: each for name, each in spec.elements.items() if each.target in names}
-    pressed = {name: {slot.target_of(value) for value in slot.values} for name, slot in spec.slots.items()}
-    slots = {name for name, each in spec.slots.items() if names & {each.target, each.opens, *pressed[name]}}
-    able = [each for each in spec.transitions if each.by in elements.keys() | slots and not each.keys]
-    # Of the ways to send a form, that which reads most of it.
-    able.sort(key=lambda each: -len(each.slots) if each.submits else 0)
-    taken = next((each for each in able if each.to == page_after), able[0] if able else None)
-    marks = frozenset(mark for each in elements.values() for mark in each.marks)
+        known = taken is not None or isinstance(action, TypeText) or keys in for_sliders
+    else:
+        known = bool(operated) or (not names and (action is None or pressed_point(action) is None))
     marks |= marks_on_way(graph, page, taken) if taken else frozenset()
-    return GraphStep(step, page, page_after, taken, bool(elements or slots), marks)
+    return GraphStep(step, page, page_after, taken, known, marks)
 
 
 def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
@@ -312,3 +356,141 @@ def _operates(page: GraphPage, transition: GraphTransition, step: PathStep) -> b
         return step.target == page.elements[transition.by].target
     slot = page.slots.get(transition.by)
     return slot is not None and step.target in {slot.target_of(value) for value in slot.values}
+
+
+def _left_after(episode: PathReading, at: int, ways: Ways) -> Left:
+    asked, state, pages = episode.asked, episode.states[at], episode.graph.pages
+    unasked, acts = acts_after(episode.taken[:at], asked.acts)
+    wanted = {*asked.settings.items(), *(pair for act in acts for pair in act.values.items())}
+    first = {name: value for each in reversed(episode.states) for name, value in each.held.items()}
+    to_do, to_set = list(acts), len({name for name, _ in wanted} - set(state.held))
+    for name, value in state.held.items():
+        aims = [each.strip() for slot, each in wanted if slot == name]
+        if not aims and value != first[name] and (name, value.strip()) not in asked.given:
+            there = next(page for page in (state.page, *pages) if page in pages and name in pages[page].slots)
+            to_do.append(Act("", {}, there))
+        aims = aims or [first[name].strip(), *(each for slot, each in asked.given if slot == name)]
+        if value.strip() not in aims:  # a beginning of a value, or none, is nearer to it than another value
+            to_set += 1 if value == first[name] or any(each.startswith(value.strip()) for each in aims) else 2
+    orders, end = permutations(to_do) if len(to_do) <= _MOST_ORDERED else [to_do], Act("", asked.opened, episode.end)
+    way = min(ways.past(_stops(episode.graph, state, (*order, end))) for order in orders)
+    destroyed = sum(each.destroys for each in episode.taken[:at])
+    return Left(destroyed + len(unasked), len(acts), way, to_set)
+
+
+def _stops(graph: AppGraph, state: GraphState, acts: Sequence[Act]) -> list[str]:
+    """Return the pages to pass: those of acts, and before each the lists of the items that it needs."""
+    ways_in = [(page, each) for page, each in graph.transitions() if act_of(page, each) is None]
+    lists = {each.by: page for page, each in ways_in if each.by in graph.pages[page].slots}
+    stops, opened = [state.page or ""], dict(state.opened)
+    for act in acts:
+        other = {name: item for name, item in act.values.items() if name in lists and opened.get(name) != item}
+        stops += [*map(lists.__getitem__, other), act.page]
+        opened |= other
+    return stops
+
+
+def _way_problems(episode: PathReading) -> Iterator[Problem]:
+    """Yield what was done on the way and is no part of the task, and what the task asks for and was never done.
+
+    The agent may take any way to the pages of the task. Each act must be done with the values that the task asks for.
+    """
+
+    def shown(act: Act) -> str:
+        values = ", ".join(f"{name} {value!r}" for name, value in act.values.items())
+        return f"{act.name!r} with {values}" if values else repr(act.name)
+
+    for each in episode.taken:
+        if each.destroys:
+            yield Problem("it did something destructive", each.seen.index)
+    unasked, left = acts_after(episode.taken, episode.asked.acts)
+    for at, act in unasked.items():
+        yield Problem(f"it did {shown(act)}, which nobody asked for", at)
+    for act in left:
+        yield Problem(f"it did not do {shown(act)}")
+    for slot, item in episode.asked.opened.items():
+        if episode.states[-1].opened.get(slot) != item:
+            yield Problem(f"it did not open {item!r} last")
+    # Settings that were changed on a page, which nobody asked for and which stand at the end.
+    first: dict[str, tuple[int, str]] = {}
+    for step, (before, after) in zip(episode.taken, pairwise(episode.states), strict=True):
+        if step.page is not None and step.page == step.page_after and step.transition is None:
+            changed = {name: old for name, old in before.held.items() if after.held[name] != old}
+            first = {name: (step.seen.index, old) for name, old in changed.items()} | first
+    for slot, (index, old) in first.items():
+        value = episode.states[-1].held[slot]
+        if value != old and (slot, value.strip()) not in episode.asked.given:
+            yield Problem(f"it set {slot} to {value!r}, which nobody asked for", index)
+
+
+def acts_after(steps: Sequence[GraphStep], asked: Sequence[Act]) -> tuple[dict[int, Act], list[Act]]:
+    """Return by step the acts that nobody asked for and that were not taken back, and the asked ones that are left.
+
+    An act is done if its values stood where they belong.
+    """
+    left, done, unasked = list(asked), dict[int, Act](), dict[int, Act]()
+    for step in steps:
+        if step.act is None:
+            continue
+        taken_back = next((at for at, act in reversed(done.items()) if act.name == step.act.name), None)
+        if step.undone and taken_back is not None:
+            del done[taken_back]
+        else:
+            done[step.seen.index] = step.act
+    for index, act in done.items():
+        values = {name: value.strip() for name, value in act.values.items()}
+        same = (each for each in left if each.name == act.name)
+        match = next((e for e in same if all(values.get(k) == v.strip() for k, v in e.values.items())), None)
+        if match is None:
+            unasked[index] = act
+        else:
+            left.remove(match)
+    return unasked, left
+
+
+def _end_problems(episode: PathReading) -> Iterator[str]:
+    """Yield what is missing at the end: the page, a value in its place, an effect, or the report that it is done.
+
+    Raises JudgeFailure if the last screen is not in the graph, or the goal cannot be read or is about something that no
+    screen shows.
+    """
+    graph, query, end, last, asked = episode.graph, episode.query, episode.end, episode.screens[-1], episode.asked
+    if not episode.taken[-1].seen.action.ends:
+        yield "the agent did not say that it was done"
+        return
+    if not recognises(graph.pages[end].recognise, last):
+        other = page_on(graph, last)
+        if other is None:
+            raise JudgeFailure(f"{query.task}: the graph does not know the last screen")
+        yield f"it ended on the page {other!r}, not on {end!r}"
+        return
+    elements, slots = last.elements or (), graph.pages[end].slots
+    for name, wanted in asked.settings.items():
+        value = value_on(slots[name], targets(elements)) if name in slots else None
+        if value is None or value.strip() != wanted.strip():
+            yield f"{name} is not {wanted!r} at the end"
+    for each in asked.shown_at(end):
+        if not is_on(each, elements):
+            yield f"{each.text or each.id or each.role!r} does not stand at the end"
+    try:
+        goal: dict[str, Any] = _ANY_GOAL.validate_json(query.goal)
+        pathway = _CHECKPOINTS.validate_python(goal.pop(screen_goal.PATHWAY, ()))
+        keys = [key for key in (screen_goal.KEY, screen_goal.LACKING) if key in goal]
+        demanded = screen_goal.ScreenGoal.model_validate({key: goal.pop(key) for key in keys})
+    except ValidationError as error:
+        raise JudgeFailure(f"{query.task}: goal: {error.errors()[0]['msg']}") from error
+    if goal and not any(each.transition.goal for each in asked.taken):
+        raise JudgeFailure(f"{query.task}: its goal is about more than screens; judge it by its own check")
+    yield from (f"{_named(each)} does not stand at the end" for each in demanded.showing if not is_shown(last, each))
+    yield from (f"{_named(each)} still stands at the end" for each in demanded.lacking if is_shown(last, each))
+    left = list(pathway)
+    for screen in episode.screens:
+        while left and left[0].device in (None, query.platform) and screen_goal.holds_on(screen, left[0]):
+            left.pop(0)
+    if left:
+        yield f"answer {len(pathway) - len(left) + 1} of {len(pathway)} was not seen in its turn"
+
+
+def _named(showing: screen_goal.Showing) -> str:
+    name = showing.text or showing.target or showing.id or showing.role
+    return f"{name} = {showing.value!r}" if showing.value is not None else repr(name)

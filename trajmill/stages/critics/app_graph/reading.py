@@ -1,0 +1,146 @@
+"""What an episode did of what its query asks, and the labels of its steps by what is left after each (paper 6.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from math import inf
+from typing import NamedTuple, Protocol
+
+import networkx as nx
+
+from trajmill.schemas.errors import JudgeFailure
+from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.critics.trees.replay import ElementAction, SeenStep
+from trajmill.stages.critics.voting import StepResult, at_most_words
+
+GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
+
+
+class Problem(NamedTuple):
+    """Something that is wrong for certain."""
+
+    text: str
+    step: int | None = None
+
+
+class Left(NamedTuple):
+    """What is left of a task; an earlier field counts more."""
+
+    unasked: int = 0
+    """What was done and cannot be taken back, and nobody asked for."""
+    acts: int = 0
+    transitions: float = 0.0
+    """The fewest to the end, past each page on which something is left; infinite without such a way."""
+    values: int = 0
+
+
+class Reading(Protocol):
+    """An episode on the pages of its app, read against what its query asks."""
+
+    @property
+    def steps(self) -> Sequence[SeenStep]: ...
+
+    def problems(self) -> Sequence[Problem]:
+        """Return all that is wrong with the episode; empty if it did what its query asks.
+
+        Raises JudgeFailure if nothing is wrong for certain, but the annotations do not tell.
+        """
+
+    def left(self) -> Sequence[Left]:
+        """Return what is left before the first step and after each one."""
+
+    def use_of(self, at: int) -> str:
+        """Return what a step is good for after which as much is left as before; empty if it is of no use."""
+
+
+class Ways:
+    """The fewest transitions between places."""
+
+    def __init__(self, network: nx.MultiDiGraph[str] | nx.DiGraph[str]) -> None:
+        self._network = network
+        self._from: dict[str, Mapping[str, int]] = {}
+
+    def past(self, stops: Iterable[str]) -> float:
+        """Return the fewest transitions past places, in this order; infinite if there is no way."""
+        return float(sum(self._between(*leg) for leg in pairwise(stops)))
+
+    def _between(self, start: str, end: str) -> float:
+        if start not in self._from:
+            known = start in self._network
+            self._from[start] = nx.single_source_shortest_path_length(self._network, start) if known else {}
+        return self._from[start].get(end, inf)
+
+
+class Opinion(NamedTuple):
+    label: StepLabel
+    why: str
+
+    def on(self, step: SeenStep) -> StepResult:
+        return StepResult(step.index, f"{step.caption} {self.why}", at_most_words(step.caption), self.label)
+
+
+_WHY = {
+    "unasked": ("It took back what nobody asked for.", "It did something that nobody asked for, or not as asked."),
+    "acts": ("It did what was asked for.", "It undid what was asked for."),
+    "transitions": ("It came nearer to what is left of the task.", "It went away from what is left of the task."),
+    "values": ("It set something as asked.", "It set something otherwise than asked."),
+}
+"""By what differs after a step: why it is good, and why it is harmful."""
+
+
+def opinions_on(reading: Reading) -> list[Opinion]:
+    """Return the opinion on each step. GOOD: less of the task is left after it. HARMFUL: more, or it was no action."""
+    left = reading.left()
+    opinions = [_opinion(reading, at, *pair) for at, pair in enumerate(pairwise(left))]
+    for at, (step, following) in enumerate(pairwise(reading.steps)):
+        roles = [each.action.element.role if each.action.element else "" for each in (step, following)]
+        if roles == ["menu", "menu_item"] and opinions[at].label is NEUTRAL and opinions[at + 1].label is GOOD:
+            opinions[at] = Opinion(GOOD, "It opened a menu with what was asked for.")
+    return opinions
+
+
+def _opinion(reading: Reading, at: int, before: Left, after: Left) -> Opinion:
+    step = reading.steps[at]
+    try:
+        plain = plain_opinion(step, reading.problems)
+    except JudgeFailure:
+        return Opinion(NEUTRAL, "The graph does not tell whether everything was done.")
+    if plain is not None and (plain.label is not NEUTRAL or before == after):
+        return plain
+    if before != after:
+        is_good = after < before
+        differs = next(name for name in Left._fields if getattr(before, name) != getattr(after, name))
+        return Opinion(GOOD if is_good else HARMFUL, _WHY[differs][not is_good])
+    use = reading.use_of(at)
+    return Opinion(GOOD, use) if use else Opinion(NEUTRAL, "It only looked, or nothing tells what it is for.")
+
+
+def opinions_without_task(steps: Sequence[SeenStep]) -> list[Opinion]:
+    """Call each step GOOD that does not surely fail to help, because nothing tells what the task needs."""
+    found, done = list[Opinion](), set[tuple[str, ElementAction]]()
+    for step in steps:
+        gave_up = [Problem("it gave up")] if step.action.gives_up else []
+        plain = plain_opinion(step, partial(list, gave_up))
+        tried = step.outcome.before.screen_id, step.action
+        if plain is not None and plain.label is HARMFUL:
+            found.append(plain)
+        elif step.outcome.same and tried in done:
+            found.append(Opinion(NEUTRAL, "It did the same thing again, without effect."))
+        else:
+            found.append(Opinion(GOOD, "Nothing speaks against it."))
+        done.add(tried)
+    return found
+
+
+def plain_opinion(step: SeenStep, problems: Callable[[], Sequence[Problem]]) -> Opinion | None:
+    """Return the opinion on a reply without an action, an end, or a step without effect; None for any other."""
+    if step.action.parsed is None:
+        return Opinion(HARMFUL, "The reply was no action.")
+    if step.action.kind in ("terminate", "answer"):
+        found = problems()
+        if step.action.gives_up:
+            return Opinion(HARMFUL, "It gave up.") if found else Opinion(GOOD, "What was asked for is not there.")
+        return Opinion(HARMFUL, f"It ended though {found[0].text}.") if found else Opinion(GOOD, "All had been done.")
+    return Opinion(NEUTRAL, "Nothing visible came of it.") if step.outcome.same else None
