@@ -61,8 +61,6 @@ class EpisodeState:
     """By page, its screens since it was opened."""
     pages: set[str] = field(default_factory=set)
     forms: set[str] = field(default_factory=set)
-    read: set[TaskPart] = field(default_factory=set)
-    """The parts that only lead to a page, and have led there with what was asked for."""
     found: list[str] = field(default_factory=list)
     submitted: dict[str, list[str]] = field(default_factory=dict)
 
@@ -94,7 +92,6 @@ class EpisodeState:
         if outcome.opened and step.presses_forward:
             self.looks.pop(outcome.after.page, None)
         self.enter(outcome.after)
-        self.read |= {part for part in self.parts if not self.task.slots_on(part.pages[-1]) and self._is_set(part)}
         if self.task.is_left_by(step):
             self.found.append(f'something else was done: "{outcome.after.title}"')
         for part in self.parts:
@@ -246,10 +243,7 @@ class EpisodeState:
             return any(page == last and self.task.is_asked(page, each, part) for page, each in self._changed())
         if part.receipt is not None or self._submits_typed_text(last, part):
             return False
-        return part in self.read or (bool(self.task.slots_on(last)) and self._is_set(part))
-
-    def _is_set(self, part: TaskPart) -> bool:
-        return part.pages[-1] in self.pages and all(self.evidence(each) is True for each in part.slots)
+        return last in self.pages and all(self.evidence(each) is True for each in part.slots)
 
     def values_left(self, part: TaskPart) -> int:
         """Return about how many actions the values of a part need; fewer without a value than with a wrong one."""
@@ -384,7 +378,7 @@ class AnnotatedReading:
         screens = (self.steps[0].outcome.before, *(step.outcome.after for step in self.steps))
         places: list[str] = []
         for screen in screens:
-            passing = bool(places) and screen.page in INTERRUPTIONS
+            passing = places and screen.page in INTERRUPTIONS
             places.append(places[-1] if passing else self._place(screen))
         return places
 

@@ -1,0 +1,258 @@
+"""An episode and the path of its query on the graph of the app: pages, acts, and the values of slots."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from trajmill.schemas.actions import PressKeys, TypeText, pressed_point
+from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import Observation, ScreenHandle, ScreenReader, UIElement
+from trajmill.schemas.tables.query import PathStep
+from trajmill.stages.critics.trees.replay import SeenStep
+from trajmill.stages.environments.screen_goal import targets
+from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, Mark, SlotKind
+from trajmill.stages.graphs.network import marks_on_way
+from trajmill.stages.graphs.operations import OFF, ON
+from trajmill.stages.graphs.recognise import filled, is_on
+
+_PLACE = re.compile(r"\{[a-z0-9][a-z0-9_-]*\}")
+
+
+class Act(NamedTuple):
+    name: str
+    """The operated element or slot, or the pressed keys, whatever page they are on."""
+    values: Mapping[str, str]
+    """By slot, the values that it is done with, and the items that were opened before."""
+    page: str
+
+
+class TakenTransition(NamedTuple):
+    page: str
+    transition: GraphTransition
+    values: Mapping[str, str]
+
+
+class AskedFor(NamedTuple):
+    """What a path does beside going from page to page."""
+
+    taken: tuple[TakenTransition, ...]
+    acts: tuple[Act, ...]
+    opened: Mapping[str, str]
+    """By slot of kind list, the item that is opened last."""
+    settings: Mapping[str, str]
+    """By slot of the last page, the value that is set there and needs no further act."""
+    given: frozenset[tuple[str, str]]
+    """All pairs of slot and value on the way."""
+
+    def shown_at(self, end: str) -> Iterator[Feature]:
+        """Yield what must stand on the last screen: what the last transitions show there, and all values given."""
+        is_last = True
+        for page, transition, values in reversed(self.taken):
+            yield from (filled(each, values) for each in transition.shows if is_last or _PLACE.search(each.text or ""))
+            is_last = is_last and page == end
+
+
+class GraphStep(NamedTuple):
+    seen: SeenStep
+    page: str | None
+    """The page before; None if it is not in the graph."""
+    page_after: str | None
+    transition: GraphTransition | None
+    """The transition that was taken; None for any other action."""
+    known: bool
+    """The graph describes the operated element."""
+    marks: frozenset[Mark] = frozenset()
+    act: Act | None = None
+    """What was done; None for going to a page, or for what changed nothing."""
+    undone: bool = False
+    """It took back what the act does."""
+
+    @property
+    def destroys(self) -> bool:
+        return Mark.DESTRUCTIVE in self.marks and not self.seen.outcome.same
+
+
+class GraphState(NamedTuple):
+    page: str | None
+    """The last page that is in the graph; None before the first one."""
+    opened: Mapping[str, str]
+    """By slot of kind list, the item that was opened last."""
+    held: Mapping[str, str]
+
+
+def observation_of(screen_id: str, screens: ScreenReader) -> Observation:
+    # Nothing reads the size.
+    handle = ScreenHandle(screen_id, Size(0, 0), partial(screens.image, screen_id))
+    return Observation(handle, screens.elements(screen_id), "")
+
+
+def names_at(before: Observation, step: SeenStep) -> set[str]:
+    """Return the names in paths of all elements at the pressed point, e.g. a label and its button."""
+    point = pressed_point(step.action.parsed) if step.action.parsed is not None else None
+    if point is None:
+        return set()
+    return {name for name, each in targets(before.elements or ()).items() if each.bounds.contains(*point)}
+
+
+def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
+    """Return the value of a slot on a screen, from its elements by their names in paths; None if it does not show it.
+
+    A list has no value: an item that is pressed need not stay marked.
+    """
+
+    def is_marked(element: UIElement) -> bool:
+        return "checked" in element.states or "selected" in element.states
+
+    if slot.kind is SlotKind.CHOICE and not slot.opens:
+        options = {value: elements.get(slot.target_of(value)) for value in slot.values}
+        return next((value for value, option in options.items() if option and is_marked(option)), None)
+    found = elements.get(slot.opens or slot.target)
+    if found is None or slot.kind is SlotKind.LIST:
+        return None
+    if slot.kind is SlotKind.SWITCH:
+        return ON if is_marked(found) else OFF
+    if slot.kind is SlotKind.CHOICE:
+        shown = (found.value, found.text)
+        return next((value for value in slot.values if slot.shown_for(value) in shown), found.value or found.text)
+    return found.value
+
+
+def held_on(graph: AppGraph, page: str | None, observation: Observation) -> dict[str, str]:
+    elements, slots = targets(observation.elements or ()), graph.pages[page].slots if page is not None else {}
+    values = {name: value_on(slot, elements) for name, slot in slots.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def with_act(
+    graph: AppGraph, step: GraphStep, held: Mapping[str, str], opened: dict[str, str], *seen: Observation
+) -> GraphStep:
+    """Return a step with its act; an item that only leads to a page is added to `opened`."""
+    page, transition = step.page, step.transition
+    if page is None or transition is None:
+        return step
+    slot, names, pressed = graph.pages[page].slots.get(transition.by), names_at(seen[0], step.seen), {}
+    if slot is not None and slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
+        picked = [value for value in slot.values if slot.target_of(value) in names]
+        pressed = {transition.by: picked[0]} if picked else {}
+    if act_of(page, transition) is None:
+        opened |= pressed
+        return step
+    own = {name: held[name] for name in (*transition.slots, transition.by) if name in held} | pressed
+    action = step.seen.action.parsed
+    if isinstance(action, TypeText) and transition.by in own:  # typed and sent in one action
+        own[transition.by] = action.text if action.clear else own[transition.by] + action.text
+
+    def stands(observation: Observation) -> bool:
+        """Whether a screen shows all effects of the transition; False without any effect."""
+        elements = observation.elements or ()
+        shows = all(is_on(filled(each, own), elements) for each in transition.shows)
+        lacks = not any(is_on(filled(each, own), elements) for each in transition.lacks)
+        return bool(transition.shows or transition.lacks) and shows and lacks
+
+    undone = stands(seen[0]) and not stands(seen[1])
+    return step._replace(act=act_of(page, transition, own, opened), undone=undone)
+
+
+def operated(
+    graph: AppGraph, step: SeenStep, page: str | None, page_after: str | None, before: Observation
+) -> GraphStep:
+    action, names = step.action.parsed, names_at(before, step)
+    if page is None:
+        opens = bool(names & {each.target for each in graph.opening})
+        return GraphStep(step, None, page_after, None, opens or step.outcome.same)
+    spec = graph.pages[page]
+    keys = "enter" if isinstance(action, TypeText) and action.enter else ""
+    keys = "+".join(action.keys).casefold() if isinstance(action, PressKeys) else keys
+    if keys:  # they go to the element that has the focus
+        names = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
+    operated = {name for name, each in spec.elements.items() if each.target in names}
+    marks = frozenset(mark for name in operated for mark in spec.elements[name].marks if not keys)
+    for name, slot in spec.slots.items():
+        operated |= {name} if names & {slot.target, slot.opens, *map(slot.target_of, slot.values)} else set()
+    able = [each for each in spec.transitions if each.keys.casefold() == keys and (keys or each.by in operated)]
+    # Of several ways, keys take that of the element, and a form is sent in the way that reads most of it.
+    able.sort(key=lambda each: each.by not in operated if keys else -len(each.slots) * each.submits)
+    taken = next((each for each in able if not keys and each.to == page_after), able[0] if able else None)
+    if keys:
+        for_sliders = {key for slot in spec.slots.values() for key in slot.keys.values()}
+        known = taken is not None or isinstance(action, TypeText) or keys in for_sliders
+    else:
+        known = bool(operated) or (not names and (action is None or pressed_point(action) is None))
+    marks |= marks_on_way(graph, page, taken) if taken else frozenset()
+    return GraphStep(step, page, page_after, taken, known, marks)
+
+
+def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
+    """Return what an annotated path does beside going from page to page."""
+    taken: list[TakenTransition] = []
+    acts: list[Act] = []
+    opened: dict[str, str] = {}
+    given: set[tuple[str, str]] = set()
+    values: dict[str, str] = {}
+    names = [step.page.partition(".")[2] for step in path]
+    for at, (name, step) in enumerate(zip(names, path, strict=True)):
+        page = graph.pages.get(name)
+        if page is None:
+            continue
+        values |= _given(page, step, path[at - 1].target if at else "")
+        able = [each for each in page.transitions if each.operation == step.operation and _operates(page, each, step)]
+        to = names[at + 1] if at + 1 < len(names) else name
+        # A form can be sent by one button in several ways: that which takes what was given, and little else.
+        able.sort(key=lambda each: len(set(each.slots) ^ values.keys()) if each.submits else 0)
+        transition = next((each for each in able if each.to == to), able[0] if able else None)
+        if transition is None:
+            continue
+        if transition.submits:
+            values = {**{slot: page.slots[slot].default for slot in transition.slots}, **values}
+        taken.append(TakenTransition(name, transition, values))
+        given |= set(values.items())
+        act = act_of(name, transition, values, opened)
+        if act is not None:
+            acts.append(act)
+        elif transition.by in values:
+            opened[transition.by] = values[transition.by]
+        values = {}
+    return AskedFor(tuple(taken), tuple(acts), opened, values, frozenset(given | set(values.items())))
+
+
+def act_of(
+    page: str,
+    transition: GraphTransition,
+    values: Mapping[str, str] | None = None,
+    opened: Mapping[str, str] | None = None,
+) -> Act | None:
+    """Return what a transition does beside going to another page; None for nothing."""
+    stays = transition.to == page and bool(transition.shows or transition.lacks)
+    if not (transition.slots or transition.goal or stays):
+        return None
+    own = {name: values[name] for name in (*transition.slots, transition.by) if values and name in values}
+    return Act(transition.by or transition.keys, {**(opened or {}), **own}, page)
+
+
+def _given(page: GraphPage, step: PathStep, pressed_before: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for name, slot in page.slots.items():
+        values: list[str] = []
+        match step.operation:
+            case "type" | "replace" if slot.target == step.target:
+                values = [step.text]
+            case "key" if slot.target == pressed_before:
+                values = [value for value, key in slot.keys.items() if key == step.text]
+            case "tap" if slot.kind is SlotKind.SWITCH and slot.target == step.target:
+                values = [OFF if slot.default == ON else ON]
+            case "tap" if slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
+                values = [value for value in slot.values if slot.target_of(value) == step.target]
+        found |= {name: values[-1]} if values else {}
+    return found
+
+
+def _operates(page: GraphPage, transition: GraphTransition, step: PathStep) -> bool:
+    if transition.operation == "key":
+        return step.text == transition.keys
+    if transition.by in page.elements:
+        return step.target == page.elements[transition.by].target
+    slot = page.slots.get(transition.by)
+    return slot is not None and step.target in {slot.target_of(value) for value in slot.values}
