@@ -2,7 +2,6 @@
 
 import io
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
@@ -31,16 +30,12 @@ def write_release(
     return export_release(folder, EXPORTERS, {"examples": examples, "rl_steps": rl_steps}, screens)
 
 
-@dataclass
 class StoredScreens:
-    """Screens that are one colour each; counts how often an image is asked for."""
-
-    reads: dict[str, int] = field(default_factory=dict)
+    """Screens that are one colour each."""
 
     def image(self, screen_id: str) -> bytes:
         if screen_id == "missing":
             raise KeyError(screen_id)
-        self.reads[screen_id] = self.reads.get(screen_id, 0) + 1
         return png(screen_id)
 
     def images(self, screen_ids: Iterable[str]) -> Iterator[tuple[str, bytes]]:

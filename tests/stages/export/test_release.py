@@ -1,6 +1,4 @@
 import hashlib
-from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -17,15 +15,6 @@ from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
 from trajmill.stages.export.images import ImageCache, row_groups
 from trajmill.stages.export.release import GROUP, SCREENS_FILE, check_release, export_release, screen_batches
-
-
-@dataclass
-class MadeScreens(StoredScreens):
-    make: Callable[[str], bytes] = str.encode
-
-    def image(self, screen_id: str) -> bytes:
-        self.reads[screen_id] = self.reads.get(screen_id, 0) + 1
-        return self.make(screen_id)
 
 
 @pytest.fixture
@@ -96,9 +85,13 @@ def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
     shown = [["1"]] * (GROUP.rows + 2) + [[third]] * 4 + [[str(GROUP.repeated + 1)], [third, third], [], ["5"]]
     numbers = pa.array(range(len(shown)), pa.int64())
     table = pa.table({"number": numbers, "screen_ids": pa.array(shown, pa.list_(pa.string()))})
-    screens = MadeScreens(make=lambda screen_id: bytes(int(screen_id)))
+
+    class Sized(StoredScreens):
+        def image(self, screen_id: str) -> bytes:
+            return bytes(int(screen_id))
+
     with TemporaryFile() as file:
-        groups = list(row_groups(table.to_batches(max_chunksize=rows), ImageCache(file, screens), GROUP))
+        groups = list(row_groups(table.to_batches(max_chunksize=rows), ImageCache(file, Sized()), GROUP))
     assert [group.rows.num_rows for group in groups] == [GROUP.rows, 4, 2, 1, 3]
     assert [number for group in groups for number in group.rows["number"].to_pylist()] == list(range(len(shown)))
     assert [group.bytes for group in groups] == [1, int(third) + 1, int(third), GROUP.repeated + 1, int(third) + 5]
