@@ -182,12 +182,8 @@ def body(*finish_reasons: str) -> bytes:
 def test_interrupted_samples_are_empty_and_missing_ones_go(reasons: tuple[str, ...], others: tuple[str, ...]) -> None:
     answer = completion(body(*reasons), 3, 0.0, 0.0)
     assert (answer.text, answer.others) == ("sample 0", others)
-
-
-@pytest.mark.parametrize("reasons", [(), ("abort", "abort"), ("stop", "stop", "stop")])
-def test_missing_incomplete_or_extra_choices_are_invalid(reasons: tuple[str, ...]) -> None:
-    with pytest.raises(ExchangeFailure):
-        completion(body(*reasons), 2, 0.0, 0.0)
+    with pytest.raises(ExchangeFailure, match=r"\d choices where 1 were asked for"):
+        completion(body(*reasons), 1, 0.0, 0.0)
 
 
 @pytest.mark.parametrize("usage", [{"prompt_tokens": 10**30}, {"completion_tokens": -1}, {"completion_tokens": 2**31}])

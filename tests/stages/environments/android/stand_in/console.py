@@ -18,7 +18,6 @@ class Console(socketserver.ThreadingTCPServer):
     def __init__(self, world: World) -> None:
         super().__init__(("127.0.0.1", 0), _Connection)
         self.phone = Phone(f"emulator-{self.server_address[1]}", world)
-        self.heard: list[str] = []
         self.read_only = False
 
 
@@ -51,8 +50,6 @@ class _Connection(socketserver.StreamRequestHandler):
 
     def _answer(self, words: list[str]) -> list[str]:
         phone, saved = self.server.phone, self.server.phone.saved
-        if words[0] != "auth":
-            self.server.heard.append(" ".join(words))
         match words:
             case ["auth", _]:
                 return ["Android Console: type 'help' for a list of commands", "OK"]
