@@ -52,7 +52,6 @@ _TOGETHER: Final = {
     "tests/vllm/test_vllm.py": _VLLM,
     "tests/flows/nights/test_deployments.py::test_the_deployments_are_served": "a Prefect server of its own",
     "tests/flows/nights/": _PREFECT,
-    "tests/flows/test_interrupt.py": _PREFECT,
     "tests/flows/test_prefect_settings.py": _PREFECT,
     "tests/flows/test_secrets.py": _PREFECT,
 }
@@ -79,7 +78,6 @@ _LONGEST: Final = (
     "flows/test_environment_server.py",
     "flows/importing/",
     "pipelines/test_rollout.py",
-    "flows/test_azure_run.py",
 )
 """Files that take a minute or more, the longest first: one that came late would keep its worker alone at the end."""
 _FIRST: Final = ("vllm", "desktop", "browser", "slow")

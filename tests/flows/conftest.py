@@ -27,7 +27,7 @@ def run_warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 @pytest.fixture(scope="session")
 def small_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """The warehouse of a small run that nobody disturbed; not to be written to."""
-    from tests.flows.small_run import run_stages, small_config
+    from tests.flows.runs import run_stages, small_config
 
     root = built_once(tmp_path_factory, "small-run", lambda folder: run_stages(small_config(folder)))
     return open_warehouse(root)
@@ -36,8 +36,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 @pytest.fixture(scope="session")
 def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """The warehouse of a tiny run in a folder; not to be written to."""
-    from tests.flows.small_run import run_stages
-    from tests.flows.tiny_run import tiny_config
+    from tests.flows.runs import run_stages, tiny_config
 
     return open_warehouse(
         built_once(tmp_path_factory, "tiny-run", lambda root: run_stages(tiny_config(root, workers=1)))
@@ -52,7 +51,7 @@ def waiting_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _run_until_it_waits(folder: Path) -> None:
     from tests.flows.policies.network import NOBODY_TRAINS, network_config, network_folder
-    from tests.flows.tasks.test_train import first_waiting
+    from tests.flows.runs import first_waiting
     from trajmill.flows.stage import RoundContext
 
     network = network_folder(folder / "network", seed=3)

@@ -12,9 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.small_run import do, run_stages, small_config
-from tests.flows.tasks.test_train import tiny_config as two_rounds
-from tests.flows.tiny_run import assert_same, tiny_config
+from tests.flows.runs import assert_same, changed, do, run_stages, small_config, tiny_config, trained_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import BASELINE, PROMOTE, Policy, PolicyInForce, acting_round, stale_versions
 from trajmill.flows.round import concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
@@ -69,9 +67,7 @@ def test_the_next_rollout_goes_on_while_the_policy_trains_and_ends_before_the_ev
 
 
 def test_tasks_for_the_next_round_are_proposed_before_this_one_is_derived(tmp_path: Path) -> None:
-    base = small_config(tmp_path)
-    config = base.model_copy(update={"queries": base.queries.model_copy(update={"curriculum": 2})})
-    script, context = Script(), RoundContext.of(config)
+    script, context = Script(), RoundContext.of(changed(small_config(tmp_path), queries={"curriculum": 2}))
     do_stages(context, script, context.in_round(2))
     assert script.position("end", PROPOSE, 2) < script.position("begin", CALIBRATE, 1)
 
@@ -85,7 +81,7 @@ def test_a_round_that_awaits_a_policy_ends_when_the_next_one_is_rolled_out(tmp_p
 
 
 def asynchronous(config: Config) -> Config:
-    return config.model_copy(update={"run": config.run.model_copy(update={"asynchronous": True})})
+    return changed(config, run={"asynchronous": True})
 
 
 def test_no_round_beyond_the_last_one_is_begun_and_the_run_stays_the_same(tmp_path: Path) -> None:
@@ -160,7 +156,7 @@ def killed_in_rollout(config: Config) -> None:
 
 @pytest.mark.slow
 def test_a_rollout_ahead_that_is_killed_goes_on_with_the_same_policy(tmp_path: Path) -> None:
-    config = asynchronous(two_rounds(tmp_path, rounds=2))
+    config = asynchronous(trained_config(tmp_path, rounds=2))
     process = multiprocessing.get_context("spawn").Process(target=killed_in_rollout, args=(config,))
     process.start()
     process.join(300)
@@ -196,9 +192,7 @@ WORKERS = (1, 2)
 @pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tiny_run: Warehouse, tmp_path: Path) -> None:
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(
-        ["tests.flows.tiny_run", "tests.flows.small_run", "trajmill.stages.models.embedded.model"]
-    )
+    processes.set_forkserver_preload(["tests.flows.runs", "trajmill.stages.models.embedded.model"])
     for number, stage in enumerate(KILLED_IN):
         process = _started(processes, tmp_path, WORKERS[number % len(WORKERS)])
         _kill_in(process, tmp_path, stage)

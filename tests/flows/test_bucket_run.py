@@ -1,7 +1,4 @@
-"""A small run whose warehouse is in a bucket: the same tables as in a folder, though it is killed on the way.
-
-Three of ten requests fail, are slow or lose their replies.
-"""
+"""A small run in a bucket, in a container of Azure and on Flink: the same tables as in a folder and one process."""
 
 import os
 import signal
@@ -16,9 +13,9 @@ from obstore.fsspec import register
 
 from tests.bucket_server import environment_for
 from tests.faulty_proxy import FAULTS, faulty_proxy
-from tests.flows.small_run import run_stages
-from tests.flows.tiny_run import assert_same, contents, tiny_config
-from trajmill.warehouse.layout import Warehouse, create_warehouse
+from tests.flows.runs import assert_same, contents, run_stages, tiny_config
+from trajmill.pipelines.fan_out import BeamSettings
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import newest_release, release_folder, verify_release
 from trajmill.warehouse.sql import run_sql
@@ -32,7 +29,7 @@ def start(url: str, s3_endpoint: str, disk: Path) -> subprocess.Popen[bytes]:
     """A process that has an empty disk, and begins the run with two workers."""
     # Not as a script: the processes that draw would import it.
     code = (
-        "from tests.flows.small_run import run_stages; from tests.flows.tiny_run import tiny_config; "
+        "from tests.flows.runs import run_stages, tiny_config; "
         f"from trajmill.warehouse.store.base import BucketUrl; run_stages(tiny_config(BucketUrl({url!r})))"
     )
     return subprocess.Popen([sys.executable, "-c", code], env=os.environ | environment_for(s3_endpoint, disk))
@@ -82,3 +79,21 @@ def assert_upkeep_changes_no_row(warehouse: Warehouse) -> None:
     assert versions and not any(name.startswith(f"models/{version}/") for version in versions for name in unused)
     assert verify_release(warehouse, newest_release(warehouse)).files
     assert contents(warehouse, "steps") == before
+
+
+def test_a_round_in_azure_asks_little(tiny_run: Warehouse, azure_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with faulty_proxy(os.environ["AZURITE_BLOB_STORAGE_URL"], without="Of-No-Request") as proxy:
+        monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", proxy.url)
+        run_stages(tiny_config(BucketUrl(azure_url), workers=1))
+        assert (requests := next(proxy.numbers)) <= 600, requests
+    assert_same(open_warehouse(azure_url), tiny_run)
+
+
+_JAR = "TRAJMILL_FLINK_JOB_SERVER_JAR"
+
+
+@pytest.mark.skipif(_JAR not in os.environ, reason=f"{_JAR} has no path or address of Beam's Flink job server")
+def test_a_round_on_flink_has_the_tables_of_one_process(tiny_run: Warehouse, tmp_path: Path) -> None:
+    settings = BeamSettings(runner="FlinkRunner", options=(f"--flink_job_server_jar={os.environ[_JAR]}",))
+    run_stages(tiny_config(tmp_path / "warehouse", settings))
+    assert_same(open_warehouse(tmp_path / "warehouse"), tiny_run)

@@ -23,8 +23,7 @@ import pytest
 from distributed import Client
 
 from tests.bucket_server import bucket_server, environment_for
-from tests.flows.small_run import run_stages
-from tests.flows.tiny_run import assert_same, tiny_config
+from tests.flows.runs import assert_same, run_stages, tiny_config
 from trajmill.pipelines.executors.cluster import connected
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse

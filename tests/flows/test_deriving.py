@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.built_once import built_once
-from tests.flows.small_run import small_config
+from tests.flows.runs import changed, small_config
 from trajmill.flows import deriving
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
@@ -72,10 +72,8 @@ def test_a_kind_is_derived_once_from_each_trajectory(copied: Config) -> None:
 
 def test_other_settings_derive_rows_of_another_version(copied: Config) -> None:
     derive_kind(copied, "step")
-    without_failed = copied.derive.model_copy(
-        update={"step": copied.derive.step.model_copy(update={"failed": False, "self_corrections": False})}
-    )
-    made = derive_kind(copied.model_copy(update={"derive": without_failed}), "step")
+    without_failed = copied.derive.step.model_copy(update={"failed": False, "self_corrections": False})
+    made = derive_kind(changed(copied, derive={"step": without_failed}), "step")
     versions = {row.made_by for row in derived(copied)}
     assert len(versions) == 2
     assert made.refused["judged_incorrect"] > 0
@@ -161,9 +159,13 @@ def test_each_task_of_a_round_has_one_manual_and_a_second_call_makes_none(copied
     assert (again.trajectories, again.examples) == (0, 0)
 
 
+def trying(config: Config, trials: int) -> Config:
+    """Manuals are tried so often."""
+    return changed(config, derive={"planning": config.derive.planning.model_copy(update={"trials": trials})})
+
+
 def test_the_policy_tries_each_manual_with_and_without_it(copied: Config) -> None:
-    planning = copied.derive.planning.model_copy(update={"trials": 2})
-    config = copied.model_copy(update={"derive": copied.derive.model_copy(update={"planning": planning})})
+    config = trying(copied, 2)
     made = derive_kind(config, "planning")
     warehouse = open_warehouse(config.run.root)
     trials = [row for row in read_rows(warehouse, Trajectory, run_id=config.run_id) if row.purpose is Purpose.TRIAL]
@@ -181,9 +183,7 @@ def test_the_policy_tries_each_manual_with_and_without_it(copied: Config) -> Non
 
 def test_a_manual_that_does_not_help_is_refused(copied: Config, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(deriving, "tried_manual", lambda *_: TriedManual(1, 0.0, 0.0))
-    planning = copied.derive.planning.model_copy(update={"trials": 1})
-    config = copied.model_copy(update={"derive": copied.derive.model_copy(update={"planning": planning})})
-    made = derive_kind(config, "planning")
+    made = derive_kind(trying(copied, 1), "planning")
     assert made.examples == 0 and made.refused["manual_did_not_help"] > 0
 
 

@@ -11,8 +11,8 @@ import pytest
 from rich.console import Console, RenderableType
 
 from tests.built_once import built_once
-from tests.flows.served_judge import config_with_judges, opinion, tiny_config
-from tests.flows.small_run import up_to
+from tests.flows.runs import changed, config_with_judges, judged_config, opinion, up_to
+from tests.records import record
 from tests.stages.critics.calibration.labelled_files import write_set
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
@@ -48,7 +48,7 @@ NOBODY = "http://127.0.0.1:9/v1"
 @pytest.fixture(scope="session")
 def first_round(tmp_path_factory: pytest.TempPathFactory) -> Path:
     def build(root: Path) -> None:
-        up_to(PROMOTE, RoundContext.of(tiny_config(root)))
+        up_to(PROMOTE, RoundContext.of(judged_config(root)))
 
     return built_once(tmp_path_factory, "first-round", build)
 
@@ -117,7 +117,7 @@ def test_every_ingredient_is_measured_from_votes_that_were_asked_for_once(root: 
 
 
 def test_the_runs_own_judge_gives_the_same_verdicts_as_in_the_round(root: Path) -> None:
-    config = tiny_config(root)
+    config = judged_config(root)
     (made,) = calibrate(config, [])
     warehouse = open_warehouse(root)
     own = {row.trajectory_id: row for row in read_rows(warehouse, Judgement) if row.judge is None}
@@ -205,8 +205,7 @@ class Heard(Unwatched):
 @pytest.fixture
 def unrewarded(tmp_path: Path) -> RoundContext:
     """A calibrated round whose judgements have no programmatic reward to be compared with."""
-    config = tiny_config(tmp_path).model_copy(update={"judge": JudgeSection(precision_floor=0.8)})
-    context = RoundContext.of(config)
+    context = RoundContext.of(changed(judged_config(tmp_path), judge=JudgeSection(precision_floor=0.8)))
     at = context.at("rollout")
     row = trajectory(1, at, "q", reward=None)
     judged = judgement(row.trajectory_id, at, True).model_copy(update={"rule": "consensus(text,multimodal)"})
@@ -223,23 +222,10 @@ def precision_of(context: RoundContext) -> tuple[Precision, list[str]]:
 
 
 def calibration(number: int, correct: int, **changes: object) -> Calibration:
-    values: dict[str, Any] = dict.fromkeys(Calibration.model_fields, 0) | {
-        "number": number,
-        "judge": "big",
-        "judge_id": "id",
-        "labels": "bench",
-        "ingredient": Ingredient.CONSENSUS,
-        "channel": None,
-        "resolution": None,
-        "models": "",
-        "rule": "consensus(text,multimodal)",
-        "true_positive": correct,
-        "false_positive": 100 - correct,
-        **at_origin(stage_run(number=0)),
-        "made_by": "judge-v1",
-        "schema_version": 1,
-    }
-    return Calibration.model_validate(values | changes)
+    named = {"judge": "big", "judge_id": "id", "labels": "bench", "rule": "consensus(text,multimodal)"}
+    counted = {"true_positive": correct, "false_positive": 100 - correct, "ingredient": Ingredient.CONSENSUS}
+    made = named | counted | at_origin(stage_run(number=0)) | {"made_by": "judge-v1"}
+    return record(Calibration, number=number, **made | changes)
 
 
 @pytest.mark.parametrize(
@@ -261,7 +247,7 @@ def test_a_round_without_rewards_asks_the_newest_calibration_of_its_judge(
 
 def test_what_is_not_known_of_a_judge_is_said(unrewarded: RoundContext) -> None:
     judge = JudgeSection(precision_floor=0.8, channels=("programmatic",))
-    known, (line,) = precision_of(replace(unrewarded, config=unrewarded.config.model_copy(update={"judge": judge})))
+    known, (line,) = precision_of(replace(unrewarded, config=changed(unrewarded.config, judge=judge)))
     assert known is Precision.UNKNOWN and "its precision cannot be measured by that check" in line
     commit_rows(unrewarded.warehouse, stage_run("calibration", 0), calibration(1, 10, rule="consensus(text)"))
     known, (line,) = precision_of(unrewarded)
@@ -285,7 +271,7 @@ def test_verdicts_are_shown_side_by_side_and_asked_for_once(root: Path) -> None:
     before = {table: own(open_warehouse(root), record) for table, record in TABLES.items() if table != "screens"}
     with running_server(models=("tiny", "other"), writes=opinion) as server:
         config = config_with_judges(root, server.url)
-        assert config.run_id == tiny_config(root).run_id
+        assert config.run_id == judged_config(root).run_id
         made = rejudge(config, "big")
         sent = len(server.received)
         assert made == RejudgeReport(len(finished(root)), before=0, judged=len(finished(root)), unjudged=0)
@@ -296,8 +282,8 @@ def test_verdicts_are_shown_side_by_side_and_asked_for_once(root: Path) -> None:
     anew = [row for row in read_rows(warehouse, Judgement) if row.judge == "big"]
     assert sorted(row.trajectory_id for row in anew) == finished(root)
     assert len({row.judge_id for row in anew}) == 1 and None not in {row.judge_id for row in anew}
-    for record in (StepVerdict, TrajectoryVerdict, ModelCall):
-        assert "big" in {row.model_dump()["judge"] for row in read_rows(warehouse, record)}
+    for kind in (StepVerdict, TrajectoryVerdict, ModelCall):
+        assert "big" in {row.model_dump()["judge"] for row in read_rows(warehouse, kind)}
     both = run_sql(
         warehouse,
         "SELECT trajectory_id, judge, correct, reward, \"right\" FROM judgements_side_by_side WHERE purpose = 'train'",
@@ -313,13 +299,13 @@ def test_the_next_round_is_the_same_with_and_without_it(root: Path, tmp_path: Pa
     config = config_with_judges(root, NOBODY, text=(), multimodal=(), channels=("text",), false_positive=0.5)
     rejudge(config, "big")
     up_to(DERIVE_RL, RoundContext.of(config, 2))
-    up_to(DERIVE_RL, RoundContext.of(tiny_config(plain), 2))
+    up_to(DERIVE_RL, RoundContext.of(judged_config(plain), 2))
     one, other = open_warehouse(root), open_warehouse(plain)
     assert {row.judge for row in read_rows(one, Judgement)} == {None, "big"}
-    for table, record in TABLES.items():
-        assert table == "screens" or own(one, record) == own(other, record), table
+    for table, kind in TABLES.items():
+        assert table == "screens" or own(one, kind) == own(other, kind), table
     assert read_history(one, config.run_id, 3) == read_history(other, config.run_id, 3)
-    assert accepted_since_training(config) == accepted_since_training(tiny_config(plain))
+    assert accepted_since_training(config) == accepted_since_training(judged_config(plain))
     assert find_trajectory(one, name) == find_trajectory(other, name)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.flows.small_run import small_config
+from tests.flows.runs import small_config
 from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.policies.policy import endpoint_of, policy_before
 from trajmill.flows.round import STAGES, do_stage, run_stage

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.policies.network import WaitingRun
-from tests.flows.tasks.test_train import first_waiting
+from tests.flows.runs import first_waiting
 from tests.other_package import installed
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config

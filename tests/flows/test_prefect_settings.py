@@ -1,18 +1,27 @@
 import logging
 import os
+import signal
 import socket
 import sys
 from pathlib import Path
+from types import FrameType, SimpleNamespace
+from typing import cast
 
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
+from tests.flows.runs import changed
+from trajmill.flows import evolve
+from trajmill.flows.cli import app as cli
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed
+from trajmill.flows.interrupt import asked_to_stop, noticing_interrupts, still_noticing_interrupts
 from trajmill.flows.prefect_settings import long_lived_server, names_a_server, scrub_record
+from trajmill.flows.stage import RoundContext
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
+from trajmill.warehouse.store.base import LeaseLostError
 
 pytestmark = pytest.mark.slow
 
@@ -53,7 +62,7 @@ def test_it_says_if_enough_landed(accepted: int, label: str, tmp_path: Path, mon
     )
     monkeypatch.setattr("trajmill.flows.evolve.accepted_since_training", lambda config: accepted)
     config = Config.model_validate({"run": {"root": tmp_path}, "serve": {"retrain_after_accepted": 5}})
-    other = config.model_copy(update={"run": config.run.model_copy(update={"seed": 1})})
+    other = changed(config, run={"seed": 1})
     assert announce_landed(config) == accepted
     announce_landed(other)
     (name, resource, payload), (_, of_other, _) = sent
@@ -78,3 +87,60 @@ def test_a_traceback_has_no_key_of_any_run_that_this_process_began() -> None:
     for key in keys:
         scrub_record(Secrets([key]), record)
     assert "ValueError: *** and ***" in logging.Formatter().format(record)
+
+
+class TakenError(Exception):
+    """Somebody else got the signal."""
+
+
+def take(number: int, frame: FrameType | None) -> None:
+    raise TakenError
+
+
+def test_a_signal_is_noticed_where_somebody_else_has_taken_it_meanwhile() -> None:
+    with noticing_interrupts() as asked:
+        noticed = signal.signal(signal.SIGTERM, take)
+        with still_noticing_interrupts(), pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGTERM)
+        assert asked_to_stop() and asked.number == signal.SIGTERM
+        with pytest.raises(TakenError):
+            signal.raise_signal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, noticed)
+
+
+def test_where_nobody_notices_signals_they_stay_with_whom_they_are() -> None:
+    before = signal.signal(signal.SIGTERM, take)
+    try:
+        with still_noticing_interrupts(), pytest.raises(TakenError):
+            signal.raise_signal(signal.SIGTERM)
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+@pytest.mark.slow
+def test_an_error_by_sigterm_is_known_to_be_its(prefect_server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def swallowed(*arguments: object) -> str:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+        except KeyboardInterrupt:
+            raise RuntimeError("a worker failed") from None
+        return ""
+
+    for name in ("adopt_configured", "rolled_out_ahead"):
+        monkeypatch.setattr(evolve, name, lambda context: None)
+    monkeypatch.setattr(evolve, "do_stages", swallowed)
+    with noticing_interrupts() as asked, pytest.raises(RuntimeError, match="a worker failed"):
+        evolve.round_flow(cast(RoundContext, SimpleNamespace(round=1, config=Config())))
+    assert asked.number == signal.SIGTERM
+
+
+def test_a_lost_lease_is_told_as_itself(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def lost(**arguments: object) -> None:
+        try:
+            signal.raise_signal(signal.SIGINT)
+        except KeyboardInterrupt:
+            raise LeaseLostError("its lease expired; run the same command again") from None
+
+    monkeypatch.setattr(cli, "app", lost)
+    assert cli.run([]) == 1
+    assert capsys.readouterr().err == "its lease expired; run the same command again\n"

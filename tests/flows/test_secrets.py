@@ -14,7 +14,7 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
 from tests.bucket_server import environment_for
-from tests.flows.served_judge import opinion
+from tests.flows.runs import opinion
 from tests.http_server import QuietHandler, serving
 from tests.warehouse.test_releases import export, release
 from trajmill.flows.cli.app import run

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from tests.flows.small_run import small_config
+from tests.flows.runs import changed, small_config
+from tests.records import record
 from tests.warehouse.samples import at_origin, query, stage_run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.new_run import NewRunError, begin_or_continue
@@ -20,31 +21,13 @@ from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staging import Progress, ShardProgress, plan_items
 
 
-def call(number: int, price: float, at: StageRun) -> ModelCall:
-    return ModelCall(
-        call_id=str(number),
-        trajectory_id=None,
-        step_index=None,
-        role="critic.text",
-        payload_hash="hash",
-        messages="[]",
-        response="yes",
-        input_tokens=1,
-        output_tokens=1,
-        latency_ms=1.0,
-        price=price,
-        error=None,
-        **at_origin(at),
-    )
-
-
 def test_a_stage_costs_what_its_model_calls_cost(tmp_path: Path) -> None:
     context = RoundContext.of(small_config(tmp_path))
     done: list[StageRun] = []
 
     def work(at: StageRun) -> StageOutcome:
         done.append(at)
-        calls = [call(1, 0.25, at), call(2, 0.5, at)]
+        calls = [record(ModelCall, call_id=str(price), price=price, **at_origin(at)) for price in (0.25, 0.5)]
         return StageOutcome(2, 2, write_tables(context.warehouse, at, {"model_calls": calls}))
 
     assert run_once(context, "judge", work).count.cost == 0.75
@@ -117,14 +100,14 @@ def config(root: Path, **tables: dict[str, object]) -> Config:
 def test_a_changed_configuration_is_named_and_begins_a_run_only_if_it_may(tmp_path: Path) -> None:
     first = config(tmp_path)
     begin_or_continue(first)
-    begin_or_continue(first.model_copy(update={"run": first.run.model_copy(update={"rounds": 20})}))
-    changed = config(tmp_path, queries={"train": 50}, judge={"channels": ("text",)})
+    begin_or_continue(changed(first, run={"rounds": 20}))
+    another = config(tmp_path, queries={"train": 50}, judge={"channels": ("text",)})
     with pytest.raises(NewRunError, match=r"\A[^\n]+\Z") as refused:
-        begin_or_continue(changed)
-    assert f"begins a new run {changed.run_id} and does not go on with {first.run_id}" in str(refused.value)
+        begin_or_continue(another)
+    assert f"begins a new run {another.run_id} and does not go on with {first.run_id}" in str(refused.value)
     assert "(judge.channels, queries.train changed since then): say --new-run" in str(refused.value)
-    begin_or_continue(changed, new_run=True)
-    for each in (changed, first):
+    begin_or_continue(another, new_run=True)
+    for each in (another, first):
         begin_or_continue(each)
 
 

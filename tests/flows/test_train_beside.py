@@ -12,8 +12,7 @@ import pytest
 from PIL import Image
 
 from tests.built_once import built_once
-from tests.flows.served_judge import opinion, tiny_config
-from tests.flows.small_run import up_to
+from tests.flows.runs import changed, endpoints_at, judged_config, opinion, up_to
 from tests.stages.agents.test_candidates import BACK, TAP, policy, view
 from tests.stages.models.fault_server import FaultServer, running_server
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
@@ -38,7 +37,6 @@ from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.agents.candidates import PROMPT
 from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.models.local.folder import TransformersSpec
-from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.prompts import load_prompt
 from trajmill.stages.training.hugging_face.launch import train_in_this_process
 from trajmill.stages.training.hugging_face.spec import TrlSftSpec
@@ -77,7 +75,7 @@ def server() -> Iterator[FaultServer]:
 @pytest.fixture
 def root(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
     def build(root: Path) -> None:
-        up_to(PROMOTE, RoundContext.of(tiny_config(root, EPISODES)))
+        up_to(PROMOTE, RoundContext.of(judged_config(root, EPISODES)))
 
     built = built_once(tmp_path_factory, "a-round-to-learn-from", build)
     return Path(shutil.copytree(built, tmp_path / "warehouse"))
@@ -94,17 +92,15 @@ def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def config_of(root: Path, model: Path, url: str = "http://127.0.0.1:9/v1") -> Config:
     small = TransformersSpec(model=model, family="qwen2.5-vl", max_pixels=16 * 28 * 28)
-    teachers = {name: OpenAiSpec(model=name, urls=(url,), attempts=1, max_pixels=50_000) for name in ("tiny", "other")}
     updates = {"judge-sft": 2, "prm": 20}
-    return tiny_config(root, EPISODES).model_copy(
-        update={
-            "endpoints": {"small": small, **teachers},
-            "judges": {"teacher": NamedJudgeSection.model_validate(VOTES | {"multimodal": ("tiny", "other")})},
-            "recipes": {
-                kind: RECIPES.default_spec(kind, TrlSftSpec, SMALL | {"max_updates": most, "epochs": most})
-                for kind, most in updates.items()
-            },
-        }
+    return changed(
+        judged_config(root, EPISODES),
+        endpoints={"small": small, **endpoints_at(url)},
+        judges={"teacher": NamedJudgeSection.model_validate(VOTES | {"multimodal": ("tiny", "other")})},
+        recipes={
+            kind: RECIPES.default_spec(kind, TrlSftSpec, SMALL | {"max_updates": most, "epochs": most})
+            for kind, most in updates.items()
+        },
     )
 
 
@@ -163,7 +159,7 @@ def test_a_recipe_that_cannot_train_gives_one_line(
     with pytest.raises(BadInputError, match=r"there is no \[recipes.judgesft\] in .*did you mean judge-sft"):
         train_beside(config, "judgesft")
     monkeypatch.chdir(tmp_path)
-    text = config_as_toml(config.model_copy(update={"run": config.run.model_copy(update={"root": root})}))
+    text = config_as_toml(changed(config, run={"root": root}))
     for before, after, said in (
         ('model = "small"', 'model = ""', "recipes.judge-sft.model is missing: the NAME of the [endpoints.NAME]"),
         ('model = "small"', 'model = "smal"', "there is no [endpoints.smal]; did you mean small?"),

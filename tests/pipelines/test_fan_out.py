@@ -1,12 +1,24 @@
+import pickle
+import shutil
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, NamedTuple
 
 import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.runners.portability.job_server import JobServer
+from apache_beam.runners.portability.local_job_service import LocalJobServicer
+from apache_beam.runners.portability.portable_runner import PortableRunner
 
+from tests.warehouse.samples import stage_run, step_verdicts
+from trajmill.pipelines.executors.beam import packed
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, divide, fan_out
 from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.record import Origin
+from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.schemas.tables.failure import Failure
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
@@ -83,3 +95,102 @@ def test_items_are_divided_by_what_lies_near_and_keep_their_order() -> None:
     assert divide(["b3", "a1", "b1", "a3"], 2, near=lambda item: item[1]) == [["a1", "b1"], ["b3", "a3"]]
     assert [len(part) for part in divide(list(range(25)), 2, most=10)] == [9, 8, 8]
     assert divide([], 3) == []
+
+
+@pytest.mark.slow
+def test_a_process_that_imports_it_prints_nothing_then_logs_as_before() -> None:
+    code = (
+        "import logging; import trajmill.pipelines.fan_out; root = logging.getLogger()\n"
+        "assert not root.hasHandlers(); root.warning('ours')"
+    )
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (process.stdout, process.stderr) == ("", "ours\n")
+
+
+class Files(Spec):
+    apps: tuple[Path, ...]
+    token: Annotated[Path, OPERATIONAL]
+    missing: Path = Path("nowhere.yaml")
+
+
+class Work(NamedTuple):
+    files: Files
+    weights: Path
+    cache: Path
+
+
+def test_files_come_from_the_common_bucket(bucket_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    warehouse = create_warehouse(bucket_url)
+    weights = warehouse.model("v1")
+    weights.mkdir()
+    (weights / "weights.bin").write_bytes(b"weights")
+    warehouse.store.publish("models/v1/weights.bin")
+    user = tmp_path / "user"
+    (user / "folder" / "pictures").mkdir(parents=True)
+    (user / "app.yaml").write_text("an app")
+    (user / "folder" / "pictures" / "one.png").write_bytes(b"a picture")
+    (user / "token").write_text("secret")
+    files = Files(apps=(user / "app.yaml", user / "folder"), token=user / "token")
+
+    sent = packed(Work(files, weights, warehouse.root / "request-cache"), warehouse.store, "staging/work")
+    shutil.rmtree(warehouse.root)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "elsewhere"))
+    (user / "app.yaml").write_text("edited since")
+    opened = sent.open()
+
+    app, folder = opened.files.apps
+    assert (app.name, app.read_text()) == ("app.yaml", "an app")
+    assert (folder.name, (folder / "pictures" / "one.png").read_bytes()) == ("folder", b"a picture")
+    assert (opened.weights / "weights.bin").read_bytes() == b"weights"
+    assert all(path.is_relative_to(tmp_path / "elsewhere") for path in (app, folder, opened.weights, opened.cache))
+    assert opened.files.token == user / "token"
+    assert opened.files.missing == Path("nowhere.yaml")
+    assert opened.files.model_fields_set == {"apps", "token"}
+    assert not any("token" in file.name for file in warehouse.store.files(""))
+
+
+def test_a_folder_that_all_machines_see_keeps_its_paths(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "data")
+    work = Work(Files(apps=(tmp_path / "app.yaml",), token=tmp_path), warehouse.model("v1"), tmp_path)
+    assert packed(work, warehouse.store, "staging/work").open() == work
+
+
+def test_a_value_that_is_too_large_for_a_message_is_stored(tmp_path: Path) -> None:
+    warehouse, ids = create_warehouse(tmp_path / "data"), [f"{number:024d}" for number in range(10_000)]
+    small, large = (packed(value, warehouse.store, "staging/payload") for value in (ids[:1000], ids))
+    assert len(pickle.dumps(large)) < 1000 < len(pickle.dumps(small)) < 100_000
+    assert (small.open(), large.open()) == (ids[:1000], ids)
+
+
+STARTED = list[str]()
+
+
+class OwnServer(JobServer):
+    def start(self) -> str:
+        STARTED.append(f"localhost:{LocalJobServicer().start_grpc_server()}")
+        return STARTED[-1]
+
+
+class OwnEngine(PortableRunner):
+    """An engine that starts a job service of its own, as Flink's and Spark's runners do."""
+
+    def default_job_server(self, options: PipelineOptions) -> JobServer:
+        return OwnServer()
+
+
+class Write(StageWork[int]):
+    def identity(self, number: int) -> object:
+        return number
+
+    def __call__(self, shard: str, number: int) -> WrittenFiles:
+        return self.written(shard, {"step_verdicts": step_verdicts(1, self.at, number)})
+
+
+@pytest.mark.slow
+def test_the_stages_of_a_process_share_one_job_service(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "data")
+    settings = BeamSettings(runner=f"{__name__}.OwnEngine", options=("--environment_type=LOOPBACK",))
+    for at in (stage_run("judge"), stage_run("guide")):
+        work = Write(warehouse, at, Origin(round=at.round, run_id=at.run_id, code_version="test"))
+        assert fan_out(work, [0, 1], settings).rows("step_verdicts") == 2
+    assert len(STARTED) == 1

@@ -4,9 +4,9 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from tests.flows.runs import changed, small_config
 from tests.flows.serving.process_groups import is_gone, living
 from tests.flows.serving.test_model_server import free_port, is_deserted
-from tests.flows.small_run import small_config
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.vllm.tiny_server import MODEL, tiny_server
 from trajmill.flows.configuration.config import Config
@@ -34,26 +34,17 @@ class TinyServer(NamedTuple):
 
 def config_with(server: TinyServer, root: Path, rounds: int, endpoint: dict[str, Any], **asked: Any) -> Config:
     """Small rounds with the policy on the server; what is asked of queries differs from two for training."""
-    small = small_config(root, rounds=rounds)
-    queries = {
-        "train": 2,
-        "heldout_slots": 0,
-        "heldout_phrasings": 0,
-        "heldout_app_names": (),
-        "validation": 0,
-        **asked,
-    }
+    queries = {"train": 2, "heldout_slots": 0, "heldout_phrasings": 0, "heldout_app_names": (), "validation": 0}
     tiny = {"model": MODEL, "urls": (server.address,), "family": "qwen2.5-vl", "attempts": 2, **endpoint}
-    return small.model_copy(
-        update={
-            "queries": small.queries.model_copy(update=queries),
-            "evaluate": small.evaluate.model_copy(update={"episodes": 1, "train_sample": 0}),
-            "environment": SimulatedSpec(builtin_apps=("messages",)),  # its tasks are short
-            "agent": EndToEndSpec(max_tokens=4),  # it has no words to say
-            "run": small.run.model_copy(update={"seed": 7}),  # of ten seeds, the one whose tasks allow the fewest steps
-            "models": ModelsSection(policy="tiny"),
-            "endpoints": {"tiny": OpenAiSpec.model_validate(tiny)},
-        }
+    return changed(
+        small_config(root, rounds=rounds),
+        queries=queries | asked,
+        evaluate={"episodes": 1, "train_sample": 0},
+        environment=SimulatedSpec(builtin_apps=("messages",)),  # its tasks are short
+        agent=EndToEndSpec(max_tokens=4),  # it has no words to say
+        run={"seed": 7},  # of ten seeds, the one whose tasks allow the fewest steps
+        models=ModelsSection(policy="tiny"),
+        endpoints={"tiny": OpenAiSpec.model_validate(tiny)},
     )
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.small_run import run_stages
-from tests.flows.tasks.test_train import first_waiting
+from tests.flows.runs import changed, first_waiting, run_stages
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS
 from tests.vllm.conftest import TinyServer, config_with
 from tests.vllm.tiny_adapter import tiny_adapter
@@ -43,14 +42,12 @@ TRAINER = Path(__file__).parents[2] / ".venv-trainers" / "trl" / "bin" / "python
 def config(root: Path, server: TinyServer) -> Config:
     """Rounds of a policy that understands nothing; accepted are the demonstrations of what it fails at."""
     endpoint = {"weights": server.weights, "max_pixels": MAX_PIXELS // 2}
-    tiny = config_with(server, root, 2, endpoint, validation=1)
-    return tiny.model_copy(
-        update={
-            "rollout": tiny.rollout.model_copy(update={"episodes_per_round": 4, "group_size": 2}),
-            "guidance": tiny.guidance.model_copy(update={"demonstrate": True, "share": 0.5}),
-            # Nothing is ever achieved, so no group has rewards that differ.
-            "rl": tiny.rl.model_copy(update={"tokens": False, "keep_without_spread": True}),
-        }
+    return changed(
+        config_with(server, root, 2, endpoint, validation=1),
+        rollout={"episodes_per_round": 4, "group_size": 2},
+        guidance={"demonstrate": True, "share": 0.5},
+        # Nothing is ever achieved, so no group has rewards that differ.
+        rl={"tokens": False, "keep_without_spread": True},
     )
 
 
@@ -62,7 +59,7 @@ def short(**further: object) -> dict[str, Any]:
 
 def test_a_served_policy_is_trained_compared_and_swapped_in(server: TinyServer, tmp_path: Path) -> None:
     recipe = TrlSftSpec(**short())
-    context = RoundContext.of(config(tmp_path / "warehouse", server).model_copy(update={"train": recipe}))
+    context = RoundContext.of(changed(config(tmp_path / "warehouse", server), train=recipe))
     rounds = (1, 2)
     for number in rounds:
         assert first_waiting(context.in_round(number)) is None, number
@@ -83,13 +80,9 @@ def test_a_served_policy_is_trained_compared_and_swapped_in(server: TinyServer, 
 def test_a_served_policy_learns_from_stored_replies_while_the_next_round_is_rolled_out(
     server: TinyServer, tmp_path: Path
 ) -> None:
+    recipe = TrpoSpec(**short(old_log_probs="stored", learning_rate=0.01))
     base = config(tmp_path / "warehouse", server)
-    changed = {
-        "train": TrpoSpec(**short(old_log_probs="stored", learning_rate=0.01)),
-        "rl": base.rl.model_copy(update={"tokens": True}),
-        "run": base.run.model_copy(update={"asynchronous": True}),
-    }
-    context = RoundContext.of(base.model_copy(update=changed))
+    context = RoundContext.of(changed(base, train=recipe, rl={"tokens": True}, run={"asynchronous": True}))
     versions = []
     for now in (context, context.in_round(2)):
         ahead = rolled_out_ahead(now)
@@ -141,8 +134,7 @@ def test_a_round_that_is_played_and_judged_by_a_server(server: TinyServer, tmp_p
     tiny = config_with(server, tmp_path / "warehouse", 1, {"max_pixels": MAX_PIXELS}, heldout_slots=1)
     critics = CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))
     models = ModelsSection(policy="tiny", writer="tiny", describer="tiny", critic=critics)
-    rollout = tiny.rollout.model_copy(update={"episodes_per_round": 3, "group_size": 1})
-    whole = tiny.model_copy(update={"models": models, "rollout": rollout})
+    whole = changed(tiny, models=models, rollout={"episodes_per_round": 3, "group_size": 1})
     run_stages(whole)
     warehouse = open_warehouse(whole.run.root)
     assert report_of(RoundContext(whole, warehouse, 1), PROMOTE) is not None

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.small_run import run_stages, small_config
-from tests.flows.tiny_run import assert_same, tiny_config
+from tests.flows.runs import assert_same, run_stages, small_config, tiny_config
 from tests.stages.environments.processes import descendants, eventually, until_gone
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
@@ -76,9 +75,8 @@ def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
 
 def test_a_disk_that_is_full_again_and_again_costs_nothing(tiny_run: Warehouse, tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    tiny = tiny_config(tmp_path)
     # The processes of workers would not have this limit.
-    config = tiny.model_copy(update={"rollout": tiny.rollout.model_copy(update={"workers": 1})})
+    config = tiny_config(tmp_path, workers=1)
     room, messages = 10_000, []
     while True:
         resource.setrlimit(resource.RLIMIT_FSIZE, (room, hard))

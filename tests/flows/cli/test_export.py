@@ -12,8 +12,7 @@ from zlib import crc32
 import pyarrow.parquet as pq
 import pytest
 
-from tests.flows.served_judge import opinion
-from tests.flows.small_run import small_config, up_to
+from tests.flows.runs import changed, opinion, small_config, up_to
 from tests.stages.export.formats.folders import read
 from tests.stages.models.fault_server import running_server
 from trajmill.flows.cli.app import run
@@ -63,18 +62,16 @@ _DESKTOP: Final = (
 
 def served_config(root: Path, url: str) -> Config:
     """A small round whose policy and critic are on the server, with groups of four."""
-    base = small_config(root, rounds=1)
-    return base.model_copy(
-        update={
-            "queries": QueriesSection(train=6, validation=0, heldout_slots=1, heldout_phrasings=0, heldout_apps=0),
-            "rollout": base.rollout.model_copy(update={"episodes_per_round": 8}),
-            "guidance": base.guidance.model_copy(update={"enabled": False}),
-            # Looking at screenshots is dear, and what is exported does not depend on it.
-            "judge": JudgeSection(precision_floor=0.0, channels=(Channel.TEXT,), filter_steps=False),
-            "evaluate": base.evaluate.model_copy(update={"episodes": 1, "train_sample": 1}),
-            "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(url,), family="gui-owl-1.5")},
-            "models": ModelsSection(policy="tiny", critic=CriticRoles(text=("tiny",))),
-        }
+    return changed(
+        small_config(root, rounds=1),
+        queries=QueriesSection(train=6, validation=0, heldout_slots=1, heldout_phrasings=0, heldout_apps=0),
+        rollout={"episodes_per_round": 8},
+        guidance={"enabled": False},
+        # Looking at screenshots is dear, and what is exported does not depend on it.
+        judge=JudgeSection(precision_floor=0.0, channels=(Channel.TEXT,), filter_steps=False),
+        evaluate={"episodes": 1, "train_sample": 1},
+        endpoints={"tiny": OpenAiSpec(model="tiny", urls=(url,), family="gui-owl-1.5")},
+        models=ModelsSection(policy="tiny", critic=CriticRoles(text=("tiny",))),
     )
 
 
@@ -273,7 +270,7 @@ def test_grounding_that_the_policy_does_by_luck_becomes_rows_for_rl(served_run: 
         server.writes_samples = presses
         few: dict[str, Any] = {"instructions": ("functional",), "dense_from": 0}
         kinds = DeriveSpec(grounding=GroundingSpec(**few), grounding_rl=GroundingRLSpec(**few))
-        config = served_config(root, server.url).model_copy(update={"derive": kinds})
+        config = changed(served_config(root, server.url), derive=kinds)
         derive_kind(config, "grounding")
         screens = WarehouseScreens(open_warehouse(root))
         for row in read_rows(open_warehouse(root), Example):

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.importing.stopped_import import import_and_stop, import_whole
-from tests.flows.served_judge import opinion
-from tests.flows.small_run import do, up_to
+from tests.flows.runs import changed, do, opinion, up_to
 from tests.flows.tasks.test_judge import served
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
@@ -42,8 +41,7 @@ _DEAD = "http://127.0.0.1:9/v1"
 
 def seeing(root: Path, url: str) -> Config:
     """A judge that needs no trees, which this layout does not have."""
-    config = served(root / "data", url, episodes=8)
-    return config.model_copy(update={"judge": config.judge.model_copy(update={"channels": ("multimodal",)})})
+    return changed(served(root / "data", url, episodes=8), judge={"channels": ("multimodal",)})
 
 
 def generated(root: Path, url: str) -> tuple[Config, RoundContext]:
@@ -103,7 +101,7 @@ def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(tmp_pat
     answers = [*[Fault.NONE] * 12, *[Fault.HANG] * 100]
     with running_server(answers, writes=opinion) as server:
         config, context = generated(tmp_path, server.url)
-        slow = config.model_copy(update={"judge": config.judge.model_copy(update={"concurrency": 1})})
+        slow = changed(config, judge={"concurrency": 1})
         assert slow.run_id == config.run_id
         with _killed_in(context, "import-0000", import_and_stop, slow, tmp_path / "net"):
             assert now_line(working_stage(context)).startswith("round 1, import-0000 since ")
@@ -124,8 +122,7 @@ def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(tmp_pat
 def test_an_import_into_a_bucket_brings_its_screens(tmp_path: Path, bucket_url: str) -> None:
     samples.agentnet(tmp_path / "net", tasks=1)
     with running_server([Fault.NONE], writes=opinion) as server:
-        config = seeing(tmp_path, server.url)
-        there = config.model_copy(update={"run": config.run.model_copy(update={"root": BucketUrl(bucket_url)})})
+        there = changed(seeing(tmp_path, server.url), run={"root": BucketUrl(bucket_url)})
         context = RoundContext.of(there)
         do(GENERATE, context)
         assert import_folder(there, layout_spec("agentnet"), tmp_path / "net").steps == 4

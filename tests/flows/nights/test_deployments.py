@@ -18,15 +18,14 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
-from tests.flows.served_judge import opinion
+from tests.flows.runs import changed, opinion, trained_config
 from tests.flows.synthetic_run import policy_version, write_run
-from tests.flows.tasks.test_train import tiny_config
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, JudgeSection, RolloutSection
-from trajmill.flows.configuration.sections import CriticRoles, ModelsSection, ServeSection
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.evolve import LANDED
 from trajmill.flows.new_run import begin_or_continue, begun_runs, run_resource
@@ -43,14 +42,14 @@ pytestmark = pytest.mark.slow
 
 def judged_by(root: Path, url: str) -> Config:
     """A small round whose critics are on a server, and which two accepted trajectories retrain."""
-    updated = {
-        "rollout": RolloutSection(episodes_per_round=4, concurrency=4),
-        "judge": JudgeSection(precision_floor=0.0, votes=1, quorum=1, resolutions=(0.5,)),
-        "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(url,))},
-        "models": ModelsSection(critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))),
-        "serve": ServeSection(retrain_after_accepted=2),
-    }
-    return tiny_config(root).model_copy(update=updated)
+    return changed(
+        trained_config(root),
+        rollout=RolloutSection(episodes_per_round=4, concurrency=4),
+        judge=JudgeSection(precision_floor=0.0, votes=1, quorum=1, resolutions=(0.5,)),
+        endpoints={"tiny": OpenAiSpec(model="tiny", urls=(url,))},
+        models=ModelsSection(critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))),
+        serve={"retrain_after_accepted": 2},
+    )
 
 
 def flow_of(deployment: dict[str, Any]) -> str:

@@ -11,10 +11,9 @@ import pytest
 from prefect import flow
 
 from tests.flows.policies.network import WaitingRun
-from tests.flows.small_run import small_config
+from tests.flows.runs import changed, small_config, trained_config
 from tests.flows.synthetic_run import RUN, policy_version, write_run
 from tests.flows.tasks.test_judge import served as judged_by_server
-from tests.flows.tasks.test_train import tiny_config
 from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, stage_run
 from tests.warehouse.test_releases import export, release
@@ -49,14 +48,12 @@ pytestmark = pytest.mark.slow
 
 
 def served(config: Config, **changes: object) -> Config:
-    return config.model_copy(update={"serve": ServeSection().model_copy(update=changes)})
+    return changed(config, serve=ServeSection().model_copy(update=changes))
 
 
 def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path, prefect_server: Path) -> None:
-    file, base = tmp_path / "trajmill.toml", tiny_config(tmp_path / "data")
-    queries = base.queries.model_copy(update={"fresh": 5})
-    rollout = base.rollout.model_copy(update={"episodes_per_round": 12})
-    base = base.model_copy(update={"queries": queries, "rollout": rollout})
+    file, base = tmp_path / "trajmill.toml", trained_config(tmp_path / "data")
+    base = changed(base, queries={"fresh": 5}, rollout={"episodes_per_round": 12})
 
     def said(work: object, enough: int = 10_000) -> tuple[str, str]:
         file.write_text(config_as_toml(served(base, retrain_after_accepted=enough, when_busy="skip")))
@@ -177,8 +174,7 @@ def test_a_round_that_is_not_judged_is_not_trained_on(tmp_path: Path) -> None:
 
 def test_a_judge_that_answers_in_the_wrong_schema_needs_a_person(tmp_path: Path, prefect_server: Path) -> None:
     with running_server([Fault.NONE]) as server:
-        config = judged_by_server(tmp_path, server.url)
-        config = config.model_copy(update={"guidance": config.guidance.model_copy(update={"enabled": False})})
+        config = changed(judged_by_server(tmp_path, server.url), guidance={"enabled": False})
         end = flow(validate_parameters=False)(collect_night)(config)
     assert end.ending is Ending.JUDGE_FAILS
     counts = re.search(r"(\d+) of \d+ attempts finished.* 0 accepted, (\d+) could not be judged", end.line)

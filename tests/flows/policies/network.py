@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import ClassVar, Literal, NamedTuple
 
-from tests.flows.tasks.test_train import FailingRecipe, tiny_config
+from tests.flows.runs import changed, trained_config
+from tests.flows.tasks.test_train import FailingRecipe
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
 from trajmill.flows.stage import RoundContext
@@ -36,12 +37,11 @@ def network_folder(folder: Path, seed: int) -> Path:
 
 def network_config(root: Path, folder: Path, recipe: RecipeSpec | None = None, rounds: int = 1) -> Config:
     """Small rounds whose policy is the network in a folder."""
-    return tiny_config(root, rounds).model_copy(
-        update={
-            "models": ModelsSection(policy="mine"),
-            "endpoints": {"mine": NetworkSpec(model=folder)},
-            "train": recipe or EmbeddedSftSpec(min_updates=5, max_updates=10),
-        }
+    return changed(
+        trained_config(root, rounds),
+        models=ModelsSection(policy="mine"),
+        endpoints={"mine": NetworkSpec(model=folder)},
+        train=recipe or EmbeddedSftSpec(min_updates=5, max_updates=10),
     )
 
 
@@ -54,5 +54,5 @@ class WaitingRun(NamedTuple):
 
     def trained_by(self, recipe: RecipeSpec) -> RoundContext:
         """The first round of this run, which a recipe goes on with."""
-        config = self.config.model_copy(update={"train": recipe})
+        config = changed(self.config, train=recipe)
         return RoundContext(config, create_warehouse(config.run.root), 1, run_id=self.config.run_id)

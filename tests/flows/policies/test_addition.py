@@ -4,14 +4,15 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 import torch
+from markupsafe import escape
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config, network_folder
-from tests.flows.small_run import do, up_to
-from tests.flows.tasks.test_train import first_waiting, tiny_config
+from tests.flows.policies.network import NOBODY_TRAINS, NetworkSpec, WaitingRun, network_config, network_folder
+from tests.flows.runs import changed, do, first_waiting, small_config, trained_config, up_to
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
 from trajmill.flows.policies.addition import (
@@ -22,7 +23,10 @@ from trajmill.flows.policies.addition import (
     promote_policy,
     roll_back_policy,
 )
+from trajmill.flows.policies.compare import compare_policies
 from trajmill.flows.policies.policy import acting, configured_policy, policy_before
+from trajmill.flows.report.comparison import comparison_table
+from trajmill.flows.report.figures import SUCCESS, run_views
 from trajmill.flows.round import current_round, run_stage, summary_of
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
@@ -31,7 +35,7 @@ from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import adopt_configured
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
-from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.environments.kinds import SimulatedSpec
@@ -39,7 +43,7 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.store.base import BucketUrl
 
@@ -175,7 +179,7 @@ def test_a_version_that_cannot_act_is_refused_and_the_one_before_goes_on(waiting
 
 
 def renamed(config: Config, folder: Path) -> Config:
-    return config.model_copy(update={"endpoints": {"mine": config.endpoints["mine"].with_version("", folder)}})
+    return changed(config, endpoints={"mine": config.endpoints["mine"].with_version("", folder)})
 
 
 def test_another_model_in_the_configuration_goes_on_with_the_run(waiting_run: WaitingRun, tmp_path: Path) -> None:
@@ -204,7 +208,7 @@ def test_a_policy_is_added_listed_rolled_back_promoted_and_acts_in_a_bucket_that
     waiting_folder: Path, bucket_url: str, tmp_path: Path
 ) -> None:
     config = network_config(Path("unused"), waiting_folder / "network", NOBODY_TRAINS)
-    config = config.model_copy(update={"run": config.run.model_copy(update={"root": BucketUrl(bucket_url)})})
+    config = changed(config, run={"root": BucketUrl(bucket_url)})
     store, root = create_warehouse(bucket_url).store, waiting_folder / "root"
     for file in root.rglob("*"):
         if file.is_file():
@@ -242,10 +246,10 @@ def test_a_policy_is_added_listed_rolled_back_promoted_and_acts_in_a_bucket_that
 @pytest.mark.parametrize(("policy", "agent"), [("mine", EndToEndSpec), ("embedded", ExplorerSpec)])
 def test_only_the_untrained_policy_explores(tmp_path: Path, policy: str, agent: type) -> None:
     weights = EmbeddedSpec(model=network_folder(tmp_path / "weights", seed=3))
-    update = {"models": ModelsSection(policy=policy), "endpoints": {"mine": weights}}
-    config = tiny_config(tmp_path / "root", 1).model_copy(update=update)
+    named = {"models": ModelsSection(policy=policy), "endpoints": {"mine": weights}}
+    config = changed(trained_config(tmp_path / "root"), **named)
     context = RoundContext.of(config)
-    mine = config.model_copy(update={"models": ModelsSection(policy="mine")})
+    mine = changed(config, models=ModelsSection(policy="mine"))
     start = configured_policy(replace(context, config=mine))
     assert (start.version, start.kind) == (weights.version, "embedded")
     assert start.paths(context.warehouse) == (weights.model, None)
@@ -267,3 +271,68 @@ def test_it_is_made_once_where_the_endpoint_says(tmp_path: Path) -> None:
 def test_a_policy_that_is_no_such_model_gives_one_error_line() -> None:
     with pytest.raises(BadInputError, match=r"^models.policy is embedded; name an endpoint [^\n]*$"):
         make_untrained_policy(Config())
+
+
+@pytest.fixture
+def measured(small_run: Warehouse, tmp_path: Path) -> Config:
+    """A copy of the run, and a model beside it that the run has never measured."""
+    root = Path(shutil.copytree(small_run.root, tmp_path / "root"))
+    endpoints = {"other": NetworkSpec(model=network_folder(tmp_path / "other", seed=3))}
+    return changed(small_config(root), endpoints=endpoints)
+
+
+def test_two_versions_are_compared_by_their_stored_evaluations(measured: Config, tmp_path: Path) -> None:
+    first, last = (list_policies(measured)[place].row for place in (0, -1))
+    before = read_rows(RoundContext.of(measured).warehouse, Trajectory)
+    compared, folder = compare_policies(measured, first.model_version, last.model_version[-8:], tmp_path / "out")
+    assert (compared.a, compared.b) == (first.model_version, last.model_version)
+    assert len(read_rows(RoundContext.of(measured).warehouse, Trajectory)) == len(before), "nothing was attempted"
+    groups = {(group.kind, group.name): group for group in compared.groups}
+    for row, passed in ((first, "first"), (last, "second")):
+        for split in row.success:
+            group = groups["split", split.split]
+            assert (group.queries, getattr(group, passed)) == (split.queries, split.successes)
+    whole = compared.groups[0]
+    assert whole.queries == sum(split.queries for split in first.success if split.split != Split.TRAIN)
+    assert whole.second - whole.first == whole.gained - whole.lost
+    assert whole.low <= whole.difference <= whole.high and 0.0 < whole.p_value <= 1.0
+
+    rows = pq.read_table(folder / "queries.parquet").to_pylist()
+    assert len(rows) == sum(split.queries for split in first.success)
+    assert {row["side"] for row in rows} <= {"both", "gained", "lost", "neither"}
+    page = (folder / "comparison.html").read_text(encoding="utf-8")
+    assert all(str(escape(row["instruction"])) in page for row in rows if row["side"] in ("gained", "lost"))
+    assert pq.read_table(folder / "groups.parquet").num_rows == len(groups)
+    assert comparison_table(compared).row_count >= 1 + sum(group.kind == "split" for group in compared.groups)
+
+
+def test_a_model_that_is_no_version_attempts_the_same_queries_and_seeds_once(measured: Config) -> None:
+    warehouse, last = RoundContext.of(measured).warehouse, list_policies(measured)[-1].row.model_version
+    with run_views(warehouse, measured.run_id) as views:
+        figures = views.rows(SUCCESS)
+    compared, folder = compare_policies(measured, last, "other")
+    assert folder == warehouse.run(measured.run_id) / f"compare-{last}-{compared.b}"
+    rows = read_rows(warehouse, Trajectory)
+    seeds = {row.query_id: row.seed for row in rows if row.purpose is Purpose.EVALUATE}
+    attempted = {row.query_id: row.seed for row in rows if row.purpose is Purpose.COMPARE}
+    assert attempted == seeds and len(compared.queries) == len(seeds)
+    assert all(row.round == 0 and row.model_version == compared.b for row in rows if row.purpose is Purpose.COMPARE)
+    again, _ = compare_policies(measured, "other", last)
+    assert len(read_rows(warehouse, Trajectory)) == len(rows), "it is measured once"
+    assert [group.gained for group in again.groups] == [group.lost for group in compared.groups]
+    with run_views(warehouse, measured.run_id) as views:
+        assert views.rows(SUCCESS) == figures
+
+
+def test_names_that_are_no_two_policies_get_one_line(measured: Config) -> None:
+    last = list_policies(measured)[-1].row.model_version
+    for a, b, message in (
+        (last, "nobody", "'nobody' is no endpoint and no measured policy of small-"),
+        (last, last[-6:], f"are both {last}; name two policies"),
+        ("embedded-", last, "may be embedded-.* or embedded-.*; give more of it"),
+    ):
+        with pytest.raises(BadInputError, match=message):
+            compare_policies(measured, a, b)
+    empty = changed(measured, run={"name": "unbegun"})
+    with pytest.raises(BadInputError, match="has no queries yet"):
+        compare_policies(empty, last, "other")

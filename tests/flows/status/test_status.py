@@ -15,7 +15,7 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
-from tests.flows.small_run import small_config
+from tests.flows.runs import small_config
 from tests.flows.synthetic_run import RUN
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config

@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.flows.served_judge import opinion, tiny_config
-from tests.flows.small_run import do, small_config, up_to
+from tests.flows.runs import changed, do, judged_config, opinion, small_config, up_to
+from tests.records import record
 from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
 from trajmill.flows.configuration.config import Config, GuidanceSection, JudgeSection, ReleaseSection
@@ -39,14 +39,8 @@ pytestmark = pytest.mark.slow
 
 
 def failure(trajectory_id: str, at: StageRun, stage: str = "judge") -> Failure:
-    return Failure(
-        stage=stage,
-        input_id=trajectory_id,
-        failure_class=FailureClass.MODEL,
-        message="no answer",
-        attempts=1,
-        **at_origin(at),
-    )
+    named = {"input_id": trajectory_id, "failure_class": FailureClass.MODEL, "attempts": 1}
+    return record(Failure, stage=stage, **named, **at_origin(at))
 
 
 @pytest.fixture
@@ -55,10 +49,10 @@ def warehouse(tmp_path: Path) -> Warehouse:
 
 
 def context(warehouse: Warehouse, number: int) -> RoundContext:
-    config = tiny_config(warehouse.root, episodes=12)
     # Demonstrated, so some are accepted whatever the untrained policy does.
-    guidance = config.guidance.model_copy(update={"demonstrate": True, "after_failures": 0})
-    return RoundContext(config.model_copy(update={"guidance": guidance}), warehouse, number)
+    demonstrated = {"demonstrate": True, "after_failures": 0}
+    config = changed(judged_config(warehouse.root, episodes=12), guidance=demonstrated)
+    return RoundContext(config, warehouse, number)
 
 
 def test_only_what_failed_and_is_open_is_judged_again(warehouse: Warehouse) -> None:
@@ -159,12 +153,11 @@ def kill_before_marker(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def served(root: Path, url: str, episodes: int = 12) -> Config:
-    return tiny_config(root, episodes).model_copy(
-        update={
-            "judge": JudgeSection(votes=2, quorum=2, tries=1, resolutions=(0.25, 0.5), concurrency=4),
-            "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)},
-            "models": ModelsSection(critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))),
-        }
+    return changed(
+        judged_config(root, episodes),
+        judge=JudgeSection(votes=2, quorum=2, tries=1, resolutions=(0.25, 0.5), concurrency=4),
+        endpoints={"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)},
+        models=ModelsSection(critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))),
     )
 
 
@@ -206,24 +199,21 @@ MARKET = Path(__file__).parents[3] / "docs" / "examples" / "market.yaml"
 
 
 def demonstrating(root: Path, by: bool | Literal["explorer"] = True) -> Config:
-    small = small_config(root, rounds=1)
     market = SimulatedSpec(
         apps=(MARKET,), builtin_apps=(), faults=FaultRates(popup=0.0), devices=DevicesSpec(orders=9, dark=False)
     )
-    return small.model_copy(
-        update={
-            "environment": market,
-            "queries": small.queries.model_copy(update={"train": 8, "heldout_app_names": ()}),
-            "rollout": small.rollout.model_copy(update={"episodes_per_round": 30, "group_size": 1}),
-            "guidance": GuidanceSection(after_failures=0, share=0.8, demonstrate=by),
-            "train": EmbeddedSftSpec(keep_per_query=9, keep_per_reply=5),
-        }
+    return changed(
+        small_config(root, rounds=1),
+        environment=market,
+        queries={"train": 8, "heldout_app_names": ()},
+        rollout={"episodes_per_round": 30, "group_size": 1},
+        guidance=GuidanceSection(after_failures=0, share=0.8, demonstrate=by),
+        train=EmbeddedSftSpec(keep_per_query=9, keep_per_reply=5),
     )
 
 
 def test_hard_queries_are_shown_to_the_policy_and_released_within_quotas(tmp_path: Path) -> None:
-    quota = ReleaseSection(quotas={"action": 0.6})
-    config = demonstrating(tmp_path).model_copy(update={"release": quota})
+    config = changed(demonstrating(tmp_path), release=ReleaseSection(quotas={"action": 0.6}))
     context = RoundContext.of(config)
     released = up_to(RELEASE, context).result
     of_actions = (
@@ -249,15 +239,9 @@ def test_hard_queries_are_shown_to_the_policy_and_released_within_quotas(tmp_pat
 
 
 def test_attempts_are_added_where_outcomes_are_mixed_within_the_budget_of_the_round(tmp_path: Path) -> None:
-    config = demonstrating(tmp_path)
     sampled = {"episodes_per_round": 32, "group_size": 2, "largest_group": 5}
-    config = config.model_copy(
-        update={
-            "queries": config.queries.model_copy(update={"train": 14}),
-            "rollout": config.rollout.model_copy(update=sampled),
-            "guidance": GuidanceSection(enabled=False),
-        }
-    )
+    unguided = GuidanceSection(enabled=False)
+    config = changed(demonstrating(tmp_path), queries={"train": 14}, rollout=sampled, guidance=unguided)
     context = RoundContext.of(config)
     up_to(DERIVE_RL, context)
     tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)

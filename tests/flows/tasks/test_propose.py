@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from tests.built_once import built_once
-from tests.flows.served_judge import opinion
-from tests.flows.small_run import do, small_config, up_to
+from tests.flows.runs import changed, do, opinion, small_config, up_to
 from tests.stages.environments.browser.site import serving
 from tests.stages.models.fault_server import FaultServer, running_server
 from tests.stages.queries.samples import honest_draft
@@ -90,7 +89,6 @@ def said(body: dict[str, Any]) -> str:
 def config_of(root: Path, url: str, curriculum: int = 3, screenshot: int = 2) -> Config:
     tasks = root / "tasks.jsonl"
     tasks.write_text(WRITTEN)
-    base = small_config(root)
     queries = QueriesSection(
         train=16,
         heldout_slots=3,
@@ -101,13 +99,24 @@ def config_of(root: Path, url: str, curriculum: int = 3, screenshot: int = 2) ->
         curriculum=curriculum,
         screenshot=screenshot,
     )
-    updated = {
-        "queries": queries,
-        "rollout": RolloutSection(episodes_per_round=40, concurrency=8),
-        "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)},
-        "models": ModelsSection(writer="tiny"),
-    }
-    return base.model_copy(update=updated)
+    return changed(
+        small_config(root),
+        queries=queries,
+        rollout=RolloutSection(episodes_per_round=40, concurrency=8),
+        endpoints=endpoints_of(url),
+        models=ModelsSection(writer="tiny"),
+    )
+
+
+def endpoints_of(url: str) -> dict[str, OpenAiSpec]:
+    return {"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)}
+
+
+JUDGED = {
+    "judge": JudgeSection(channels=("text",), votes=1, quorum=1, tries=1),
+    "models": ModelsSection(writer="tiny", critic=CriticRoles(step="tiny", text=("tiny",))),
+}
+"""One vote on the text decides which proposals can be done."""
 
 
 def proposed(context: RoundContext) -> list[Query]:
@@ -260,12 +269,7 @@ def test_mistakes_of_the_section_give_one_line_each(tmp_path: Path, text: str, e
 def tried(tmp_path: Path, server: FaultServer) -> RoundContext:
     """The first round, with four proposals that wait to be tried."""
     config = config_of(tmp_path, server.url)
-    updated = {
-        "queries": config.queries.model_copy(update={"try_proposals": True}),
-        "judge": JudgeSection(channels=("text",), votes=1, quorum=1, tries=1),
-        "models": ModelsSection(writer="tiny", critic=CriticRoles(step="tiny", text=("tiny",))),
-    }
-    context = RoundContext.of(config.model_copy(update=updated))
+    context = RoundContext.of(changed(config, queries={"try_proposals": True}, **JUDGED))
     up_to(PROPOSE, context)
     return context
 
@@ -329,15 +333,13 @@ def test_a_browser_is_where_proposals_are_tried(tmp_path: Path, writer: Writer, 
         start = {"apps": ["form"], "start_state": {"url": f"{site}/drawn-by-others"}}
         tasks.write_text(json.dumps({"instruction": "Open the form.", **start}))
         examples.write_text(json.dumps({"instruction": "Have a look around", "platform": "web", **start}))
-        config = small_config(tmp_path).model_copy(
-            update={
-                "environment": BrowserSpec(tasks=tasks),
-                "queries": QueriesSection(example_tasks=examples, curriculum=2, try_proposals=True),
-                "evaluate": EvaluateSection(episodes=1, train_sample=1),
-                "judge": JudgeSection(channels=("text",), votes=1, quorum=1, tries=1),
-                "endpoints": {"tiny": OpenAiSpec(model="tiny", urls=(server.url,), attempts=1, cache=False)},
-                "models": ModelsSection(writer="tiny", critic=CriticRoles(step="tiny", text=("tiny",))),
-            }
+        config = changed(
+            small_config(tmp_path),
+            environment=BrowserSpec(tasks=tasks),
+            queries=QueriesSection(example_tasks=examples, curriculum=2, try_proposals=True),
+            evaluate=EvaluateSection(episodes=1, train_sample=1),
+            endpoints=endpoints_of(server.url),
+            **JUDGED,
         )
         context = RoundContext.of(config)
         up_to(PROPOSE, context)

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import pytest
 
-from tests.flows.small_run import small_config
-from trajmill.flows.configuration.config import Config
+from tests.flows.runs import changed, first_waiting, trained_config
 from trajmill.flows.policies.policy import BASELINE, PROMOTE, Policy, policy_before, policy_in_force
 from trajmill.flows.round import STAGES, current_round, do_stage, summary_of
-from trajmill.flows.stage import RoundContext, StageReport, finished, report_of
+from trajmill.flows.stage import RoundContext, finished, report_of
 from trajmill.flows.tasks.release import RELEASE, derived_from, release_again
 from trajmill.flows.tasks.train import TRAIN, Training, awaited_policy
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
@@ -97,34 +96,12 @@ if spoil == "cut":
 """
 
 
-def tiny_config(root: Path, rounds: int = 1) -> Config:
-    small = small_config(root, rounds)
-    return small.model_copy(
-        update={
-            "queries": small.queries.model_copy(
-                update={"train": 8, "heldout_slots": 2, "heldout_phrasings": 0, "validation": 4}
-            ),
-            "rollout": small.rollout.model_copy(update={"episodes_per_round": 24, "group_size": 2}),
-            "evaluate": small.evaluate.model_copy(update={"train_sample": 0}),
-        }
-    )
-
-
-def first_waiting(context: RoundContext) -> StageReport | None:
-    """Do the stages of a round up to the first one that waits."""
-    for stage in STAGES:
-        report = do_stage(stage, context)
-        if report.waiting:
-            return report
-    return None
-
-
 def test_a_round_whose_accepted_trajectories_are_all_left_out_says_what_they_are_left_out_for(tmp_path: Path) -> None:
-    config = tiny_config(tmp_path / "root")
+    config = trained_config(tmp_path / "root")
     do_stage(STAGES[0], RoundContext.of(config))
     tasks = tmp_path / "tasks.txt"
     tasks.write_text("".join(f"{query.instruction}\n" for query in RoundContext.of(config).queries.values()))
-    strict = config.model_copy(update={"curate": CurateSpec(benchmarks={"known": tasks})})
+    strict = changed(config, curate=CurateSpec(benchmarks={"known": tasks}))
     context = replace(RoundContext.of(config), config=strict)
     assert first_waiting(context) is None
     accepted, reason = derived_from(context), summary_of(context).reason or ""
@@ -222,7 +199,7 @@ def test_a_round_waits_for_a_policy_that_its_recipe_cannot_train(waiting_run: Wa
 
 
 def test_the_embedded_policy_is_waited_for_with_another_line(tmp_path: Path) -> None:
-    context = RoundContext.of(tiny_config(tmp_path).model_copy(update={"train": FailingRecipe(trains_this=False)}))
+    context = RoundContext.of(changed(trained_config(tmp_path), train=FailingRecipe(trains_this=False)))
     line = awaited_policy(context, Policy(model_version="embedded-1", kind="embedded"))
     assert "policy add" not in line and "; map models.policy to an [endpoints.NAME]" in line
 
@@ -236,7 +213,7 @@ def test_folders_in_the_warehouse_stay_valid_when_it_is_moved(tmp_path: Path) ->
 
 
 def test_a_run_that_an_earlier_version_began_goes_on(tmp_path: Path) -> None:
-    context = RoundContext.of(tiny_config(tmp_path))
+    context = RoundContext.of(trained_config(tmp_path))
     row = {"model_version": "v0", "kind": "openai_api", "folder": "models/v0", "adapter": None}
     success = [{"split": "validation", "queries": 4, "successes": 1}]
     measured = {"success": success, "validation": [{"query_id": "q", "success": True}]}

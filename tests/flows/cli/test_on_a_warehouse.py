@@ -1,0 +1,218 @@
+import ctypes
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from tests.bucket_server import environment_for, new_bucket
+from tests.flows.synthetic_run import RUN, write_run
+from tests.warehouse.samples import commit_rounds
+from tests.warehouse.test_releases import export, release
+from trajmill.flows.cli.app import run
+from trajmill.flows.new_run import IDENTITY_FILE
+from trajmill.flows.viewer.app import viewer_app
+from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse, sole_worker
+from trajmill.warehouse.read import read_table
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The root of a warehouse with twelve rounds and a release; to be copied."""
+    warehouse = create_warehouse(tmp_path_factory.mktemp("released") / "root")
+    commit_rounds(warehouse, 12, 2)
+    export(warehouse, "first")
+    release(warehouse, "first")
+    return warehouse.root
+
+
+@pytest.fixture
+def warehouse(released: Path, tmp_path: Path) -> Warehouse:
+    return open_warehouse(Path(shutil.copytree(released, tmp_path / "root")))
+
+
+def said(warehouse: Warehouse, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert run([*arguments, "--root", str(warehouse.root)]) == 0
+    return capsys.readouterr().out
+
+
+def test_unused_files_are_listed_then_deleted(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    left = warehouse.table("step_verdicts") / "r0099-run-a-judge-00000.parquet"
+    left.write_bytes(bytes(100_000))
+    os.utime(left, (0, 0))
+    listed = "tables/step_verdicts/r0099-run-a-judge-00000.parquet\n1 unused files, 0.1 MB"
+    assert said(warehouse, capsys, "vacuum", "--dry-run") == f"{listed}\n" and left.exists()
+    assert said(warehouse, capsys, "vacuum") == f"{listed}: deleted\n" and not left.exists()
+    assert said(warehouse, capsys, "vacuum", "--days", "0") == "0 unused files, 0.0 MB: deleted\n"
+
+
+def test_small_files_are_joined_once(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(warehouse, capsys, "compact") == "step_verdicts: 12 files are 1\n"
+    assert said(warehouse, capsys, "compact") == "no table has small files to join\n"
+
+
+def test_each_damaged_file_is_named(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(warehouse, capsys, "verify") == "everything is whole\n"
+    (warehouse.release("first") / "README.md").write_text("# cart\n")
+    next(warehouse.table("step_verdicts").glob("*.parquet")).unlink()
+    assert run(["verify", "--root", str(warehouse.root)]) == 1
+    *lines, total = capsys.readouterr().out.splitlines()
+    assert total == "2 files are damaged" and any("(2 rows of step_verdicts)" in line for line in lines)
+    assert any("README.md: changed since release first was made" in line for line in lines)
+
+
+def test_releases_are_listed_and_dropped(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    assert said(warehouse, capsys, "releases", "list").startswith("first  2026-11-20T00:00:00Z  round 1  ")
+    with sole_worker(warehouse, "run-a"):
+        assert run(["releases", "drop", "first", "--root", str(warehouse.root)]) == 1
+    assert "is at work on it" in capsys.readouterr().err
+    assert "first is dropped" in said(warehouse, capsys, "releases", "drop", "first")
+    assert said(warehouse, capsys, "releases", "list") == ""
+    assert run(["releases", "drop", "first", "--root", str(warehouse.root)]) == 1
+    assert capsys.readouterr().err.startswith("release first: there is none in ")
+
+
+def test_a_release_with_a_damaged_manifest_is_dropped(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+    name = "run-a-r0001"
+    export(warehouse, name)
+    release(warehouse, name)
+    (warehouse.release(name) / "manifest.json").write_text("{")
+    assert run(["releases", "list", "--root", str(warehouse.root)]) == 1
+    assert f"or drop the release (`trajmill releases drop {name}`)" in capsys.readouterr().err
+    with sole_worker(warehouse, "run-a"):
+        assert run(["releases", "drop", name, "--root", str(warehouse.root)]) == 1
+    assert f"{name} is dropped" in said(warehouse, capsys, "releases", "drop", name)
+    assert said(warehouse, capsys, "releases", "list").startswith("first  ")
+
+
+_VERSION_3 = 0x20080522
+_DAC_OVERRIDE = 1
+"""The capability with which root writes whatever the permissions say; see capabilities(7)."""
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """Nobody may write below a folder within the block; what this thread does then is refused as for other users."""
+    modes = {path: path.stat().st_mode for path in (folder, *folder.rglob("*"))}
+    for path, mode in modes.items():
+        path.chmod(mode & ~0o222)
+    try:
+        with _without_override():
+            yield
+    finally:
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+@contextmanager
+def _without_override() -> Iterator[None]:
+    libc = ctypes.CDLL(None, use_errno=True)
+    thread, sets = (ctypes.c_uint32 * 2)(_VERSION_3, 0), (ctypes.c_uint32 * 6)()
+    assert libc.capget(thread, sets) == 0
+    effective = sets[0]
+    sets[0] &= ~(1 << _DAC_OVERRIDE)
+    assert libc.capset(thread, sets) == 0
+    try:
+        yield
+    finally:
+        sets[0] = effective
+        assert libc.capset(thread, sets) == 0
+
+
+def test_who_may_only_read_a_warehouse_sees_its_results(
+    run_warehouse: Warehouse,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    root = Path(shutil.copytree(run_warehouse.root, tmp_path_factory.mktemp("copy") / "warehouse"))
+    begun = root / "runs" / RUN / IDENTITY_FILE
+    begun.parent.mkdir(parents=True, exist_ok=True)
+    begun.write_text("{}")
+    # Another version wrote it, or nobody yet.
+    open_warehouse(root).database.unlink(missing_ok=True)
+    with read_only(root):
+        with pytest.raises(PermissionError):
+            (root / "new").touch()
+        for command in (["status"], ["releases", "list"], ["sql", "SELECT count(*) FROM rounds"]):
+            assert run([*command, "--root", str(root)]) == 0, capsys.readouterr().err
+        assert run(["report", "--root", str(root)]) == 1
+        refused = capsys.readouterr().err
+        assert run(["report", "--root", str(root), "--out", str(tmp_path / "page.html")]) == 0
+    assert refused == (
+        f"{root}/runs/{RUN}/report.html cannot be written (Permission denied); "
+        "name another file: `trajmill report --out FILE`\n"
+    )
+    assert RUN in (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert [path.name for path in tmp_path.iterdir()] == ["page.html"], "nothing was made where the user stands"
+
+
+BOTH = (
+    ("sql", "SELECT round, count(*) AS steps FROM steps GROUP BY 1 ORDER BY 1"),
+    ("sql", "SELECT split, success_rate FROM success_by_round ORDER BY ALL"),
+    ("show", "{trajectory}"),
+    ("releases", "list"),
+    ("vacuum", "--dry-run"),
+    ("compact",),
+    ("releases", "drop", "first"),
+    ("vacuum", "--days", "0"),
+)
+"""In the order in which they are called."""
+
+
+@pytest.fixture(scope="module")
+def roots(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
+    """The same run and release in a folder and in a bucket."""
+    folder = tmp_path_factory.mktemp("commands")
+    with pytest.MonkeyPatch.context() as environment:
+        for name, value in environment_for(s3_endpoint, folder / "caches").items():
+            environment.setenv(name, value)
+        places = (str(folder / "root"), new_bucket(s3_endpoint))
+        for place in places:
+            warehouse = create_warehouse(place)
+            write_run(warehouse, rounds=1)
+            export(warehouse, "first")
+            release(warehouse, "first")
+        yield places
+
+
+def answer(capsys: pytest.CaptureFixture[str], root: str, words: tuple[str, ...]) -> str:
+    assert run([*words, "--root", root]) == 0, (words, capsys.readouterr().err)
+    out = capsys.readouterr().out.replace(root, "ROOT")
+    # The sizes of tables in Parquet depend on the names of files and on times.
+    return out.partition(" MB")[0].rpartition(" ")[0] if "MB" in out else out
+
+
+def test_commands_say_the_same(roots: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    folder, bucket = roots
+    trajectory = read_table(open_warehouse(Path(folder)), "trajectories", ["trajectory_id"])["trajectory_id"][0].as_py()
+    for words in BOTH:
+        filled = tuple(word.format(trajectory=trajectory) for word in words)
+        assert answer(capsys, bucket, filled) == answer(capsys, folder, filled), words
+
+
+def test_the_viewer_shows_the_same(roots: tuple[str, str]) -> None:
+    folder, bucket = (TestClient(viewer_app(open_warehouse(root)), base_url="http://localhost") for root in roots)
+    names = ["run_id", "trajectory_id", "screen_before"]
+    [row] = read_table(open_warehouse(Path(roots[0])), "steps", names).slice(0, 1).to_pylist()
+    pages = ("trajectories", "facets", f"trajectories/{row['run_id']}/{row['trajectory_id']}")
+    for page in pages:
+        wanted, shown = folder.get(f"/api/{page}"), bucket.get(f"/api/{page}")
+        # The two warehouses were written one after the other.
+        texts = [re.sub(r'"written_at":"[^"]*"', "", reply.text) for reply in (wanted, shown)]
+        assert wanted.status_code == 200 and texts[0] == texts[1], page
+    images = [viewer.get(f"/api/screens/{row['screen_before']}") for viewer in (folder, bucket)]
+    assert images[0].status_code == 200 and images[0].content == images[1].content
+
+
+def test_the_report_is_written_on_this_machine(roots: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["report", "--root", roots[1]]) == 0
+    assert "<html" in Path(capsys.readouterr().out.strip()).read_text()
