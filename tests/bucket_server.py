@@ -7,7 +7,7 @@ import logging
 import threading
 import urllib.request
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -31,13 +31,16 @@ def _creating_atomically(application: WSGIApplication) -> WSGIApplication:
 
 
 @contextmanager
-def bucket_server(host: str = "127.0.0.1") -> Iterator[str]:
+def bucket_server(
+    host: str = "127.0.0.1", before: Callable[[WSGIApplication], WSGIApplication] = lambda application: application
+) -> Iterator[str]:
+    """Run a server; requests come to it through the application that `before` makes of its own."""
     from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from werkzeug.serving import make_server
 
     logging.getLogger("werkzeug").setLevel(logging.ERROR)
     # Its own server looks through the folders of all services for each request, which takes a third of the time.
-    application = _creating_atomically(create_backend_app("s3"))
+    application = before(_creating_atomically(create_backend_app("s3")))
     server = make_server(host, 0, application, threaded=True, request_handler=MotoRequestHandler)
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()

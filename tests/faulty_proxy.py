@@ -7,10 +7,12 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from itertools import count
 from random import Random
 from urllib.parse import urlsplit
+
+from tests.http_server import QuietHandler
 
 FAULTS = ("503", "reset", "lost reply", "truncated", "500", "cut before", "slow")
 _SHARE = 0.3
@@ -46,12 +48,11 @@ class FaultyProxy(ThreadingHTTPServer):
             return self.met[-1]
 
 
-class _Forwarder(BaseHTTPRequestHandler):
+class _Forwarder(QuietHandler):
     protocol_version = "HTTP/1.1"
     server: FaultyProxy
 
-    def _forward(self) -> None:
-        body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
+    def reply(self) -> None:
         if time.monotonic() < self.server.gone_until:
             self.close_connection = True
             return
@@ -70,7 +71,7 @@ class _Forwarder(BaseHTTPRequestHandler):
             return
         connection = http.client.HTTPConnection(self.server.host)
         told = {name: value for name, value in self.headers.items() if name.lower() != self.server.without}
-        connection.request(self.command, self.path, body, told)
+        connection.request(self.command, self.path, self.body, told)
         reply = connection.getresponse()
         data = reply.read()
         connection.close()
@@ -81,7 +82,7 @@ class _Forwarder(BaseHTTPRequestHandler):
             reply.status, {name.lower(): value for name, value in reply.getheaders()}, data, fault == "truncated"
         )
 
-    do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _forward  # noqa: N815
+    do_DELETE = QuietHandler.do_GET  # noqa: N815
 
     def _answer(self, status: int, headers: dict[str, str], data: bytes, cut: bool = False) -> None:
         self.send_response(status)
@@ -96,9 +97,6 @@ class _Forwarder(BaseHTTPRequestHandler):
         if cut:
             self.close_connection = True
 
-    def log_message(self, format: str, *args: object) -> None:
-        """Say nothing."""
-
 
 @contextmanager
 def faulty_proxy(endpoint: str, without: str = "") -> Iterator[FaultyProxy]:
@@ -107,12 +105,11 @@ def faulty_proxy(endpoint: str, without: str = "") -> Iterator[FaultyProxy]:
     Without `If-None-Match` the server replaces files although it is asked to create them. The proxy's next number is
     how many requests it has seen.
     """
-    proxy = FaultyProxy(endpoint, without)
-    thread = threading.Thread(target=proxy.serve_forever, daemon=True)
-    thread.start()
-    try:
-        yield proxy
-    finally:
-        proxy.shutdown()
-        proxy.server_close()
-        thread.join()
+    with FaultyProxy(endpoint, without) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, args=[0.05], daemon=True)
+        thread.start()
+        try:
+            yield proxy
+        finally:
+            proxy.shutdown()
+            thread.join()

@@ -2,8 +2,9 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from socketserver import BaseRequestHandler
 
 
 class QuietHandler(BaseHTTPRequestHandler):
@@ -30,9 +31,20 @@ class QuietHandler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def serving(handler: type[BaseHTTPRequestHandler], port: int = 0) -> Iterator[str]:
+def serving(handler: type[BaseRequestHandler], port: int = 0) -> Iterator[str]:
     """Inside, a handler answers at the given address."""
     with ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         threading.Thread(target=server.serve_forever, args=[0.05], daemon=True).start()
         yield f"http://127.0.0.1:{server.server_port}"
         server.shutdown()
+
+
+def saying(answer: bytes) -> AbstractContextManager[str]:
+    """Inside, whoever connects to the given address is told the same bytes, whatever it says."""
+
+    class Same(BaseRequestHandler):
+        def handle(self) -> None:
+            self.request.recv(65536)
+            self.request.sendall(answer)
+
+    return serving(Same)

@@ -11,13 +11,14 @@ import json
 import re
 import shutil
 import subprocess
-import threading
 import urllib.request
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from email.utils import formatdate
 from pathlib import Path
 from typing import Any, Final
+
+from tests.bucket_server import bucket_server
 
 BUCKET: Final = "bucket"
 
@@ -32,28 +33,17 @@ Headers = list[tuple[str, str]]
 def google_server(folder: Path) -> Iterator[dict[str, str]]:
     """Run a server with an empty bucket; gives the variables of the environment that lead to it."""
     from moto.core.models import DEFAULT_ACCOUNT_ID
-    from moto.moto_server.werkzeug_app import MotoRequestHandler, create_backend_app
     from moto.s3.models import s3_backends
-    from werkzeug.serving import make_server
 
-    server = make_server(
-        "127.0.0.1", 0, _Google(create_backend_app("s3")), threaded=True, request_handler=MotoRequestHandler
-    )
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    url = f"http://127.0.0.1:{server.server_port}"
-    # All of moto's servers in a process share their buckets; an earlier one may have left this one full.
-    if left := s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets.get(BUCKET):
-        left.keys.clear()
-    urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")).close()
-    account = folder / "service-account.json"
-    secret = {"client_email": "", "private_key": "", "private_key_id": ""}
-    account.write_text(json.dumps({"gcs_base_url": url, "disable_oauth": True, **secret}))
-    try:
+    with bucket_server(before=_Google) as url:
+        # All of moto's servers in a process share their buckets; an earlier one may have left this one full.
+        if left := s3_backends[DEFAULT_ACCOUNT_ID]["aws"].buckets.get(BUCKET):
+            left.keys.clear()
+        urllib.request.urlopen(urllib.request.Request(f"{url}/{BUCKET}", method="PUT")).close()
+        account = folder / "service-account.json"
+        secret = {"client_email": "", "private_key": "", "private_key_id": ""}
+        account.write_text(json.dumps({"gcs_base_url": url, "disable_oauth": True, **secret}))
         yield {"GOOGLE_SERVICE_ACCOUNT": str(account), "GOOGLE_ALLOW_HTTP": "true"}
-    finally:
-        server.shutdown()
-        thread.join()
 
 
 class _Google:

@@ -13,7 +13,10 @@ from tests.flows.synthetic_run import write_run
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from tests.flows.policies.network import WaitingRun
+    from tests.stages.models.fault_server import FaultServer
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +34,12 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 
     root = built_once(tmp_path_factory, "small-run", lambda folder: run_stages(small_config(folder)))
     return open_warehouse(root)
+
+
+@pytest.fixture
+def small_copy(small_run: Warehouse, tmp_path: Path) -> Warehouse:
+    """A copy of that warehouse, to be written to."""
+    return open_warehouse(Path(shutil.copytree(small_run.root, tmp_path / "copy")))
 
 
 @pytest.fixture(scope="session")
@@ -65,3 +74,32 @@ def waiting_run(waiting_folder: Path, tmp_path: Path) -> WaitingRun:
 
     root = Path(shutil.copytree(waiting_folder / "root", tmp_path / "root"))
     return WaitingRun(network_config(root, waiting_folder / "network", NOBODY_TRAINS), waiting_folder / "network")
+
+
+@pytest.fixture(scope="session")
+def judged_round(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A first round of which some training attempts succeed and some fail; to be copied."""
+    from tests.flows.runs import judged_config, up_to
+    from trajmill.flows.policies.policy import PROMOTE
+    from trajmill.flows.stage import RoundContext
+
+    def build(root: Path) -> None:
+        up_to(PROMOTE, RoundContext.of(judged_config(root)))
+
+    return built_once(tmp_path_factory, "judged-round", build)
+
+
+@pytest.fixture
+def root(judged_round: Path, tmp_path: Path) -> Path:
+    """A warehouse after that round, to go on with."""
+    return Path(shutil.copytree(judged_round, tmp_path / "warehouse"))
+
+
+@pytest.fixture
+def judges() -> Iterator[FaultServer]:
+    """A server of the models `tiny` and `other`, which say their opinions."""
+    from tests.flows.runs import opinion
+    from tests.stages.models.fault_server import running_server
+
+    with running_server(models=("tiny", "other"), writes=opinion) as running:
+        yield running

@@ -1,9 +1,11 @@
 """Small but whole runs for tests of flows: their configurations, their stages, and a judge behind a real server."""
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pydantic import BaseModel
@@ -21,12 +23,17 @@ from trajmill.flows.configuration.config import (
 from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext, StageReport
 from trajmill.pipelines.fan_out import BeamSettings
+from trajmill.schemas.errors import TrajmillError
 from trajmill.stages.derive.spec import DeriveSpec, PlanningSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
+from trajmill.warehouse import staging
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.store.base import BucketUrl
+
+if TYPE_CHECKING:
+    import pytest
 
 _COMPARED = ("queries", "trajectories", "steps", "screens", "judgements", "examples", "rl_steps", "models")
 _TIMES = ("written_at", "stages", "started_at", "ended_at")
@@ -74,7 +81,7 @@ def tiny_config(root: Path | BucketUrl, beam: BeamSettings | None = None, worker
     )
 
 
-def judged_config(root: Path, episodes: int = 8) -> Config:
+def judged_config(root: Path, episodes: int = 12) -> Config:
     """A small run whose rounds have few episodes, as judging them again takes long."""
     queries = {"train": 8, "heldout_slots": 1, "heldout_phrasings": 1, "heldout_apps": 0, "validation": 0}
     measured = EvaluateSection(episodes=1, train_sample=1)
@@ -103,6 +110,23 @@ def up_to(name: str, context: RoundContext) -> StageReport:
 def first_waiting(context: RoundContext) -> StageReport | None:
     """Do the stages of a round up to the first one that waits."""
     return next((report for stage in STAGES if (report := do_stage(stage, context)).waiting), None)
+
+
+def killed_before_marker(monkeypatch: pytest.MonkeyPatch, stage: str = "") -> list[str]:
+    """Stages die once, after their rows are committed and before they are marked done; empty for any stage.
+
+    The list has the name of the staging folder in which one died.
+    """
+    died: list[str] = []
+
+    def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Any) -> Any:
+        if not died and folder.name.endswith(stage):
+            died.append(folder.name)
+            raise TrajmillError("killed")
+        return staging.mark_done(warehouse, folder, key, result)
+
+    monkeypatch.setattr("trajmill.flows.stage.mark_done", mark_done)
+    return died
 
 
 def run_stages(config: Config, rounds: int | None = None) -> None:

@@ -33,10 +33,9 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
-def copied(small_run: Warehouse, tmp_path: Path) -> Config:
+def copied(small_copy: Warehouse) -> Config:
     """The configuration of a small run whose warehouse may be written to."""
-    shutil.copytree(small_run.root, tmp_path / "root")
-    return small_config(tmp_path / "root")
+    return small_config(small_copy.root)
 
 
 @pytest.fixture(scope="session")
@@ -68,15 +67,10 @@ def test_a_kind_is_derived_once_from_each_trajectory(copied: Config) -> None:
     again = derive_kind(copied, "step")
     assert (again.trajectories, again.examples) == (0, 0)
     assert derived(copied) == rows
-
-
-def test_other_settings_derive_rows_of_another_version(copied: Config) -> None:
-    derive_kind(copied, "step")
+    # Other settings derive rows of another version.
     without_failed = copied.derive.step.model_copy(update={"failed": False, "self_corrections": False})
-    made = derive_kind(changed(copied, derive={"step": without_failed}), "step")
-    versions = {row.made_by for row in derived(copied)}
-    assert len(versions) == 2
-    assert made.refused["judged_incorrect"] > 0
+    other = derive_kind(changed(copied, derive={"step": without_failed}), "step")
+    assert len({row.made_by for row in derived(copied)}) == 2 and other.refused["judged_incorrect"] > 0
 
 
 def test_a_batch_is_finished_that_was_interrupted_early(copied: Config, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,21 +138,6 @@ def test_only_queries_that_were_attempted_in_both_ways_are_compared() -> None:
     assert lifts_by_task(attempts, tasks) == {"bites": GuidanceLift(without=0.25, guided=1.0)}
 
 
-def test_each_task_of_a_round_has_one_manual_and_a_second_call_makes_none(copied: Config) -> None:
-    made = derive_kind(copied, "planning")
-    warehouse = open_warehouse(copied.run.root)
-    rows = [row for row in read_rows(warehouse, Example, run_id=copied.run_id) if row.kind == "planning"]
-    assert made.examples == len(rows) > 0
-    assert made.trajectories == made.examples + sum(made.refused.values())
-    tasks = {query.query_id: query.task for query in read_rows(warehouse, Query, run_id=copied.run_id)}
-    places = [(row.round, tasks[row.query_id]) for row in rows]
-    assert len(set(places)) == len(places)
-    known = {row.trajectory_id for row in read_rows(warehouse, Trajectory, run_id=copied.run_id)}
-    assert all(row.source_trajectories and set(row.source_trajectories) <= known for row in rows)
-    again = derive_kind(copied, "planning")
-    assert (again.trajectories, again.examples) == (0, 0)
-
-
 def trying(config: Config, trials: int) -> Config:
     """Manuals are tried so often."""
     return changed(config, derive={"planning": config.derive.planning.model_copy(update={"trials": trials})})
@@ -176,6 +155,11 @@ def test_the_policy_tries_each_manual_with_and_without_it(copied: Config) -> Non
     assert {(row.round, row.query_id, row.seed) for row in with_manual} == alone
     rows = [row for row in read_rows(warehouse, Example, run_id=config.run_id) if row.kind == "planning"]
     assert len(rows) == made.examples and {row.variant for row in rows} <= {MANUAL_HELPED, "unmeasured"}
+    tasks = {query.query_id: query.task for query in read_rows(warehouse, Query, run_id=config.run_id)}
+    places = [(row.round, tasks[row.query_id]) for row in rows]
+    assert len(set(places)) == len(places), "a task has one manual in a round"
+    known = {row.trajectory_id for row in read_rows(warehouse, Trajectory, run_id=config.run_id)}
+    assert all(row.source_trajectories and set(row.source_trajectories) <= known for row in rows)
     assert made.trajectories == made.examples + sum(made.refused.values())
     again = derive_kind(config, "planning")
     assert (again.trajectories, again.examples) == (0, 0)

@@ -2,7 +2,6 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,8 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from tests.built_once import built_once
-from tests.flows.runs import changed, config_with_judges, judged_config, opinion, up_to
+from tests.flows.runs import changed, config_with_judges, judged_config, killed_before_marker, opinion, up_to
 from tests.records import record
 from tests.stages.critics.calibration.labelled_files import write_set
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
@@ -20,7 +18,7 @@ from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import JudgeSection
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.judging import Calibrated, RejudgeReport, calibrate, rejudge
-from trajmill.flows.policies.policy import PROMOTE, accepted_since_training
+from trajmill.flows.policies.policy import accepted_since_training
 from trajmill.flows.progress import Unwatched, watched_by
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.tasks.judge import CALIBRATE, judge_precision
@@ -35,7 +33,6 @@ from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Calibration, Ingredient, Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.stages.critics.calibration.agreement import Precision
-from trajmill.warehouse import staging
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.sql import run_sql
@@ -43,26 +40,6 @@ from trajmill.warehouse.sql import run_sql
 pytestmark = pytest.mark.slow
 
 NOBODY = "http://127.0.0.1:9/v1"
-
-
-@pytest.fixture(scope="session")
-def first_round(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    def build(root: Path) -> None:
-        up_to(PROMOTE, RoundContext.of(judged_config(root)))
-
-    return built_once(tmp_path_factory, "first-round", build)
-
-
-@pytest.fixture
-def root(first_round: Path, tmp_path: Path) -> Path:
-    """A warehouse after its first round, to go on with."""
-    return Path(shutil.copytree(first_round, tmp_path / "warehouse"))
-
-
-@pytest.fixture
-def server() -> Iterator[FaultServer]:
-    with running_server(models=("tiny", "other"), writes=opinion) as running:
-        yield running
 
 
 def rewarded(root: Path) -> list[Trajectory]:
@@ -81,13 +58,13 @@ def shown(calibrated: Calibrated) -> str:
     return capture.get()
 
 
-def test_every_ingredient_is_measured_from_votes_that_were_asked_for_once(root: Path, server: FaultServer) -> None:
-    config = config_with_judges(root, server.url)
+def test_every_ingredient_is_measured_from_votes_that_were_asked_for_once(root: Path, judges: FaultServer) -> None:
+    config = config_with_judges(root, judges.url)
     (made,) = calibrate(config, ["big"])
     known = rewarded(root)
     right = sum(row.reward == 1.0 for row in known)
     assert 0 < right < len(known)
-    sent = len(server.received)
+    sent = len(judges.received)
     assert sent <= 5 * len(known), "both votes on the text at once, two models at each resolution; or from the cache"
     assert read_rows(open_warehouse(root), Calibration) == list(made.rows)
     found = {(row.ingredient, row.channel, row.models.rpartition("@")[2], row.resolution): row for row in made.rows}
@@ -109,7 +86,7 @@ def test_every_ingredient_is_measured_from_votes_that_were_asked_for_once(root: 
     assert "multimodal: voting, multi-resolution, other" in table
 
     again = calibrate(config, ["big"])[0]
-    assert len(server.received) == sent
+    assert len(judges.received) == sent
     assert [row.number for row in again.rows] == [2] * len(made.rows)
     assert [counts(row) for row in again.rows] == [counts(row) for row in made.rows]
     newest = run_sql(open_warehouse(root), "SELECT ingredient, recall FROM newest_calibrations").to_pylist()
@@ -128,20 +105,20 @@ def test_the_runs_own_judge_gives_the_same_verdicts_as_in_the_round(root: Path) 
     assert [row.calls for row in made.rows] == [0.0] * len(made.rows)
 
 
-def test_a_judge_that_judges_nothing_gives_one_error_line(root: Path, server: FaultServer) -> None:
-    server.key = "secret"
-    config = config_with_judges(root, server.url)
+def test_a_judge_that_judges_nothing_gives_one_error_line(root: Path, judges: FaultServer) -> None:
+    judges.key = "secret"
+    config = config_with_judges(root, judges.url)
     with pytest.raises(TrajmillError, match=r"Unauthorized|key"):
         calibrate(config, ["big"])
     assert read_rows(open_warehouse(root), Calibration) == []
 
 
-def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Path, server: FaultServer) -> None:
+def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Path, judges: FaultServer) -> None:
     labels = {f"webarena.{number}": "Successful" if number < 3 else "Unsuccessful" for number in range(5)}
     write_set(tmp_path / "bench", labels | {"webarena.8": "Unsure"}, ["click('147')", "send_msg_to_user('done')"])
     next((tmp_path / "bench" / "cleaned").rglob("webarena.4.json")).write_text("{}")
     next((tmp_path / "bench" / "cleaned").rglob("webarena.3.json")).unlink()
-    config = config_with_judges(root, server.url)
+    config = config_with_judges(root, judges.url)
     (made,) = calibrate(config, ["big"], tmp_path / "bench")
     whole = made.rows[-1]
     tiny = next(row for row in made.rows if row.channel == "text" and row.ingredient is Ingredient.CHANNEL)
@@ -156,9 +133,9 @@ def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Pat
     assert failure.input_id == "webarena/GenericAgent-tiny/webarena.4"
     calls = [row for row in read_rows(warehouse, ModelCall) if row.judge == "big"]
     assert len(calls) == 3 * 5 and {row.judge_id for row in calls} == {whole.judge_id}
-    sent = len(server.received)
+    sent = len(judges.received)
     calibrate(config, ["big"], tmp_path / "bench")
-    assert len(server.received) == sent
+    assert len(judges.received) == sent
 
 
 @pytest.mark.parametrize(
@@ -311,15 +288,7 @@ def test_the_next_round_is_the_same_with_and_without_it(root: Path, tmp_path: Pa
 
 def test_what_was_killed_is_gone_on_with(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     config = config_with_judges(root, NOBODY)
-    killed: list[str] = []
-
-    def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Any) -> None:
-        if not killed:
-            killed.append(folder.name)
-            raise TrajmillError("killed")
-        staging.mark_done(warehouse, folder, key, result)
-
-    monkeypatch.setattr("trajmill.flows.stage.mark_done", mark_done)
+    killed_before_marker(monkeypatch)
     with pytest.raises(TrajmillError, match="killed"):
         rejudge(config, "plain", round_number=1)
     rejudge(config, "plain")

@@ -28,7 +28,7 @@ from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.export.exporter import SFT_FILE, Exporter
 from trajmill.stages.export.images import ReleaseScreenReader
 from trajmill.stages.export.release import ExportedFile, RowsWritten, export_release
-from trajmill.warehouse.layout import Warehouse, open_warehouse
+from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import release_names, verify_release
 
@@ -89,10 +89,10 @@ def test_guidance_goes_to_queries_that_failed_and_never_into_prompts(small_run: 
     assert not hints & {line for prompt in prompts for line in prompt.splitlines()}
 
 
-def test_quoted_hints_are_not_learned(small_run: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(small_run.root, tmp_path / "copy")
-    config = small_config(tmp_path / "copy")
-    context = RoundContext(config, open_warehouse(config.run.root), config.run.rounds)
+def test_quoted_hints_are_not_learned(
+    small_run: Warehouse, small_copy: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = RoundContext(small_config(small_copy.root), small_copy, 2)
     guided = {row.trajectory_id for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.GUIDED}
     learned = read_table(small_run, "examples", rounds=[context.round])["trajectory_id"].to_pylist()
     hint = "1. never said\n<tool_call>"
@@ -125,9 +125,8 @@ def test_policies_descend_from_the_untrained_one_and_rounds_start_where_the_last
     assert all(one.policy_after == next_.policy_before for one, next_ in pairwise(rounds))
 
 
-def test_flipped_weights_are_named_before_they_act_or_are_trained(small_run: Warehouse, tmp_path: Path) -> None:
-    shutil.copytree(small_run.root, tmp_path / "copy")
-    context = RoundContext(small_config(tmp_path / "copy"), open_warehouse(tmp_path / "copy"), 1)
+def test_flipped_weights_are_named_before_they_act_or_are_trained(small_copy: Warehouse) -> None:
+    context = RoundContext(small_config(small_copy.root), small_copy, 1)
     policy = policy_before(context)
     folder = policy.paths(context.warehouse).folder
     assert folder is not None
@@ -177,9 +176,10 @@ def export_spoiled(
     return files
 
 
-def test_what_fails_its_check_stays(small_run: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shutil.copytree(small_run.root, tmp_path / "copy")
-    context = RoundContext(small_config(tmp_path / "copy"), open_warehouse(tmp_path / "copy"), 2)
+def test_what_fails_its_check_stays(
+    small_run: Warehouse, small_copy: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = RoundContext(small_config(small_copy.root), small_copy, 2)
     shutil.rmtree(context.at(RELEASE).staging(context.warehouse))
     shutil.rmtree(context.warehouse.release(release_name(context)))
 

@@ -2,8 +2,6 @@
 
 import asyncio
 import json
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
@@ -11,18 +9,15 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from tests.built_once import built_once
-from tests.flows.runs import changed, endpoints_at, judged_config, opinion, up_to
+from tests.flows.runs import changed, endpoints_at, judged_config
 from tests.stages.agents.test_candidates import BACK, TAP, policy, view
-from tests.stages.models.fault_server import FaultServer, running_server
+from tests.stages.models.fault_server import FaultServer
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.rollout.toy import toy_query
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, NamedJudgeSection
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.judging import calibrate, rejudge
-from trajmill.flows.policies.policy import PROMOTE
-from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.train import train_beside
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.errors import BadInputError
@@ -49,8 +44,6 @@ for package in ("accelerate", "trl"):
     pytest.importorskip(package, reason="the extra `train` is not installed")
 
 LONG = 8192
-EPISODES = 12
-"""Enough that some training attempts succeed and some fail."""
 VOTES = {"channels": ("multimodal",), "votes": 1, "resolutions": (1.0,), "tries": 1}
 SMALL = {"model": "small", "batch": 2, "learning_rate": 2e-3, "final_rate": 1.0, "lora_rank": 0, "lora_alpha": None}
 
@@ -66,21 +59,6 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def server() -> Iterator[FaultServer]:
-    with running_server(models=("tiny", "other"), writes=opinion) as running:
-        yield running
-
-
-@pytest.fixture
-def root(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> Path:
-    def build(root: Path) -> None:
-        up_to(PROMOTE, RoundContext.of(judged_config(root, EPISODES)))
-
-    built = built_once(tmp_path_factory, "a-round-to-learn-from", build)
-    return Path(shutil.copytree(built, tmp_path / "warehouse"))
-
-
 @pytest.fixture(autouse=True)
 def in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """A process of its own takes ten seconds to import."""
@@ -94,7 +72,7 @@ def config_of(root: Path, model: Path, url: str = "http://127.0.0.1:9/v1") -> Co
     small = TransformersSpec(model=model, family="qwen2.5-vl", max_pixels=16 * 28 * 28)
     updates = {"judge-sft": 2, "prm": 20}
     return changed(
-        judged_config(root, EPISODES),
+        judged_config(root),
         endpoints={"small": small, **endpoints_at(url)},
         judges={"teacher": NamedJudgeSection.model_validate(VOTES | {"multimodal": ("tiny", "other")})},
         recipes={
@@ -113,9 +91,9 @@ def losses(folder: Path) -> list[float]:
 
 
 def test_a_judge_learns_the_verdicts_that_rewards_confirm_and_is_measured_on_other_queries(
-    root: Path, tiny: Path, server: FaultServer
+    root: Path, tiny: Path, judges: FaultServer
 ) -> None:
-    config, warehouse = config_of(root, tiny, server.url), open_warehouse(root)
+    config, warehouse = config_of(root, tiny, judges.url), open_warehouse(root)
     versions = read_rows(warehouse, PolicyVersion)
     rejudge(config, "teacher")
     made = train_beside(config, "judge-sft")

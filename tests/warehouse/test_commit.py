@@ -1,6 +1,4 @@
-import shutil
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +11,7 @@ from trajmill.schemas.tables.registry import arrow_schema, rows_to_arrow
 from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.warehouse.commit import commit, commit_stage
 from trajmill.warehouse.delta_log import committed_files, committed_names, table_versions
-from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
+from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_batches, read_rows, read_table
 from trajmill.warehouse.shards import WRITTEN_AT, DataFile, write_shard, write_tables
 from trajmill.warehouse.sql import run_sql
@@ -129,20 +127,6 @@ def test_a_column_added_later_is_null_in_older_rows(warehouse: Warehouse, monkey
     assert version == DeltaTable(str(warehouse.table(TABLE))).version()
     assert read_table(warehouse, TABLE, ["confidence"]).column(0).to_pylist() == [None] * 5 + [0.5] * 3
     assert DeltaTable(str(warehouse.table(TABLE))).schema().fields[-1].name == "confidence"
-
-
-def test_the_folder_can_be_copied_and_read_elsewhere(warehouse: Warehouse, tmp_path: Path) -> None:
-    at = stage_run("judge")
-    commit(warehouse, TABLE, [write(warehouse, at)], at)
-    copy = tmp_path / "elsewhere #2"
-    shutil.copytree(warehouse.root, copy)
-    shutil.rmtree(warehouse.root)
-    moved = open_warehouse(copy)
-    assert read_rows(moved, StepVerdict) == step_verdicts(5, at)
-    later = stage_run("judge", 2)
-    commit(moved, TABLE, [write(moved, later)], later)
-    assert all(path.is_relative_to(copy) for path in committed_files(moved, TABLE))
-    assert read_table(moved, TABLE).num_rows == 10
 
 
 @pytest.mark.slow

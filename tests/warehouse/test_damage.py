@@ -25,7 +25,7 @@ from trajmill.warehouse.releases import checked_weights, keep_weights, verify_re
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.staging import Journal, mark_done, read_marker
+from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.upkeep import compact_table, damage, maintain
 from trajmill.warehouse.views import refresh_views
 
@@ -176,25 +176,6 @@ def room_for(size: int) -> Iterator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
-def test_a_journal(tmp_path: Path) -> None:
-    journal = Journal(tmp_path / "journal.jsonl")
-    journal.append(b"1" * 900)
-    with room_for(1000), pytest.raises(TrajmillError, match=ONE_LINE):
-        journal.append(b"2" * 200)
-    assert list(Journal(journal.path).read()) == [b"1" * 900]
-    journal.append(b"3" * 200)
-    assert list(journal.read()) == [b"1" * 900, b"3" * 200]
-
-
-def test_a_journal_of_screens(tmp_path: Path) -> None:
-    journal = ScreenJournal(tmp_path / "screens")
-    journal.append(observation(1))
-    with room_for(journal.path.stat().st_size + 50), pytest.raises(TrajmillError, match=ONE_LINE):
-        journal.append(observation(2))
-    journal.append(observation(3))
-    assert list(ScreenJournal(journal.path).ids()) == [observation(shade).screen.screen_id for shade in (1, 3)]
 
 
 def test_a_shard_that_meets_a_full_disk_leaves_no_file_and_a_commit_can_be_made_again(warehouse: Warehouse) -> None:

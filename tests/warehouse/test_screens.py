@@ -5,14 +5,12 @@ from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
 from tests.warehouse.samples import SIZE, observation, png, stage_run
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.warehouse import screens as staged_screens
 from trajmill.warehouse.commit import commit, commit_stage
 from trajmill.warehouse.delta_log import committed_files
@@ -53,20 +51,6 @@ def expect(reader: WarehouseScreens | ScreenJournal, *shades: int) -> None:
         else:
             assert reader.elements(screen_id(shade)) == seen
         assert reader.size(screen_id(shade)) == SIZE
-
-
-def test_trees_of_several_files_come_as_one_column_in_the_order_of_the_ids(warehouse: Warehouse) -> None:
-    for number, shades in enumerate(([1, 2, 3], [4, 5]), start=1):
-        commit_screens(warehouse, number, shades)
-    screens = WarehouseScreens(warehouse)
-    shades = [4, 1, 5, 3, 1]
-    trees = screens.trees([screen_id(shade) for shade in shades])
-    assert trees.type == pa.list_(ELEMENT)
-    told = [[element["text"] for element in tree] for tree in trees.to_pylist()]
-    assert told == [[element.text for element in observation(shade).elements or ()] for shade in shades]
-    assert screens.trees([]).to_pylist() == []
-    with pytest.raises(KeyError):
-        screens.trees(["unknown"])
 
 
 def test_a_journal_keeps_each_screen_once_and_draws_it_once(tmp_path: Path) -> None:

@@ -1,6 +1,4 @@
-import asyncio
 import shutil
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -8,7 +6,6 @@ import pytest
 from tests.warehouse.samples import stage_run
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.staging import (
-    Durability,
     Journal,
     JournalParts,
     Progress,
@@ -18,7 +15,6 @@ from trajmill.warehouse.staging import (
     progress_of,
     read_marker,
     stage_key,
-    stored_in_time,
     sweep,
 )
 from trajmill.warehouse.store.base import StoreError
@@ -123,31 +119,3 @@ def test_another_machine_goes_on_with_the_parts_of_a_killed_worker(bucket_url: s
         first.publish(first.sizes())
     JournalParts(warehouse, at, [path])
     assert list(Journal(path).read()) == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
-
-
-class _CountedParts(JournalParts):
-    puts = 0
-
-    def publish(self, sizes: Mapping[Path, int] | None = None) -> None:
-        self.puts += 1
-        super().publish(sizes)
-
-
-@pytest.mark.parametrize(("where", "puts"), [("bucket_url", 2), ("tmp_path", 0)])
-async def test_episodes_that_end_while_others_are_stored_are_stored_together_and_none_in_a_folder_waits(
-    where: str, puts: int, request: pytest.FixtureRequest
-) -> None:
-    warehouse, at = create_warehouse(request.getfixturevalue(where)), stage_run("rollout")
-    path = at.staging(warehouse) / "episodes-00000.jsonl"
-    parts, journal = _CountedParts(warehouse, at, [path]), Journal(path)
-
-    async def end(number: int) -> None:
-        journal.append(b'{"n":%d}' % number)
-        await one_more()
-
-    async with stored_in_time(parts, Durability(episodes=4, seconds=1000)) as one_more:
-        await asyncio.gather(*map(end, range(16)))
-    journal.close()
-    assert parts.puts == puts
-    JournalParts(warehouse, at, [path])
-    assert len(list(Journal(path).read())) == 16 and [file.name for file in path.parent.iterdir()] == [path.name]

@@ -187,12 +187,10 @@ def test_own_words_of_groups_have_their_tokens(kind: str, family: str, served_ru
 
 
 def test_a_release_without_groups_is_no_rl_data(
-    small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_copy: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    shutil.copytree(small_run.root, tmp_path / "data")
-    warehouse = open_warehouse(tmp_path / "data")
-    shutil.rmtree(warehouse.table("rl_steps"))
-    assert export(warehouse, tmp_path / "out", "--format", "grpo", "--family", "gui-owl") == 1
+    shutil.rmtree(small_copy.table("rl_steps"))
+    assert export(small_copy, tmp_path / "out", "--format", "grpo", "--family", "gui-owl") == 1
     said = capsys.readouterr().err
     assert "it is no RL data" in said and "rollout.group_size of 2 or more" in said and said.count("\n") == 1
     assert not (tmp_path / "out").exists()
@@ -205,6 +203,9 @@ def test_a_release_without_groups_is_no_rl_data(
         (("--format", "trl", "--family", "qwen2.5vl"), "did you mean qwen2.5-vl?"),
         (("--format", "trl", "--family", "gui-owl", "--release", "no-such"), "release no-such: there is none in"),
         (("--format", "trl", "--family", "gui-owl", "--max-pixels", "1000"), "no step can be written for gui-owl"),
+        (("--format", "atif", "--family", "gui-owl"), "leave out --family, --kind, --max-pixels, --screens"),
+        (("--format", "trl"), "trl needs --family, the model family to train: gui-owl, "),
+        (("--format", "adp", "--release", "no-such"), "release no-such: there is none in"),
     ],
 )
 def test_a_wrong_request_gives_one_error_line_and_leaves_nothing(

@@ -1,10 +1,7 @@
 """What is wrong has a line with what mends it."""
 
 import shutil
-import socket
-import threading
 import tomllib
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -12,6 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.http_server import saying
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.doctor import Finding, check_consistency, check_installation, check_surroundings, examine
 from trajmill.flows.nights.log import remember_server
@@ -52,13 +50,8 @@ def test_every_extra_for_users_is_looked_at() -> None:
 
 
 def test_a_prefect_server_that_does_not_answer_as_one_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def answer_as_no_web_server() -> None:
-        with suppress(OSError), listener.accept()[0] as connection:
-            connection.sendall(b"SSH-2.0-OpenSSH_9.6\r\n")
-
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        threading.Thread(target=answer_as_no_web_server, daemon=True).start()
-        monkeypatch.setenv("PREFECT_API_URL", f"http://127.0.0.1:{listener.getsockname()[1]}/api")
+    with saying(b"SSH-2.0-OpenSSH_9.6\r\n") as address:
+        monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
         found = list(check_surroundings(Config.model_validate({"run": {"root": tmp_path}})))
     assert "Prefect server" in wrong(found)
     assert found[-1].mend == "start it (`trajmill serve`), or correct PREFECT_API_URL"

@@ -71,22 +71,6 @@ def test_every_attempt_of_a_release_comes_back_as_the_same_rows(
     assert len(found) > 10 and prompts > 0.9 * sum(len(each.steps) for each in found if isinstance(each, Recording))
 
 
-@pytest.mark.parametrize(
-    ("arguments", "line"),
-    [
-        (("--format", "atif", "--family", "gui-owl"), "leave out --family, --kind, --max-pixels, --screens"),
-        (("--format", "trl"), "trl needs --family, the model family to train: gui-owl, "),
-        (("--format", "adp", "--release", "no-such"), "release no-such: there is none in"),
-    ],
-)
-def test_a_wrong_request_gives_one_error_line(
-    arguments: tuple[str, ...], line: str, small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["export", "--root", str(small_run.root), "--out", str(tmp_path / "out"), *arguments]) == 1
-    said = capsys.readouterr().err
-    assert line in said and said.count("\n") == 1 and list(tmp_path.iterdir()) == []
-
-
 @pytest.mark.parametrize("kind", ["trl", "verl-sft", "grpo", "verl"])
 def test_an_export_is_read_again(kind: str, small_run: Warehouse, tmp_path: Path) -> None:
     out = tmp_path / "out"

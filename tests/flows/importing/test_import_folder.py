@@ -3,13 +3,14 @@
 import json
 import multiprocessing
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
-from tests.flows.importing.stopped_import import import_and_stop, import_whole
 from tests.flows.runs import changed, do, opinion, up_to
 from tests.flows.tasks.test_judge import served
 from tests.stages.importing import samples
@@ -28,13 +29,25 @@ from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.importing.base import layout_spec
+from trajmill.stages.importing.agentnet import AgentNetLayout
+from trajmill.stages.importing.base import ReadRecording, layout_spec
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.staging import progress_of
 from trajmill.warehouse.store.base import BucketUrl
 
 pytestmark = pytest.mark.slow
+
+
+class StoppedLayout(AgentNetLayout):
+    """Reads two recordings of each file and no more."""
+
+    kind: Literal["agentnet"] = "agentnet"
+
+    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
+        yield from islice(super().read(file, folder), 2)
+        time.sleep(600)
+
 
 _DEAD = "http://127.0.0.1:9/v1"
 
@@ -103,9 +116,9 @@ def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(tmp_pat
         config, context = generated(tmp_path, server.url)
         slow = changed(config, judge={"concurrency": 1})
         assert slow.run_id == config.run_id
-        with _killed_in(context, "import-0000", import_and_stop, slow, tmp_path / "net"):
+        with _killed_in(context, "import-0000", slow, StoppedLayout(), tmp_path / "net"):
             assert now_line(working_stage(context)).startswith("round 1, import-0000 since ")
-        with _killed_in(context, "judge_import-0000", import_whole, slow, tmp_path / "net"):
+        with _killed_in(context, "judge_import-0000", slow, layout_spec("agentnet"), tmp_path / "net"):
             assert " of 5, " in now_line(working_stage(context))
         assert now_line(working_stage(context)) == "nobody is at work; round 1, baseline is next"
     with running_server([Fault.NONE], writes=opinion) as server:
@@ -131,11 +144,9 @@ def test_an_import_into_a_bucket_brings_its_screens(tmp_path: Path, bucket_url: 
 
 
 @contextmanager
-def _killed_in(
-    context: RoundContext, stage: str, work: Callable[[Config, Path], None], config: Config, folder: Path
-) -> Iterator[None]:
-    """Inside, a process has begun the work of a stage; it is killed at the end."""
-    process = multiprocessing.get_context("spawn").Process(target=work, args=(config, folder))
+def _killed_in(context: RoundContext, stage: str, *imported: object) -> Iterator[None]:
+    """Inside, a process has begun the work of a stage of an import; it is killed at the end."""
+    process = multiprocessing.get_context("spawn").Process(target=import_folder, args=imported)
     process.start()
     staging = context.at(stage).staging(context.warehouse)
     while not progress_of(staging).done:

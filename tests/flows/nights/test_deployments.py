@@ -27,7 +27,6 @@ from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, JudgeSection, RolloutSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.configuration.tables import config_as_toml
-from trajmill.flows.evolve import LANDED
 from trajmill.flows.new_run import begin_or_continue, begun_runs, run_resource
 from trajmill.flows.nights.log import remember_server
 from trajmill.flows.nights.nightly import deploy_to, deployments
@@ -171,18 +170,6 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     assert "Traceback" not in (served.folder / "words").read_text(encoding="utf-8")
 
 
-def test_the_deployments_say_what_starts_them(tmp_path: Path) -> None:
-    config = Config.model_validate({"serve": {"cron": "5 4 * * *"}, "run": {"root": tmp_path}})
-    nightly, retraining, maintaining = made = deployments(config, tmp_path / "trajmill.toml")
-    for each, name in zip(made, ("nightly", "retrain", "maintain"), strict=True):
-        assert each.entrypoint == f"trajmill.flows.nights.nightly.{name}"
-        assert each.parameters == {"config_file": str(tmp_path / "trajmill.toml")}
-        assert each.paused is False, "else they stay as the end of the last `trajmill serve` has left them: paused"
-    assert "0 12 * * 0" in str(maintaining.schedules) and "5 4 * * *" in str(nightly.schedules)
-    (trigger,) = retraining.triggers
-    assert LANDED in str(trigger)
-
-
 def test_only_what_was_judged_correct_since_the_last_training_counts(tmp_path: Path) -> None:
     config = Config.model_validate({"run": {"root": tmp_path / "warehouse"}})
     warehouse = create_warehouse(config.run.root)
@@ -231,6 +218,7 @@ def test_the_deployments_are_registered_at_a_pool(tmp_path: Path, prefect_server
         nightly, retrain = (client.read_deployment_by_name(f"{flow}/pooled") for flow in ("nightly", "retrain"))
         triggers = client.read_resource_related_automations(f"prefect.deployment.{retrain.id}")
     assert nightly.work_pool_name == retrain.work_pool_name == "boxes"
+    assert not nightly.paused, "else it stays as the end of the last `trajmill serve` has left it: paused"
     assert retrain.parameters == {"config_file": "/data/trajmill.toml"}
     assert nightly.job_variables == {"image": "trajmill:1", "image_pull_policy": "Never"}
     resource = run_resource(create_warehouse(config.run.root), config.run_id)

@@ -274,11 +274,10 @@ def test_a_policy_that_is_no_such_model_gives_one_error_line() -> None:
 
 
 @pytest.fixture
-def measured(small_run: Warehouse, tmp_path: Path) -> Config:
-    """A copy of the run, and a model beside it that the run has never measured."""
-    root = Path(shutil.copytree(small_run.root, tmp_path / "root"))
+def measured(small_copy: Warehouse, tmp_path: Path) -> Config:
+    """A finished run, and a model beside it that the run has never measured."""
     endpoints = {"other": NetworkSpec(model=network_folder(tmp_path / "other", seed=3))}
-    return changed(small_config(root), endpoints=endpoints)
+    return changed(small_config(small_copy.root), endpoints=endpoints)
 
 
 def test_two_versions_are_compared_by_their_stored_evaluations(measured: Config, tmp_path: Path) -> None:

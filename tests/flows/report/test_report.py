@@ -4,7 +4,6 @@ import json
 import re
 import shutil
 from html.parser import HTMLParser
-from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -195,12 +194,6 @@ def test_a_chart_draws_each_share_at_its_height() -> None:
     rules = numbers(r'class="grid" x1="\d+" x2="\d+" y1="([\d.]+)"', svg)
     assert (bottom, top) == (max(rules), min(rules))
     assert "a &amp; b" in svg
-
-
-def test_labels_of_lines_that_end_together_do_not_overlap() -> None:
-    lines = [Series(str(number), [share(1, 0.01 * number, 0, 1)]) for number in range(4)]
-    heights = sorted(numbers(r'class="label[^"]*" x="[\d.]+" y="([\d.]+)"', str(share_chart(lines, "t"))))
-    assert min(after - before for before, after in pairwise(heights)) >= 16
 
 
 def test_bars_are_drawn_at_the_length_of_their_value() -> None:

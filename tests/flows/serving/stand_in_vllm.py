@@ -9,9 +9,10 @@ import os
 import subprocess
 import sys
 import threading
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
+from tests.http_server import QuietHandler
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
 
 _ROOT = Path(__file__).parents[3]
@@ -41,36 +42,30 @@ class _Server(ThreadingHTTPServer):
         self.takes_adapters = os.environ.get("VLLM_ALLOW_RUNTIME_LORA_UPDATING") == "1"
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     server: _Server
 
-    def do_GET(self) -> None:
+    def reply(self) -> None:
+        kind, _, name = self.path.rpartition("/")[2].partition("_")
+        asked = json.loads(self.body or "{}")
         if self.path == "/health":
-            self._answer(200, {})
+            self._say(200, {})
+        elif name == "lora_adapter" and self.server.takes_adapters:
+            if "broken" in asked.get("lora_path", ""):
+                self._say(400, {"error": {"message": "the rank 64 is\ngreater than max_lora_rank 8"}})
+                return
+            change = self.server.models.add if kind == "load" else self.server.models.discard
+            change(asked["lora_name"])
+            self._say(200, {})
+        elif self.path != "/v1/models":
+            self._say(404, {"detail": "Not Found"})
         elif self.server.key and self.headers["Authorization"] != f"Bearer {self.server.key}":
-            self._answer(401, {"error": "Unauthorized"})
-        elif self.path == "/v1/models":
-            self._answer(200, {"data": [{"id": name} for name in sorted(self.server.models)]})
+            self._say(401, {"error": "Unauthorized"})
         else:
-            self._answer(404, {"detail": "Not Found"})
+            self._say(200, {"data": [{"id": model} for model in sorted(self.server.models)]})
 
-    def do_POST(self) -> None:
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if not self.server.takes_adapters or not self.path.endswith("_lora_adapter"):
-            self._answer(404, {"detail": "Not Found"})
-        elif "broken" in body.get("lora_path", ""):
-            self._answer(400, {"error": {"message": "the rank 64 is\ngreater than max_lora_rank 8"}})
-        else:
-            change = self.server.models.add if self.path == "/v1/load_lora_adapter" else self.server.models.discard
-            change(body["lora_name"])
-            self._answer(200, {})
-
-    def _answer(self, status: int, body: object) -> None:
-        data = json.dumps(body).encode()
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(data)))
-        self.end_headers()
-        self.wfile.write(data)
+    def _say(self, status: int, body: object) -> None:
+        self.answer(json.dumps(body).encode(), status)
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import pytest
 
-from tests.flows.runs import changed, do, judged_config, opinion, small_config, up_to
+from tests.flows.runs import changed, do, judged_config, killed_before_marker, opinion, small_config, up_to
 from tests.records import record
 from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
@@ -30,7 +30,6 @@ from trajmill.stages.curate.diversity import DIVERSITY_FILE, read_diversity
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates, SimulatedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
-from trajmill.warehouse import staging
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.views import refresh_views
@@ -117,10 +116,10 @@ def test_the_next_round_judges_what_an_outage_left(warehouse: Warehouse, monkeyp
 
     outage.lasts = False
     outage.asked.clear()
-    interrupted = kill_before_marker(monkeypatch)
+    interrupted = killed_before_marker(monkeypatch, f"-{JUDGE}")
     with pytest.raises(TrajmillError, match="killed"):
         up_to(JUDGE, second)
-    assert interrupted == [JUDGE]
+    assert interrupted == [f"r0002-{JUDGE}"]
     up_to(DERIVE, second)
 
     judged = read_rows(warehouse, Judgement)
@@ -136,20 +135,6 @@ def test_the_next_round_judges_what_an_outage_left(warehouse: Warehouse, monkeyp
     learned = {row.trajectory_id: row.round for row in read_rows(warehouse, Example)}
     assert set(learned) == accepted
     assert {learned[name] for name in lost & accepted} == {2}
-
-
-def kill_before_marker(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Dies once, after a judge stage has committed its rows and before it is marked done."""
-    died: list[str] = []
-
-    def mark_done(warehouse: Warehouse, folder: Path, key: str, result: Any) -> Any:
-        if not died and folder.name.endswith(f"-{JUDGE}"):
-            died.append(JUDGE)
-            raise TrajmillError("killed")
-        return staging.mark_done(warehouse, folder, key, result)
-
-    monkeypatch.setattr("trajmill.flows.stage.mark_done", mark_done)
-    return died
 
 
 def served(root: Path, url: str, episodes: int = 12) -> Config:

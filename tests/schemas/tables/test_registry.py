@@ -1,59 +1,13 @@
 from enum import StrEnum
-from typing import Any, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Any, get_args, get_origin, get_type_hints
 
-import pyarrow as pa
 import pytest
 from pydantic import BaseModel
 
 from tests.records import record
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.record import Float32, Int64, Record, Row, table_schema
 from trajmill.schemas.tables.registry import TABLES, arrow_schema, rows_from_arrow, rows_to_arrow
-from trajmill.schemas.tables.verdict import StepLabel
-
-
-class Place(NamedTuple):
-    name: str
-    box: Box
-
-
-class Part(Record):
-    name: StepLabel
-    places: tuple[Place, ...]
-
-
-class Base(Row):
-    late: bool | None
-
-
-class Derived(Base):
-    part: Part
-    parts: tuple[Part, ...] | None
-    count: int
-    many: Int64 | None
-    share: float
-    chances: tuple[Float32, ...]
-    where: Box | None
-
-
-def test_a_schema_comes_from_annotations() -> None:
-    box = pa.list_(pa.int32())
-    part = pa.struct([("name", pa.string()), ("places", pa.list_(pa.struct([("name", pa.string()), ("box", box)])))])
-    own = {
-        "part": part,
-        "parts": pa.list_(part),
-        "count": pa.int32(),
-        "many": pa.int64(),
-        "share": pa.float64(),
-        "chances": pa.list_(pa.float32()),
-        "where": box,
-        "late": pa.bool_(),
-    }
-    schema = table_schema(Derived)
-    assert schema.names == [*own, "round", "run_id", "made_by", "code_version", "schema_version"]
-    assert [schema.field(name).type for name in own] == list(own.values())
-    assert [field.name for field in schema if field.nullable] == ["parts", "many", "where", "late"]
 
 
 def sample(annotation: Any) -> Any:

@@ -3,12 +3,9 @@ import math
 import random
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from itertools import chain, repeat
 from pathlib import Path
-from typing import NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -16,21 +13,17 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.faulty_proxy import FaultyProxy, faulty_proxy
-from tests.warehouse.samples import commit_rounds, commit_rows, stage_run, step_verdicts, trajectory
+from tests.warehouse.samples import commit_rounds, commit_rows, stage_run, step_verdicts
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.tables.registry import TABLES
-from trajmill.warehouse.commit import commit_stage
-from trajmill.warehouse.delta_log import delta_table, one_snapshot, table_versions
+from trajmill.warehouse.delta_log import delta_table
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import checked_weights, keep_weights
-from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.base import FileStore, StoreError, store_at
 from trajmill.warehouse.store.bucket import _file_system
 from trajmill.warehouse.store.connection import unreadable
-from trajmill.warehouse.store.lease import number_of
 from trajmill.warehouse.store.ranges import _kept
 from trajmill.warehouse.upkeep import damage
 from trajmill.warehouse.views import connect, refresh_views
@@ -57,16 +50,6 @@ def test_commits_through_faults_are_made_once(bucket_url: str, proxy: FaultyProx
     rows = read_table(warehouse, "step_verdicts")
     assert sorted(rows["round"].to_pylist()) == sorted(number for number in _ROUNDS for _ in range(5))
     assert {"reset", "lost reply", "truncated"} <= set(proxy.met)
-
-
-def test_a_file_with_cut_replies_is_read(bucket_url: str, proxy: FaultyProxy, monkeypatch: pytest.MonkeyPatch) -> None:
-    faults = chain(["", *["truncated"] * 8], repeat(""))
-    monkeypatch.setattr(proxy, "fault", faults.__next__)
-    store = store_at(bucket_url)
-    store.put("tables/steps/a.parquet", bytes(5000))
-    files, before = store.arrow_files()
-    assert files is not None
-    assert files.handler.fs.cat_file(f"{before}tables/steps/a.parquet", start=0, end=5000) == bytes(5000)
 
 
 def test_a_server_that_is_gone_for_a_while_is_waited_for(bucket_url: str, proxy: FaultyProxy) -> None:
@@ -97,16 +80,6 @@ def test_a_server_that_stays_away_is_no_damage(
     with pytest.raises(duckdb.Error) as told:
         connection.execute("SELECT count(label) FROM step_verdicts").fetchall()
     assert isinstance(unreadable(bucket_url, told.value), StoreError)
-
-
-def test_locks_are_held_through_faults(bucket_url: str, proxy: FaultyProxy) -> None:
-    store, held = store_at(bucket_url), 0
-    for _ in range(4):
-        with store.hold("staging/run/lock", wait=True):
-            held += 1
-            assert store.holder("staging/run/lock") is not None
-    numbers = [number_of(file) for file in store.files("staging/run/lock")]
-    assert held == 4 and numbers == sorted(set(numbers))
 
 
 TABLE = "step_verdicts"
@@ -176,63 +149,6 @@ def test_flipped_bytes_of_weights_are_named_whether_there_is_a_copy_or_not(bucke
         assert str(caught.value) == f"{store.uri(name)}: changed since it was stored; restore it from a copy"
     store.put(name, bytes(1000))
     checked_weights(warehouse, place)
-
-
-FILES = 3
-COMMIT = 6
-"""Requests: a look at the log, the entry, and the sizes of the log; three for the lock."""
-
-
-class CountedBucket(NamedTuple):
-    """A warehouse in a bucket, and the numbers of the requests to it."""
-
-    warehouse: Warehouse
-    numbers: Iterator[int]
-
-    def requests_of(self, ask: Callable[[], object]) -> int:
-        before = next(self.numbers)
-        ask()
-        return next(self.numbers) - before - 1
-
-
-@pytest.fixture
-def bucket(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[CountedBucket]:
-    with faulty_proxy(s3_endpoint, without="Of-No-Request") as proxy:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
-        yield CountedBucket(create_warehouse(bucket_url), proxy.numbers)
-
-
-def test_a_commit_and_the_reader_after_it_ask_for_what_is_new(bucket: CountedBucket) -> None:
-    committing, asking = list[int](), list[int]()
-    for number in range(FILES):
-        at = stage_run("judge", number)
-        files = write_tables(bucket.warehouse, at, {"step_verdicts": step_verdicts(2, at)})
-        committing.append(bucket.requests_of(partial(commit_stage, bucket.warehouse, at, files)))
-        asking.append(bucket.requests_of(partial(table_versions, bucket.warehouse)))
-        assert table_versions(bucket.warehouse)["step_verdicts"] == number
-    # The log of each table is listed; sizes and entries that this process has written or read are not requested again.
-    assert set(asking[1:]) == {len(TABLES)}
-    assert committing[1:] == [COMMIT] * (FILES - 1)
-
-
-def test_reading_a_table_again_or_a_row_of_it_asks_for_the_files_that_may_have_it(bucket: CountedBucket) -> None:
-    for number in range(FILES):
-        at = stage_run("rollout", number)
-        rows = [trajectory(each, at, "q") for each in range(20)]
-        commit_rows(bucket.warehouse, at, *rows)
-    where = {"trajectory_id": [rows[7].trajectory_id]}
-
-    def read() -> None:
-        assert read_table(bucket.warehouse, "trajectories").num_rows == 20 * FILES
-
-    def look_up() -> None:
-        found = read_table(bucket.warehouse, "trajectories", ["round"], rounds=[FILES - 1], where=where)
-        assert found["round"].to_pylist() == [FILES - 1]
-
-    # The log is listed; each small file was asked for once.
-    assert [bucket.requests_of(read) for _ in range(3)][1:] == [1] * 2
-    with one_snapshot():
-        assert [bucket.requests_of(look_up) for _ in range(3)] == [1, 0, 0]
 
 
 def test_each_thread_reads_where_it_has_set_its_position(bucket_url: str) -> None:
