@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.built_once import built_once
+from tests.flows.command_line import CommandLine
 from tests.flows.synthetic_run import write_run
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 
@@ -17,6 +18,11 @@ if TYPE_CHECKING:
 
     from tests.flows.policies.network import WaitingRun
     from tests.stages.models.fault_server import FaultServer
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    return CommandLine(capsys)
 
 
 @pytest.fixture(scope="session")

@@ -7,6 +7,7 @@ import pytest
 from PIL import Image
 
 from tests.built_once import built_once
+from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, small_config
 from trajmill.flows import deriving
 from trajmill.flows.cli.app import run
@@ -99,7 +100,7 @@ def test_each_screen_is_grounded_once_and_every_image_opens(derived_run: Config)
 
 
 def test_each_failed_attempt_is_compared_with_a_success_at_its_query(
-    derived_run: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    derived_run: Config, tmp_path: Path, command: CommandLine
 ) -> None:
     warehouse = open_warehouse(derived_run.run.root)
     attempts = {row.trajectory_id: row for row in read_rows(warehouse, Trajectory, run_id=derived_run.run_id)}
@@ -113,13 +114,12 @@ def test_each_failed_attempt_is_compared_with_a_success_at_its_query(
     compared = {row.trajectory_id for row in rows} | {row.trajectory_id for row in refused}
     failures = {name for name, row in attempts.items() if row.purpose == Purpose.TRAIN and correct.get(name) is False}
     assert rows and compared == failures and "no_success_in_group" in {row.reason for row in refused}
-    command = ["export", "--root", str(warehouse.root), "--format", "dpo", "--family", "gui-owl-1.5", "--out"]
-    assert run([*command, str(tmp_path / "out"), "--kind", "forks"]) == 0
+    export = ("export", "--root", warehouse.root, "--format", "dpo", "--family", "gui-owl-1.5", "--out")
+    command.said(*export, tmp_path / "out", "--kind", "forks")
     written = [row for path in (tmp_path / "out" / "data").iterdir() for row in pq.read_table(path).to_pylist()]
     assert {row["example_id"] for row in written} <= {row.example_id for row in rows} and written
     assert all(row["better"] != row["worse"] for row in written)
-    assert run([*command, str(tmp_path / "steps")]) == 1
-    assert "has no rejected reply: dpo takes --kind forks" in capsys.readouterr().err
+    assert "has no rejected reply: dpo takes --kind forks" in command.refused(*export, tmp_path / "steps")
 
 
 def test_only_queries_that_were_attempted_in_both_ways_are_compared() -> None:
@@ -215,10 +215,9 @@ def _coordinates(row: dict[str, list[dict[str, list[dict[str, str]]]]]) -> list[
     return said.split('"coordinate": [')[1].split("]")[0].split(",")
 
 
-def test_a_kind_it_lacks_is_one_line(copied: Config, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    arguments = ["export", "--root", str(copied.run.root), "--family", "qwen3-vl", "--format", "trl"]
-    assert run([*arguments, "--kind", "grounding", "--out", str(tmp_path / "out")]) == 1
-    assert "has no kind 'grounding'; it has: none" in capsys.readouterr().err
+def test_a_kind_it_lacks_is_one_line(small_run: Warehouse, tmp_path: Path, command: CommandLine) -> None:
+    export = ("export", "--root", small_run.root, "--family", "qwen3-vl", "--format", "trl", "--out", tmp_path / "out")
+    assert "has no kind 'grounding'; it has: none" in command.refused(*export, "--kind", "grounding")
 
 
 def test_a_release_has_the_rows_of_all_rounds(copied: Config) -> None:

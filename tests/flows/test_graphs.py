@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from tests.flows.command_line import CommandLine
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
-from trajmill.flows.cli.app import run
 from trajmill.schemas.geometry import Size
 from trajmill.stages.graphs.file import read_graph
 
@@ -66,19 +66,19 @@ def annotates(body: dict[str, Any]) -> str:
     return json.dumps({"title": f"the {page} page", "description": f"Shows {page}.", "items": items})
 
 
-def annotate(path: Path, server: FaultServer, roles: str = "describer writer") -> int:
+def annotation(path: Path, server: FaultServer, roles: str = "describer writer") -> tuple[object, ...]:
+    """The command that annotates a graph with the server's model in these roles."""
     config = path.parent / "models.toml"
     mapped = "\n".join(f'{role} = "tiny"' for role in roles.split())
     config.write_text(
         f'[run]\nroot = "{path.parent}/data"\n[models]\n{mapped}\n'
         f'[endpoints.tiny]\nmodel = "tiny"\nurls = ["{server.url}"]\nattempts = 1\n'
     )
-    return run(["graph", "annotate", str(path), "--config", str(config)])
+    return "graph", "annotate", path, "--config", config
 
 
-def test_models_fill_what_is_missing_once(graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
-    assert annotate(graph, server) == 0
-    out = capsys.readouterr().out
+def test_models_fill_what_is_missing_once(graph: Path, server: FaultServer, command: CommandLine) -> None:
+    out = command.said(*annotation(graph, server))
     made = read_graph(graph)
     empty, other = made.pages["empty"], made.pages["list"]
     assert (empty.title, empty.description) == ("the empty page", "Shows empty.")
@@ -93,7 +93,7 @@ def test_models_fill_what_is_missing_once(graph: Path, server: FaultServer, caps
     assert "<|im_end|>" not in texts(shown.body) and "(10%, 20%)" in texts(shown.body)
 
     text = graph.read_text()
-    assert annotate(graph, server) == 0
+    command.said(*annotation(graph, server))
     assert len(server.received) == 3 and graph.read_text() == text
 
 
@@ -102,15 +102,14 @@ def changed(**words: object) -> Callable[[dict[str, Any]], str]:
     return lambda body: json.dumps({**json.loads(annotates(body)), **words})
 
 
-def test_what_cannot_be_used_is_named(graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_used_is_named(graph: Path, server: FaultServer, command: CommandLine) -> None:
     items = [
         {"item": 1, "does": "x" * 5000},
         {"item": 2, "does": "Adds {entry} to {other}."},
         {"item": 99, "does": "Nothing."},
     ]
     server.writes = changed(title="My Own Title", description="Fine.", items=items)
-    assert annotate(graph, server, "describer") == 0
-    out = capsys.readouterr().out
+    out = command.said(*annotation(graph, server, "describer"))
     empty = read_graph(graph).pages["empty"]
     assert (empty.title, empty.description, empty.elements["help"].does) == ("", "Fine.", "")
     assert [each.does for each in empty.transitions] == ["", ""]
@@ -123,41 +122,37 @@ def test_what_cannot_be_used_is_named(graph: Path, server: FaultServer, capsys: 
 
     server.writes = annotates
     (graph.parent / "data").rename(graph.parent / "old-data")
-    assert annotate(graph, server) == 0
+    command.said(*annotation(graph, server))
     empty = read_graph(graph).pages["empty"]
     assert (empty.title, empty.description, empty.slots["entry"].name) == ("the empty page", "Fine.", "the entry 1")
     assert empty.transitions[1].does == "Adds thing 3."
 
 
-def test_a_failure_costs_only_its_page(graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failure_costs_only_its_page(graph: Path, server: FaultServer, command: CommandLine) -> None:
     server.writes = lambda body: (
         "I cannot." if '\\"empty\\"' in texts(body).split("The page: ")[1][:20] else annotates(body)
     )
-    assert annotate(graph, server) == 0
-    made, out = read_graph(graph), capsys.readouterr().out
+    out, made = command.said(*annotation(graph, server)), read_graph(graph)
     assert made.pages["list"].description == "Shows list."
     assert made.pages["empty"].description == "" and made.pages["empty"].slots["entry"].name == "What?"
     lines = [line for line in out.splitlines() if line.startswith("left      empty")]
     assert len(lines) == 6 and all("no valid answer in 3 tries" in line for line in lines)
 
 
-def test_a_failing_server_changes_nothing(graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_failing_server_changes_nothing(graph: Path, server: FaultServer, command: CommandLine) -> None:
     server.script.extend([FaultReply(Fault.INTERNAL)] * 20)
     before = read_graph(graph)
-    assert annotate(graph, server) == 1
-    assert capsys.readouterr().err == "the models wrote nothing that can be used; the file is as it was\n"
+    said = command.refused(*annotation(graph, server))
+    assert said == "the models wrote nothing that can be used; the file is as it was\n"
     assert read_graph(graph) == before
 
 
-def test_wrong_input_is_one_line(graph: Path, server: FaultServer, capsys: pytest.CaptureFixture[str]) -> None:
-    assert annotate(graph, server, "") == 1
-    assert "map one of them to an [endpoints.NAME]\n" in capsys.readouterr().err
+def test_wrong_input_is_one_line(graph: Path, server: FaultServer, command: CommandLine) -> None:
+    assert "map one of them to an [endpoints.NAME]\n" in command.refused(*annotation(graph, server, ""))
     (graph.parent / "todo.screens" / "empty.png").write_bytes(b"none")
-    assert annotate(graph, server) == 1
-    assert "it is no picture" in capsys.readouterr().err
+    assert "it is no picture" in command.refused(*annotation(graph, server))
     graph.write_text(GRAPH.replace("todo.screens/empty.png", "../secret.png"))
-    assert annotate(graph, server) == 1
-    assert "must lie in the folder" in capsys.readouterr().err
+    assert "must lie in the folder" in command.refused(*annotation(graph, server))
     assert server.received == []
 
 
@@ -186,45 +181,40 @@ def config(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_a_graph_is_explored_checked_shown_and_verified(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_graph_is_explored_checked_shown_and_verified(config: Path, command: CommandLine) -> None:
     graph = config.parent / "graphs" / "clock.yaml"
-    assert run(["graph", "explore", str(config), "--app", "clock"]) == 0
+    command.said("graph", "explore", config, "--app", "clock")
     assert read_graph(graph).title == "the clock"
-    assert run(["graph", "check", str(graph)]) == 0
-    assert "1 graph without mistakes" in capsys.readouterr().out
+    assert "1 graph without mistakes" in command.said("graph", "check", graph)
 
     graph.write_text(graph.read_text().replace("title: the clock", "title: <script>alert(1)</script>", 1))
-    assert run(["graph", "show", str(graph)]) == 0
+    command.said("graph", "show", graph)
     page = graph.with_suffix(".html").read_text()
     assert page.count("data:image/webp;base64,") >= len(read_graph(graph).pages)
     assert "<script" not in page
     assert 'src="http' not in page
 
-    assert run(["graph", "verify", str(config), "--app", "clock"]) == 0
-    assert " 0 changed, 0 lost, 0 failed" in capsys.readouterr().out
+    assert " 0 changed, 0 lost, 0 failed" in command.said("graph", "verify", config, "--app", "clock")
 
 
 @pytest.mark.slow
-def test_what_is_left_and_what_was_not_pressed_is_said(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    command, notes = ["graph", "explore", str(config), "--app", "notes"], CONFIG.replace("clock", "notes")
+def test_what_is_left_and_what_was_not_pressed_is_said(config: Path, command: CommandLine) -> None:
+    explore, notes = ("graph", "explore", config, "--app", "notes"), CONFIG.replace("clock", "notes")
     config.write_text(notes)
-    assert run([*command, "--resume"]) == 1
-    assert "notes.journal.jsonl: there is no such file, so nothing to resume" in capsys.readouterr().err
+    refused = command.refused(*explore, "--resume")
+    assert "notes.journal.jsonl: there is no such file, so nothing to resume" in refused
     config.write_text(notes.replace("[explore]\n", "[explore]\nactions = 60\n", 1))
-    assert run(command) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(command.said(*explore).split())
     tried, about = map(
         int, re.findall(r"left tried (\d+) of about (\d+); --resume goes on; left on \S+ \(\d+\)", out)[0]
     )
     assert 0 < tried < about and re.search(r"wishes \d+ of \d+ transitions", out)
     config.write_text(notes)
-    assert run([*command, "--resume"]) == 0
-    out = " ".join(capsys.readouterr().out.split())
+    out = " ".join(command.said(*explore, "--resume").split())
     assert " left tried " not in out and "denied Delete note; --allow-destructive presses them" in out
 
 
-def test_an_unknown_app_is_one_line(config: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["graph", "explore", str(config), "--app", "clocks"]) == 1
-    assert capsys.readouterr().err == (
+def test_an_unknown_app_is_one_line(config: Path, command: CommandLine) -> None:
+    assert command.refused("graph", "explore", config, "--app", "clocks") == (
         "explore.apps: there is no app 'clocks'; did you mean clock?; add a table [explore.apps.NAME]\n"
     )

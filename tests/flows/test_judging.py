@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
+from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, config_with_judges, judged_config, killed_before_marker, opinion, up_to
 from tests.records import record
 from tests.stages.critics.calibration.labelled_files import write_set
@@ -153,11 +154,7 @@ def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Pat
     ],
 )
 def test_wrong_input_gives_one_error_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: list[str],
-    message: str,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine, arguments: list[str], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
     Path("trajmill.toml").write_text(config_as_toml(config_with_judges(tmp_path / "new", NOBODY)))
@@ -166,9 +163,7 @@ def test_wrong_input_gives_one_error_line(
     write_set(tmp_path / "wrong", {"webarena.1": "maybe"}, ["go_back()"])
     write_set(tmp_path / "bare", {"webarena.1": "Successful"}, ["go_back()"])
     shutil.rmtree(tmp_path / "bare" / "cleaned")
-    assert run(["calibrate", *arguments]) == 1
-    said = capsys.readouterr().err
-    assert said.endswith(message) and said.count("\n") == 1
+    assert command.refused("calibrate", *arguments).endswith(message)
 
 
 class Heard(Unwatched):
@@ -307,7 +302,7 @@ def test_what_a_server_did_not_answer_is_a_failure_and_no_verdict_and_is_made_go
     assert second == RejudgeReport(first.trajectories, first.judged, first.unjudged, 0)
 
 
-def test_the_command_says_what_came_or_is_wrong(root: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_says_what_came_or_is_wrong(root: Path, tmp_path: Path, command: CommandLine) -> None:
     file = tmp_path / "trajmill.toml"
     file.write_text(config_as_toml(config_with_judges(root, NOBODY)))
     for arguments, message in (
@@ -315,10 +310,7 @@ def test_the_command_says_what_came_or_is_wrong(root: Path, tmp_path: Path, caps
         ("--judge x", "there are big, plain, judge\n"),
         ("--judge plain --round 9", "has no finished trajectory in round 9; run `trajmill rollout` first\n"),
     ):
-        assert run(["judge", "--again", *arguments.split(), "--config", str(file)]) == 1
-        shown = capsys.readouterr().err
-        assert shown.endswith(message) and shown.count("\n") == 1
-    assert run(["judge", "--again", "--judge", "plain", "--config", str(file)]) == 0
-    n = len(finished(root))
-    assert capsys.readouterr().out.endswith(f"{n} trajectories: {n} judged, 0 judged before\n")
+        assert command.refused("judge", "--again", *arguments.split(), "--config", file).endswith(message)
+    n, said = len(finished(root)), command.said("judge", "--again", "--judge", "plain", "--config", file)
+    assert said.endswith(f"{n} trajectories: {n} judged, 0 judged before\n")
     assert run(["judge", "--judge", "plain", "--config", str(file)]) == 2

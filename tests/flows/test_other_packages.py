@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.command_line import CommandLine
 from tests.flows.policies.network import WaitingRun
 from tests.flows.runs import first_waiting
 from tests.other_package import installed
-from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.schemas.actions import Click
 from trajmill.schemas.dialects.base import Reply
@@ -142,23 +142,21 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_episodes_happen_in_an_environment_of_another_package(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["walk"]) == 0, capsys.readouterr().err
+def test_episodes_happen_in_an_environment_of_another_package(folder: Path, command: CommandLine) -> None:
+    command.said("walk")
     rows = list(read_rows(open_warehouse(folder / "warehouse"), Trajectory))
     assert [(row.environment, row.reward, row.steps) for row in rows] == [("lamps", 1.0, 2)] * 2
 
 
 def test_its_keys_are_checked_like_any_others(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine
 ) -> None:
     (folder / "trajmill.toml").write_text(CONFIG.replace("bright = 200", "brigth = 200"))
-    assert run(["config"]) == 1
     wrong = "trajmill.toml:6: unknown key environment.brigth; did you mean environment.bright?\n"
-    assert capsys.readouterr().err == wrong
+    assert command.refused("config") == wrong
     monkeypatch.delitem(sys.modules, "bright_lamps")
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(folder / "packages")])
-    assert run(["config"]) == 1
-    assert "there is no environment of kind 'lamps'" in capsys.readouterr().err
+    assert "there is no environment of kind 'lamps'" in command.refused("config")
 
 
 def test_replies_are_parsed_in_a_family_of_another_package() -> None:
@@ -177,10 +175,8 @@ def test_replies_are_parsed_in_a_family_of_another_package() -> None:
         ("gone-vl", "trajmill.families: gone-vl = bright_family:GONE cannot be loaded: module"),
     ],
 )
-def test_a_family_that_cannot_be_used_is_refused(family: str, reason: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["export", "--format", "trl", "--family", family, "--out", "rows"]) == 1
-    said = capsys.readouterr().err
-    assert reason in said and said.count("\n") == 1
+def test_a_family_that_cannot_be_used_is_refused(family: str, reason: str, command: CommandLine) -> None:
+    assert reason in command.refused("export", "--format", "trl", "--family", family, "--out", "rows")
 
 
 def test_a_round_trains_with_a_recipe_of_another_package(waiting_run: WaitingRun) -> None:

@@ -64,17 +64,6 @@ def test_without_a_terminal_a_stage_is_one_line() -> None:
     assert words.getvalue().count("\n") == 1
 
 
-def test_two_stages_at_the_same_time_share_one_display() -> None:
-    words = io.StringIO()
-    watcher = ConsoleWatcher(Console(file=words, width=100, force_terminal=True))
-    with watcher.stage(1, "train", 3), watcher.stage(2, "rollout", 5) as rollout:
-        rollout(5)
-    assert "round 1  train" in words.getvalue() and "round 2  rollout" in words.getvalue()
-    with watcher.stage(1, "evaluate", 7) as again:
-        again(7)
-    assert words.getvalue().endswith("\x1b[2K") and "7/7" in words.getvalue()
-
-
 def test_a_total_that_becomes_known_is_shown_and_all_is_done_when_the_files_go(tmp_path: Path) -> None:
     words = io.StringIO()
     warehouse, at = create_warehouse(tmp_path), StageRun("run", 3, "judge")

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, endpoints_at, judged_config
 from tests.stages.agents.test_candidates import BACK, TAP, policy, view
 from tests.stages.models.fault_server import FaultServer
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.rollout.toy import toy_query
-from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, NamedJudgeSection
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.judging import calibrate, rejudge
@@ -131,7 +131,7 @@ def test_a_process_reward_model_learns_labels_and_rates_candidates(root: Path, t
 
 
 def test_a_recipe_that_cannot_train_gives_one_line(
-    root: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    root: Path, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine
 ) -> None:
     config = config_of(root, tiny)
     with pytest.raises(BadInputError, match=r"there is no \[recipes.judgesft\] in .*did you mean judge-sft"):
@@ -144,8 +144,6 @@ def test_a_recipe_that_cannot_train_gives_one_line(
         (str(tiny), str(tmp_path), "has no folder of weights that kind 'trl-sft' trains; set its weights"),
     ):
         Path("trajmill.toml").write_text(text.replace(before, after))
-        assert run(["train", "--recipe", "judge-sft"]) == 1
-        assert said in capsys.readouterr().err
+        assert said in command.refused("train", "--recipe", "judge-sft")
     Path("trajmill.toml").write_text('[train]\nkind = "judge-sft"\n')
-    assert run(["config"]) == 1
-    assert "trains no policy; put it in [recipes.NAME] and run" in capsys.readouterr().err
+    assert "trains no policy; put it in [recipes.NAME] and run" in command.refused("config")

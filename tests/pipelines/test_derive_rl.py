@@ -9,7 +9,6 @@ from tests.stages.derive.samples import COMMON, ORIGIN, PHONE, TAP, episode, fai
 from trajmill.pipelines.derive import DeriveRLSteps, RLRound, plan_round
 from trajmill.pipelines.export import Exporting, compared_trajectories, rl_steps
 from trajmill.pipelines.fan_out import divide
-from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds, read_rl_attempts
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Origin, Row
@@ -57,17 +56,6 @@ def test_rows_are_the_same_in_one_shard_and_in_several(tmp_path: Path, spec: RLS
         files = [file for part in parts for file in part.files["rl_steps"]]
         assert len(files) == shards
         assert rows_in(warehouse, files) == list(expected.rows)
-
-
-def test_trajectories_that_are_looked_up_are_those_that_are_read_with_their_rounds(tmp_path: Path) -> None:
-    warehouse = stored(tmp_path, {1: EARLIER, ROUND: ATTEMPTS})
-    rounds_of = {
-        one.trajectory.trajectory_id: number for number, made in ((1, EARLIER), (ROUND, ATTEMPTS)) for one in made[:2]
-    }
-    read = read_episodes(warehouse, RUN, rounds_of, with_verdicts=True)
-    assert read_episodes_of_rounds(warehouse, RUN, rounds_of, with_verdicts=True) == read and len(read) == 4
-    attempts = read_rl_attempts(warehouse, RUN, rounds_of, (1, ROUND), ROUND)
-    assert {attempt.correct for attempt in attempts} == {True, False}
 
 
 def test_an_attempt_that_was_judged_a_round_later_is_compared_with_one_that_was_judged_now(tmp_path: Path) -> None:

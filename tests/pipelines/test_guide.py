@@ -17,7 +17,6 @@ from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.stages.guidance.model_guide import guide_prompts
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
@@ -111,26 +110,6 @@ def test_guidance_and_its_model_calls_are_committed(stored: Warehouse) -> None:
 
 def _parts(call: ModelCall) -> list[Any]:
     return [part for message in json.loads(call.messages) for part in message["content"]]
-
-
-def test_the_users_prompts_are_used_and_recorded(stored: Warehouse, tmp_path: Path) -> None:
-    for name, text in (("see", "$instruction $action $expectation"), ("tell", "$instruction $outcomes")):
-        (tmp_path / f"{name}.md").write_text(f"# system\nI {name}.\n# user\n{text}")
-    prompts = guide_prompts({"describer_step": tmp_path / "see.md", "writer_guidance": tmp_path / "tell.md"})
-    with running_server(models=("both",), writes=writes) as server:
-        made = guided(stored, GuideSpec(spec(server, "both"), spec(server, "both"), prompts))
-        asked = {str(request.body["messages"][0]["content"]) for request in server.received}
-    assert len(asked) == 2 and all(any(words in text for text in asked) for words in ("I see.", "I tell."))
-    assert {row.made_by for row in made.guidance} == {
-        f"{prompts.synthesise.version}@both {prompts.describe.version}@both"
-    }
-    assert prompts.describe.version.startswith("see-") and prompts.synthesise.version.startswith("tell-")
-
-
-def test_without_models_nothing_is_called(stored: Warehouse) -> None:
-    made = guided(stored, GuideSpec())
-    assert (len(made.guidance), made.calls, made.failures) == (TRAJECTORIES, [], [])
-    assert {row.made_by for row in made.guidance} == {"line-writer-1"}
 
 
 def test_a_broken_server_gives_failures_and_accounts_for_its_calls(stored: Warehouse) -> None:

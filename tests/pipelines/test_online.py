@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
-from trajmill.pipelines.judge import judging
 from trajmill.pipelines.online import ONLINE, OnlineRecorder
 from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
-from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.commit import commit
@@ -67,16 +64,6 @@ async def test_a_full_batch_is_committed_by_itself(warehouse: Warehouse) -> None
 
 
 @pytest.mark.slow
-async def test_what_a_killed_server_has_left_is_committed_by_the_next_one(warehouse: Warehouse) -> None:
-    for number in range(3):
-        await record(open_recorder(warehouse), number)
-    recorder = open_recorder(warehouse)
-    assert seeds(warehouse) == dict.fromkeys(range(3), 1)
-    await record_and_commit(recorder, 3)
-    assert seeds(warehouse) == dict.fromkeys(range(4), 1)
-
-
-@pytest.mark.slow
 async def test_in_a_bucket_another_machine_commits_what_a_killed_server_has_left(bucket_url: str) -> None:
     here = create_warehouse(bucket_url)
     await record(open_recorder(here), 1, 2)
@@ -96,14 +83,3 @@ async def test_a_commit_that_was_broken_off_between_two_tables_is_completed(ware
     assert seeds(warehouse) == {1: 1}
     await record_and_commit(recorder, 2)
     assert seeds(warehouse) == {1: 1, 2: 1}
-
-
-async def test_verdicts_of_the_judge_are_rows_beside_the_episode(warehouse: Warehouse) -> None:
-    recorder, made = open_recorder(warehouse), await finished(1)
-    async with judging(JudgeSpec(channels=("programmatic",)), CriticModels(), ORIGIN) as judge:
-        judged = await judge(made)
-    await recorder.record(judged)
-    await recorder.commit()
-    assert judged.episode.judged_reward == 1.0
-    (judgement,) = read_rows(warehouse, Judgement)
-    assert (judgement.correct, judgement.trajectory_id) == (True, made.episode.trajectory.trajectory_id)

@@ -1,4 +1,3 @@
-import json
 import multiprocessing
 import signal
 from collections import Counter
@@ -92,13 +91,6 @@ def test_files_of_another_number_of_workers_stay_behind(tmp_path: Path, undistur
     assert rows(root) == undisturbed
     assert set(episodes(root).values()) == {1}
     assert len(three.files["steps"]) == 3 and len(one.files["steps"]) == 1
-
-
-def test_the_files_of_several_workers_follow_each_other_in_the_order_of_ids(tmp_path: Path) -> None:
-    made = roll_out(tmp_path / "warehouse", 3)
-    bounds = [json.loads(file.stats) for file in made.files["steps"]]
-    first, last = ([one[key]["trajectory_id"] for one in bounds] for key in ("minValues", "maxValues"))
-    assert all(end < start for end, start in zip(last, first[1:], strict=False))
 
 
 def test_finished_attempts_are_counted_as_their_journals_grow(tmp_path: Path) -> None:

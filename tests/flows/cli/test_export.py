@@ -12,6 +12,7 @@ from zlib import crc32
 import pyarrow.parquet as pq
 import pytest
 
+from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, opinion, small_config, up_to
 from tests.stages.export.formats.folders import read
 from tests.stages.models.fault_server import running_server
@@ -105,8 +106,12 @@ def _reply(messages: list[dict[str, Any]], draw: int) -> str:
 OWL, QWEN = "gui-owl-1.5", "qwen2.5-vl"
 
 
+def words(warehouse: Warehouse, out: Path) -> tuple[object, ...]:
+    return "export", "--root", warehouse.root, "--out", out
+
+
 def export(warehouse: Warehouse, out: Path, *arguments: str) -> int:
-    return run(["export", "--root", str(warehouse.root), "--out", str(out), *arguments])
+    return run([*map(str, words(warehouse, out)), *arguments])
 
 
 @pytest.fixture(scope="module")
@@ -186,13 +191,10 @@ def test_own_words_of_groups_have_their_tokens(kind: str, family: str, served_ru
     assert len(rows) == read_table(served_run, "rl_steps").num_rows
 
 
-def test_a_release_without_groups_is_no_rl_data(
-    small_copy: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_release_without_groups_is_no_rl_data(small_copy: Warehouse, tmp_path: Path, command: CommandLine) -> None:
     shutil.rmtree(small_copy.table("rl_steps"))
-    assert export(small_copy, tmp_path / "out", "--format", "grpo", "--family", "gui-owl") == 1
-    said = capsys.readouterr().err
-    assert "it is no RL data" in said and "rollout.group_size of 2 or more" in said and said.count("\n") == 1
+    said = command.refused(*words(small_copy, tmp_path / "out"), "--format", "grpo", "--family", "gui-owl")
+    assert "it is no RL data" in said and "rollout.group_size of 2 or more" in said
     assert not (tmp_path / "out").exists()
 
 
@@ -209,18 +211,16 @@ def test_a_release_without_groups_is_no_rl_data(
     ],
 )
 def test_a_wrong_request_gives_one_error_line_and_leaves_nothing(
-    arguments: tuple[str, ...], line: str, small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    arguments: tuple[str, ...], line: str, small_run: Warehouse, tmp_path: Path, command: CommandLine
 ) -> None:
-    assert export(small_run, tmp_path / "out", *arguments) == 1
-    said = capsys.readouterr().err
-    assert line in said and said.count("\n") == 1
+    assert line in command.refused(*words(small_run, tmp_path / "out"), *arguments)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_folder_is_left_alone(small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_folder_is_left_alone(small_run: Warehouse, tmp_path: Path, command: CommandLine) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    assert export(small_run, tmp_path, "--format", "trl", "--family", "gui-owl") == 1
-    assert "is no empty folder; name a new one" in capsys.readouterr().err
+    said = command.refused(*words(small_run, tmp_path), "--format", "trl", "--family", "gui-owl")
+    assert "is no empty folder; name a new one" in said
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 

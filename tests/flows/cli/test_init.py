@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.command_line import CommandLine
 from tests.http_server import QuietHandler, serving
 from tests.stages.environments.android.stand_in.phone import Phone
 from tests.stages.environments.android.stand_in.server import serving as serving_phones
 from tests.stages.environments.simulated.worlds import PAPER
-from trajmill.flows.cli.app import run
 from trajmill.flows.cli.init import example_names
 from trajmill.flows.configuration.file import load_config
 from trajmill.stages.environments.simulated.world import load_world
@@ -40,13 +40,12 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
         yield address
 
 
-def test_a_model_and_a_web_app_become_thirty_lines(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_and_a_web_app_become_thirty_lines(server: str, command: CommandLine) -> None:
     weights = Path("weights")
     weights.mkdir()
     (weights / "config.json").write_text("{}")
     model = ["--model", f"{server}/v1", "--weights", "weights"]
-    assert run(["init", *model, "--web", f"{server}/app", "--root", "rows"]) == 0
-    told = capsys.readouterr().out
+    told = command.said("init", *model, "--web", f"{server}/app", "--root", "rows")
     assert "next  trajmill graph explore trajmill.toml --app my-list-more\n" in told
     written = Path("trajmill.toml").read_text()
     assert len([line for line in written.splitlines() if line]) <= 30
@@ -57,33 +56,29 @@ def test_a_model_and_a_web_app_become_thirty_lines(server: str, capsys: pytest.C
     assert (config.environment.kind, config.train.kind, config.run.root) == ("browser", "trl-sft", Path("rows"))
 
 
-def test_without_options_it_is_the_default_job_under_a_name(server: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["init", "mine.toml"]) == 0
-    assert "next  trajmill evolve --config mine.toml\n" in capsys.readouterr().out
+def test_without_options_it_is_the_default_job_under_a_name(server: str, command: CommandLine) -> None:
+    assert "next  trajmill evolve --config mine.toml\n" in command.said("init", "mine.toml")
     assert load_config("mine.toml").environment == load_config().environment
-    assert run(["init", "mine.toml", "--root", "other"]) == 1
-    assert "mine.toml exists" in capsys.readouterr().err and load_config("mine.toml").run.root != Path("other")
+    assert "mine.toml exists" in command.refused("init", "mine.toml", "--root", "other")
+    assert load_config("mine.toml").run.root != Path("other")
 
 
-def test_app_files_are_named(server: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_app_files_are_named(server: str, command: CommandLine) -> None:
     Path("apps").mkdir()
     Path("apps/paper.yaml").write_text(PAPER)
-    assert run(["init", "--apps", "apps"]) == 0
+    command.said("init", "--apps", "apps")
     assert load_config().environment.model_dump()["apps"] == (Path("apps/paper.yaml"),)
     Path("apps/typo.yaml").write_text(PAPER.replace("name:", "nmae:", 1))
-    assert run(["init", "other.toml", "--apps", "apps"]) == 1
-    assert "apps/typo.yaml:" in capsys.readouterr().err
+    assert "apps/typo.yaml:" in command.refused("init", "other.toml", "--apps", "apps")
 
 
-def test_a_phone_must_have_the_package(
-    server: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_phone_must_have_the_package(server: str, monkeypatch: pytest.MonkeyPatch, command: CommandLine) -> None:
     phone = Phone("emulator-5554", load_world())
     with serving_phones([phone]) as adb:
         monkeypatch.setenv("ANDROID_ADB_SERVER_PORT", str(adb.port))
-        assert run(["init", "--phone", "org.trajmill.nothing"]) == 1
-        assert "emulator-5554 has no 'org.trajmill.nothing'" in capsys.readouterr().err
-        assert run(["init", "--phone", "org.trajmill.notes"]) == 0
+        refused = command.refused("init", "--phone", "org.trajmill.nothing")
+        assert "emulator-5554 has no 'org.trajmill.nothing'" in refused
+        command.said("init", "--phone", "org.trajmill.notes")
     settings = load_config(unneeded="graphs.files").environment.model_dump()
     assert (settings["port"], settings["apps"]) == (adb.port, {"notes": "org.trajmill.notes"})
 
@@ -111,18 +106,14 @@ def test_a_phone_must_have_the_package(
         (["--example", "nothing"], "there is no example 'nothing'; there are "),
     ],
 )
-def test_what_fails_its_test_writes_nothing(
-    server: str, arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run(["init", *(each.replace("SERVER", server) for each in arguments)]) == 1
-    shown = capsys.readouterr().err
-    assert told in shown and shown.count("\n") == 1
+def test_what_fails_its_test_writes_nothing(server: str, arguments: list[str], told: str, command: CommandLine) -> None:
+    assert told in command.refused("init", *(each.replace("SERVER", server) for each in arguments))
     assert not list(Path().iterdir())
 
 
 @pytest.mark.parametrize("name", example_names())
-def test_each_example_is_written_with_its_files(server: str, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["init", "--example", name]) == 0
+def test_each_example_is_written_with_its_files(server: str, name: str, command: CommandLine) -> None:
+    command.said("init", "--example", name)
     assert load_config().run.root == Path("trajmill-data")
 
 

@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.bucket_server import environment_for, new_bucket
+from tests.flows.command_line import CommandLine
 from tests.flows.synthetic_run import RUN, write_run
 from tests.warehouse.samples import commit_rounds
 from tests.warehouse.test_releases import export, release
@@ -37,28 +38,25 @@ def warehouse(released: Path, tmp_path: Path) -> Warehouse:
     return open_warehouse(Path(shutil.copytree(released, tmp_path / "root")))
 
 
-def said(warehouse: Warehouse, capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
-    assert run([*arguments, "--root", str(warehouse.root)]) == 0
-    return capsys.readouterr().out
-
-
-def test_unused_files_are_listed_then_deleted(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unused_files_are_listed_then_deleted(warehouse: Warehouse, command: CommandLine) -> None:
     left = warehouse.table("step_verdicts") / "r0099-run-a-judge-00000.parquet"
     left.write_bytes(bytes(100_000))
     os.utime(left, (0, 0))
     listed = "tables/step_verdicts/r0099-run-a-judge-00000.parquet\n1 unused files, 0.1 MB"
-    assert said(warehouse, capsys, "vacuum", "--dry-run") == f"{listed}\n" and left.exists()
-    assert said(warehouse, capsys, "vacuum") == f"{listed}: deleted\n" and not left.exists()
-    assert said(warehouse, capsys, "vacuum", "--days", "0") == "0 unused files, 0.0 MB: deleted\n"
+    assert command.said("vacuum", "--dry-run", "--root", warehouse.root) == f"{listed}\n" and left.exists()
+    assert command.said("vacuum", "--root", warehouse.root) == f"{listed}: deleted\n" and not left.exists()
+    assert command.said("vacuum", "--days", "0", "--root", warehouse.root) == "0 unused files, 0.0 MB: deleted\n"
 
 
-def test_small_files_are_joined_once(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(warehouse, capsys, "compact") == "step_verdicts: 12 files are 1\n"
-    assert said(warehouse, capsys, "compact") == "no table has small files to join\n"
+def test_small_files_are_joined_once(warehouse: Warehouse, command: CommandLine) -> None:
+    assert command.said("compact", "--root", warehouse.root) == "step_verdicts: 12 files are 1\n"
+    assert command.said("compact", "--root", warehouse.root) == "no table has small files to join\n"
 
 
-def test_each_damaged_file_is_named(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(warehouse, capsys, "verify") == "everything is whole\n"
+def test_each_damaged_file_is_named(
+    warehouse: Warehouse, command: CommandLine, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert command.said("verify", "--root", warehouse.root) == "everything is whole\n"
     (warehouse.release("first") / "README.md").write_text("# cart\n")
     next(warehouse.table("step_verdicts").glob("*.parquet")).unlink()
     assert run(["verify", "--root", str(warehouse.root)]) == 1
@@ -67,28 +65,29 @@ def test_each_damaged_file_is_named(warehouse: Warehouse, capsys: pytest.Capture
     assert any("README.md: changed since release first was made" in line for line in lines)
 
 
-def test_releases_are_listed_and_dropped(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
-    assert said(warehouse, capsys, "releases", "list").startswith("first  2026-11-20T00:00:00Z  round 1  ")
+def test_releases_are_listed_and_dropped(warehouse: Warehouse, command: CommandLine) -> None:
+    assert command.said("releases", "list", "--root", warehouse.root).startswith(
+        "first  2026-11-20T00:00:00Z  round 1  "
+    )
     with sole_worker(warehouse, "run-a"):
-        assert run(["releases", "drop", "first", "--root", str(warehouse.root)]) == 1
-    assert "is at work on it" in capsys.readouterr().err
-    assert "first is dropped" in said(warehouse, capsys, "releases", "drop", "first")
-    assert said(warehouse, capsys, "releases", "list") == ""
-    assert run(["releases", "drop", "first", "--root", str(warehouse.root)]) == 1
-    assert capsys.readouterr().err.startswith("release first: there is none in ")
+        assert "is at work on it" in command.refused("releases", "drop", "first", "--root", warehouse.root)
+    assert "first is dropped" in command.said("releases", "drop", "first", "--root", warehouse.root)
+    assert command.said("releases", "list", "--root", warehouse.root) == ""
+    refused = command.refused("releases", "drop", "first", "--root", warehouse.root)
+    assert refused.startswith("release first: there is none in ")
 
 
-def test_a_release_with_a_damaged_manifest_is_dropped(warehouse: Warehouse, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_release_with_a_damaged_manifest_is_dropped(warehouse: Warehouse, command: CommandLine) -> None:
     name = "run-a-r0001"
     export(warehouse, name)
     release(warehouse, name)
     (warehouse.release(name) / "manifest.json").write_text("{")
-    assert run(["releases", "list", "--root", str(warehouse.root)]) == 1
-    assert f"or drop the release (`trajmill releases drop {name}`)" in capsys.readouterr().err
+    refused = command.refused("releases", "list", "--root", warehouse.root)
+    assert f"or drop the release (`trajmill releases drop {name}`)" in refused
     with sole_worker(warehouse, "run-a"):
-        assert run(["releases", "drop", name, "--root", str(warehouse.root)]) == 1
-    assert f"{name} is dropped" in said(warehouse, capsys, "releases", "drop", name)
-    assert said(warehouse, capsys, "releases", "list").startswith("first  ")
+        command.refused("releases", "drop", name, "--root", warehouse.root)
+    assert f"{name} is dropped" in command.said("releases", "drop", name, "--root", warehouse.root)
+    assert command.said("releases", "list", "--root", warehouse.root).startswith("first  ")
 
 
 _VERSION_3 = 0x20080522
@@ -129,7 +128,7 @@ def test_who_may_only_read_a_warehouse_sees_its_results(
     run_warehouse: Warehouse,
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
-    capsys: pytest.CaptureFixture[str],
+    command: CommandLine,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -142,11 +141,10 @@ def test_who_may_only_read_a_warehouse_sees_its_results(
     with read_only(root):
         with pytest.raises(PermissionError):
             (root / "new").touch()
-        for command in (["status"], ["releases", "list"], ["sql", "SELECT count(*) FROM rounds"]):
-            assert run([*command, "--root", str(root)]) == 0, capsys.readouterr().err
-        assert run(["report", "--root", str(root)]) == 1
-        refused = capsys.readouterr().err
-        assert run(["report", "--root", str(root), "--out", str(tmp_path / "page.html")]) == 0
+        for words in (["status"], ["releases", "list"], ["sql", "SELECT count(*) FROM rounds"]):
+            command.said(*words, "--root", root)
+        refused = command.refused("report", "--root", root)
+        command.said("report", "--root", root, "--out", tmp_path / "page.html")
     assert refused == (
         f"{root}/runs/{RUN}/report.html cannot be written (Permission denied); "
         "name another file: `trajmill report --out FILE`\n"
@@ -184,19 +182,18 @@ def roots(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         yield places
 
 
-def answer(capsys: pytest.CaptureFixture[str], root: str, words: tuple[str, ...]) -> str:
-    assert run([*words, "--root", root]) == 0, (words, capsys.readouterr().err)
-    out = capsys.readouterr().out.replace(root, "ROOT")
+def answer(command: CommandLine, root: str, words: tuple[str, ...]) -> str:
+    out = command.said(*words, "--root", root).replace(root, "ROOT")
     # The sizes of tables in Parquet depend on the names of files and on times.
     return out.partition(" MB")[0].rpartition(" ")[0] if "MB" in out else out
 
 
-def test_commands_say_the_same(roots: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_commands_say_the_same(roots: tuple[str, str], command: CommandLine) -> None:
     folder, bucket = roots
     trajectory = read_table(open_warehouse(Path(folder)), "trajectories", ["trajectory_id"])["trajectory_id"][0].as_py()
     for words in BOTH:
         filled = tuple(word.format(trajectory=trajectory) for word in words)
-        assert answer(capsys, bucket, filled) == answer(capsys, folder, filled), words
+        assert answer(command, bucket, filled) == answer(command, folder, filled), words
 
 
 def test_the_viewer_shows_the_same(roots: tuple[str, str]) -> None:
@@ -213,6 +210,5 @@ def test_the_viewer_shows_the_same(roots: tuple[str, str]) -> None:
     assert images[0].status_code == 200 and images[0].content == images[1].content
 
 
-def test_the_report_is_written_on_this_machine(roots: tuple[str, str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["report", "--root", roots[1]]) == 0
-    assert "<html" in Path(capsys.readouterr().out.strip()).read_text()
+def test_the_report_is_written_on_this_machine(roots: tuple[str, str], command: CommandLine) -> None:
+    assert "<html" in Path(command.said("report", "--root", roots[1]).strip()).read_text()

@@ -92,6 +92,18 @@ def test_all_mistakes_are_listed_in_the_order_of_the_file(tmp_path: Path) -> Non
     assert [line.split(":")[0] for line in found] == ["2", "4", "6"]
 
 
+def test_each_lack_of_a_curriculum_and_of_proposals_has_a_line(tmp_path: Path) -> None:
+    needed = ["needs queries.example_tasks", "map models.writer"]
+    judged = ["map models.critic.text", "map models.critic.multimodal"]
+    programmatic = "[judge]\nchannels = ['programmatic']\n"
+    for text, lacks in (
+        ("curriculum = 2\n", [*needed, *judged]),
+        (f"screenshot = 1\n{programmatic}", [*needed, "no check knows"]),
+    ):
+        found = mistakes(tmp_path, f"[queries]\n{text}")
+        assert [lack in line for lack, line in zip(lacks, found, strict=True)] == [True] * len(lacks)
+
+
 def test_a_file_that_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"nowhere\.toml: there is no such configuration file"):
         load_config(tmp_path / "nowhere.toml")

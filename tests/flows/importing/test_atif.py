@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.command_line import CommandLine
 from tests.stages.export.formats.folders import read
 from tests.stages.importing.atif_samples import harbor
 from trajmill.flows.cli.app import run
@@ -46,12 +47,12 @@ def test_a_trial_of_harbor_becomes_a_training_row_in_five_lines(
 
 
 def test_every_attempt_of_a_release_comes_back_as_the_same_rows(
-    small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    small_run: Warehouse, tmp_path: Path, command: CommandLine
 ) -> None:
     """Byte for byte but for ids, round and versions; of our prompts, those of steps that must not be learned go."""
     out = tmp_path / "out"
-    assert run(["export", "--root", str(small_run.root), "--format", "atif", "--out", str(out)]) == 0
-    assert re.search(r": \d+ attempts, ", capsys.readouterr().out)
+    said = command.said("export", "--root", small_run.root, "--format", "atif", "--out", out)
+    assert re.search(r": \d+ attempts, ", said)
     stored = {row.trajectory_id: row for row in read_rows(small_run, Trajectory)}
     steps = {(row.trajectory_id, row.index): row for row in read_rows(small_run, Step)}
     layout, equal = layout_spec("atif"), set(Step.model_fields) - {"round", "run_id", "made_by", "code_version"}
@@ -72,10 +73,9 @@ def test_every_attempt_of_a_release_comes_back_as_the_same_rows(
 
 
 @pytest.mark.parametrize("kind", ["trl", "verl-sft", "grpo", "verl"])
-def test_an_export_is_read_again(kind: str, small_run: Warehouse, tmp_path: Path) -> None:
+def test_an_export_is_read_again(kind: str, small_run: Warehouse, tmp_path: Path, command: CommandLine) -> None:
     out = tmp_path / "out"
-    said = ["export", "--root", str(small_run.root), "--out", str(out), "--format", kind, "--family", "qwen2.5-vl"]
-    assert run(said) == 0
+    command.said("export", "--root", small_run.root, "--out", out, "--format", kind, "--family", "qwen2.5-vl")
     layout = layout_spec("trajmill")
     found = [each.recording for file in layout.checked_lists(out) for each in layout.read(file, out)]
     read = {each.name: each for each in found if isinstance(each, Recording)}

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 from rich.console import Console
 
+from tests.flows.command_line import CommandLine
 from tests.flows.synthetic_run import HOSTILE, RUN, STAGES, write_run
 from tests.warehouse.samples import commit_rows, query, stage_run, trajectory
-from trajmill.flows.cli.app import run
 from trajmill.flows.new_run import IDENTITY_FILE
 from trajmill.flows.progress import ConsoleWatcher
 from trajmill.flows.report.figures import Bar, Figures, Series, read_figures, run_views
@@ -147,14 +147,13 @@ def test_a_run_without_rounds_gives_a_page_too(run_warehouse: Warehouse) -> None
     assert "Nothing failed." in render_report(run_warehouse, "run-nobody-knows")
 
 
-def test_the_run_that_is_meant(run_warehouse: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_run_that_is_meant(run_warehouse: Warehouse, tmp_path: Path, command: CommandLine) -> None:
     assert runs_to_report(run_warehouse, None, "default-0") == [RUN]
     assert runs_to_report(run_warehouse, RUN, "default-0") == [RUN]
     with pytest.raises(BadInputError, match="no finished round of a run 'other'"):
         runs_to_report(run_warehouse, "other", "default-0")
     write_run(create_warehouse(tmp_path), rounds=1)
-    assert run(["report", "--root", str(tmp_path)]) == 0
-    assert capsys.readouterr().out.split() == [str(tmp_path / "runs" / RUN / "report.html")]
+    assert command.said("report", "--root", tmp_path).split() == [str(tmp_path / "runs" / RUN / "report.html")]
 
 
 def round_two(run_warehouse: Warehouse, **changes: object) -> RoundSummary:

@@ -15,20 +15,25 @@ from types import SimpleNamespace
 import pytest
 from rich.console import Console
 
+from tests.flows.command_line import CommandLine
 from tests.flows.runs import small_config
 from tests.flows.synthetic_run import RUN
-from trajmill.flows.cli.app import run
+from tests.records import record
+from tests.warehouse.samples import at_origin, commit_rows, round_summary, stage_run, trajectory
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.new_run import begin_or_continue, config_of
 from trajmill.flows.nights.log import EndedFlow, is_news, missed_night, remember, remember_server
 from trajmill.flows.policies.policy import BASELINE, PROMOTE
+from trajmill.flows.report.page import render_report
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.status.page import flow_runs, now_line, result_lines, status_lines, watch, working_stage
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.pipelines.reading.slots import read_slots, shown_slots
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.rollout.base import SlotBoard, SlotState
 from trajmill.warehouse.layout import Warehouse, create_warehouse, sole_worker
+from trajmill.warehouse.views import refresh_views
 
 
 @pytest.mark.slow
@@ -132,31 +137,27 @@ def test_a_night_that_did_not_happen_needs_a_person(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_named_warehouse_shows_its_own_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_named_warehouse_shows_its_own_runs(tmp_path: Path, command: CommandLine) -> None:
     configs = [
         Config.model_validate({"run": {"root": tmp_path, "name": name, "rounds": rounds}, "queries": {"curriculum": 3}})
         for name, rounds in (("phones", 3), ("desktops", 4))
     ]
-    assert run(["status", "--root", str(create_warehouse(tmp_path).root)]) == 1
-    assert capsys.readouterr().err == f"no run has begun in {tmp_path}; `trajmill evolve` begins one\n"
+    refused = command.refused("status", "--root", create_warehouse(tmp_path).root)
+    assert refused == f"no run has begun in {tmp_path}; `trajmill evolve` begins one\n"
     for config in configs:
         begin_or_continue(config)
-    assert run(["status", "--root", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
+    shown = command.said("status", "--root", tmp_path)
     assert sorted(re.findall("^run       (.*) in", shown, re.MULTILINE)) == sorted(each.run_id for each in configs)
     assert [config_of(create_warehouse(tmp_path), each.run_id) for each in configs] == configs
 
 
-def test_a_server_that_is_gone_is_a_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_server_that_is_gone_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine) -> None:
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     warehouse = create_warehouse(tmp_path)
     assert "no Prefect server is known" in flow_runs(warehouse, "run-1").problem
     remember_server(warehouse, "run-1", "http://127.0.0.1:1/api", datetime.now(UTC))
     assert "the Prefect server http://127.0.0.1:1/api does not answer" in flow_runs(warehouse, "run-1").problem
-    assert run(["status", "--server"]) == 1
-    assert "no Prefect server is known" in capsys.readouterr().err
+    assert "no Prefect server is known" in command.refused("status", "--server")
 
 
 def shown(config: Config) -> str:
@@ -192,3 +193,23 @@ def test_a_worker_that_was_killed_has_no_slots(tmp_path: Path) -> None:
     assert read_slots(context.warehouse, context.run_id).workers == 1
     os.utime(file, (time.time() - 60, time.time() - 60))
     assert read_slots(context.warehouse, context.run_id).workers == 0
+
+
+@pytest.mark.slow
+def test_malformed_replies_are_counted_by_role_in_the_status_and_the_report(tmp_path: Path) -> None:
+    config = Config.model_validate({"run": {"root": tmp_path}})
+    warehouse, at = create_warehouse(tmp_path), stage_run("rollout", 1, config.run_id)
+    attempt = trajectory(1, at, "q", agent="ces")
+    told = {"trajectory_id": attempt.trajectory_id, "step_index": 0, **at_origin(at)}
+    replies = [("planner", None), ("planner", "it is no plan"), ("policy", None), ("executor", "no call")]
+    calls = [
+        record(ModelCall, call_id=str(n), role=role, malformed=why, **told) for n, (role, why) in enumerate(replies)
+    ]
+    commit_rows(warehouse, at, attempt, *calls, round_summary(stage_run("evaluate", 1, config.run_id)))
+    refresh_views(warehouse)
+    assert [line for line in status_lines(config, warehouse) if "replies of the" in line] == [
+        "malformed 1 of 1 replies of the executor in the newest round",
+        "          1 of 2 replies of the planner in the newest round",
+    ]
+    page = render_report(warehouse, config.run_id)
+    assert "it is no plan" in page and "no call" in page

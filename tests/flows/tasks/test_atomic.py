@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.command_line import CommandLine
 from trajmill.flows.cli.app import run
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Source, Split
@@ -70,11 +71,9 @@ def test_operations_are_made_beside_a_runs_tasks_and_walked_and_held_out_program
     ],
 )
 def test_bad_input_gives_one_error_line(
-    arguments: list[str], change: tuple[str, str], said: str, capsys: pytest.CaptureFixture[str]
+    arguments: list[str], change: tuple[str, str], said: str, command: CommandLine
 ) -> None:
     place = CONFIG.rindex(change[0])
     Path("trajmill.toml").write_text(CONFIG[:place] + CONFIG[place:].replace(*change) if change[0] else CONFIG)
-    assert run(["walk", *arguments]) == 1
-    (line,) = capsys.readouterr().err.splitlines()
-    assert said in line
+    assert said in command.refused("walk", *arguments)
     assert not Path("warehouse").exists()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.flows.command_line import CommandLine
 from tests.stages.models.fault_server import running_server
-from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.report.figures import read_pathways
 from trajmill.flows.stage import RoundContext
@@ -70,7 +70,7 @@ def context_of(text: str) -> RoundContext:
 
 
 def test_programs_are_walked_once_and_shown(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine
 ) -> None:
     walked: list[str] = []
     work = WalkPrograms.__call__
@@ -80,10 +80,8 @@ def test_programs_are_walked_once_and_shown(
         return work(job, shard, program)
 
     monkeypatch.setattr(WalkPrograms, "__call__", noted)
-    assert run(["pathways"]) == 0
-    first = capsys.readouterr().out
-    assert run(["pathways"]) == 0
-    assert capsys.readouterr().out.splitlines()[2:] == first.splitlines()[2:]
+    first, again = (command.said("pathways") for _ in range(2))
+    assert again.splitlines()[2:] == first.splitlines()[2:]
     assert Counter(walked) == {"files": 1, "nothing": 1}
 
     warehouse = open_warehouse(folder / "warehouse")

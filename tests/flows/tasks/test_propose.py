@@ -15,7 +15,6 @@ from tests.stages.environments.browser.site import serving
 from tests.stages.models.fault_server import FaultServer, running_server
 from tests.stages.queries.samples import honest_draft
 from trajmill.flows.configuration.config import Config, EvaluateSection, JudgeSection, QueriesSection, RolloutSection
-from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.policies.policy import BASELINE, accepted_since_training
 from trajmill.flows.round import stages_of
@@ -24,7 +23,7 @@ from trajmill.flows.tasks.generate import PROPOSE, TRY_PROPOSALS, task_successes
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.rollout import training_queries
 from trajmill.flows.tasks.train import measured_queries
-from trajmill.schemas.errors import BadInputError, FailureClass, TrajmillError
+from trajmill.schemas.errors import FailureClass, TrajmillError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query, Source, Split
@@ -233,36 +232,6 @@ def test_no_proposal_is_lost_or_doubled(first: RoundContext, writer: Writer, mon
     assert {query.instruction.split()[0][-1] for query in made} <= set("5678")
     assert {table: read_table(first.warehouse, table).num_rows for table in tables} == tables
     assert len(set(read_table(first.warehouse, "model_calls")["call_id"].to_pylist())) == tables["model_calls"]
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        (
-            "curriculum = 2",
-            [
-                "2: queries.curriculum: it needs queries.example_tasks",
-                "2: queries.curriculum: tasks are proposed by a model; map models.writer",
-                "2: queries.curriculum: only a model can judge a proposed task; map models.critic.text",
-                "2: queries.curriculum: only a model can judge a proposed task; map models.critic.multimodal",
-            ],
-        ),
-        (
-            "screenshot = 1\nexample_tasks = 'good.jsonl'\n[judge]\nchannels = ['programmatic']",
-            ["2: queries.screenshot: tasks are proposed by a model", "2: queries.screenshot: no check knows"],
-        ),
-        ("example_tasks = 'none.jsonl'", ["2: queries.example_tasks: there is no none.jsonl"]),
-    ],
-)
-def test_mistakes_of_the_section_give_one_line_each(tmp_path: Path, text: str, expected: list[str]) -> None:
-    (tmp_path / "good.jsonl").write_text(WRITTEN)
-    path = tmp_path / "trajmill.toml"
-    path.write_text(f"[queries]\n{text}\n")
-    with pytest.raises(BadInputError) as refused:
-        load_config(path)
-    lines = str(refused.value).splitlines()
-    assert len(lines) == len(expected)
-    assert all(line.startswith(f"{path}:{start}") for line, start in zip(lines, expected, strict=True))
 
 
 @pytest.fixture

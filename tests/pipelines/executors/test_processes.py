@@ -1,4 +1,3 @@
-import gc
 import multiprocessing
 import os
 import signal
@@ -36,11 +35,6 @@ def refuse(shard: str) -> None:
 
 def hold(shard: str) -> None:
     vars(multiprocessing)[shard] = multiprocessing.Lock()
-
-
-def collects_as_rarely_as(owner: tuple[int, int, int], shard: str) -> None:
-    if gc.get_threshold() != owner:
-        raise TrajmillError(f"{gc.get_threshold()}")
 
 
 def printed(code: str) -> str:
@@ -97,13 +91,6 @@ def test_a_process_that_is_killed_between_two_stages_is_replaced() -> None:
         for process in vars(pool)["_processes"].values():
             process.kill()
     side_by_side(print, ["b"], 1)
-
-
-def test_a_new_process_looks_for_garbage_as_rarely_as_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gc, "get_threshold", lambda: (12_345, 6, 7))
-    while _idle():
-        _idle().pop().shutdown()
-    side_by_side(partial(collects_as_rarely_as, (12_345, 6, 7)), ["a"], 1)
 
 
 async def test_a_killed_process_that_draws_costs_no_screen() -> None:
