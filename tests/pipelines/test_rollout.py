@@ -1,20 +1,38 @@
+import asyncio
 import multiprocessing
 import signal
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tests.pipelines.killed_rollout import AT, ATTEMPTS, CONCURRENCY, roll_out, run_rollout
+from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
 from tests.warehouse.samples import observation, stage_run
 from trajmill.pipelines.drawing import screens_in_background
-from trajmill.pipelines.rollout import attempt_counter
-from trajmill.schemas.record import Origin
+from trajmill.pipelines.models import ActingAgent, Endpoint
+from trajmill.pipelines.rollout import Journaled, attempt_counter, attempt_record
+from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
+from trajmill.schemas.episode import AttemptRows
+from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.tables.registry import rows_to_arrow
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
+from trajmill.stages.agents.spec import EndToEndSpec
+from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
+from trajmill.stages.models.embedded.spec import EmbeddedSpec
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.commit import commit_stage
-from trajmill.warehouse.layout import create_warehouse, open_warehouse
+from trajmill.warehouse.layout import StageRun, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, journal_path
+from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.sql import run_sql
 
 pytestmark = pytest.mark.slow
 
@@ -109,3 +127,70 @@ def test_an_error_of_the_writing_of_screens_is_told(tmp_path: Path) -> None:
     ScreenJournal(journal_path(warehouse, at, "00000")).append(observation(1))
     with pytest.raises(OSError, match="screens"), screens_in_background(screens) as write_now:
         write_now()
+
+
+NASTY = "a\ud800b\x00c\udfffd\x1f\x85\u2028\"'</script>"
+ACTIONS: tuple[Callable[[str], Action | None], ...] = (
+    lambda text: None,
+    lambda text: TypeText(text=text),
+    lambda text: PressKeys(keys=(text, text)),
+    lambda text: OpenApp(app=text),
+    lambda text: Answer(text=text),
+    lambda text: Terminate(status="success"),
+)
+
+
+@dataclass(frozen=True)
+class Babbler:
+    text: str
+    action: Action | None
+    name: str = "babbler"
+    model_version: str = "none"
+
+    async def act(self, episode: EpisodeView) -> Decision:
+        request = ChatRequest("policy", (ChatMessage("user", (self.text, episode.observation)),))
+        call = AgentCall(request, Completion(self.text, 1, 1, "stop"), 1.0, error=self.text)
+        return Decision(
+            self.text,
+            self.action,
+            self.text,
+            raw_response=self.text,
+            prompt=self.text,
+            role_outputs={self.text: self.text},
+            calls=(call,),
+        )
+
+
+def roll(text: str, action: Action | None) -> FinishedAttempt:
+    attempt = Attempt(toy_query(max_steps=2), Purpose.TRAIN, 0, 1)
+    return asyncio.run(run_episode(attempt, Babbler(text, action), ToyEnvironment(), Limits(), ORIGIN))
+
+
+def journalled(rollout: FinishedAttempt) -> Mapping[str, Sequence[Row]]:
+    return Journaled([AttemptRows.model_validate_json(attempt_record(rollout))]).rows()
+
+
+@settings(max_examples=60, deadline=None)
+@given(text=st.text(st.characters()), make=st.sampled_from(ACTIONS))
+def test_any_text_becomes_rows(text: str, make: Callable[[str], Action | None]) -> None:
+    for table, rows in journalled(roll(text, make(text))).items():
+        rows_to_arrow(table, rows).validate(full=True)
+
+
+@pytest.mark.slow
+def test_text_with_quotes_and_control_characters_is_committed_and_read_by_sql(tmp_path: Path) -> None:
+    warehouse, at = create_warehouse(tmp_path), StageRun("run", 1, "rollout")
+    tables = journalled(roll(NASTY, TypeText(text=NASTY)))
+    commit_stage(warehouse, at, write_tables(warehouse, at, tables))
+    said = NASTY.translate(dict.fromkeys((0xD800, 0, 0xDFFF), "\ufffd"))
+    query = "SELECT s.raw_response, c.response FROM steps s JOIN model_calls c USING (trajectory_id)"
+    assert {tuple(row.values()) for row in run_sql(warehouse, query).to_pylist()} == {(said, said)}
+
+
+def identity(weights: str) -> object:
+    return ActingAgent(EndToEndSpec(), Endpoint(EmbeddedSpec(model=Path(weights)))).identity()
+
+
+def test_what_an_agent_does_is_the_same_wherever_its_weights_lie() -> None:
+    assert identity("/here/models/v1") == identity("/elsewhere/models/v1")
+    assert identity("/here/models/v1") != identity("/here/models/v2")

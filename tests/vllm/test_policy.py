@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.flows.runs import changed, first_waiting, run_stages
+from tests.flows.runs import changed, first_waiting, run_stages, up_to
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS
 from tests.vllm.conftest import TinyServer, config_with
 from tests.vllm.tiny_adapter import tiny_adapter
@@ -20,8 +20,8 @@ from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_po
 from trajmill.flows.policies.policy import PROMOTE, policy_before
 from trajmill.flows.round import do_stage, do_stages, rolled_out_ahead, summary_of
 from trajmill.flows.serving.model_server import served_models, unload_adapter
-from trajmill.flows.stage import RoundContext, report_of
-from trajmill.flows.tasks.release import release_name
+from trajmill.flows.stage import RoundContext, finished, report_of
+from trajmill.flows.tasks.release import DERIVE_RL, release_name
 from trajmill.flows.tasks.train import TRAIN, Training
 from trajmill.schemas.errors import BadInputError, FailureClass
 from trajmill.schemas.tables.example import RLStep
@@ -83,22 +83,15 @@ def test_a_served_policy_learns_from_stored_replies_while_the_next_round_is_roll
     recipe = TrpoSpec(**short(old_log_probs="stored", learning_rate=0.01))
     base = config(tmp_path / "warehouse", server)
     context = RoundContext.of(changed(base, train=recipe, rl={"tokens": True}, run={"asynchronous": True}))
-    versions = []
-    for now in (context, context.in_round(2)):
-        ahead = rolled_out_ahead(now)
-        assert (ahead is not None) == (now.round == 1)
-        assert do_stages(now, do_stage, ahead) == ""
-        versions.append(policy_before(now.in_round(now.round + 1)).version)
-    assert versions[0] != MODEL, summary_of(context).reason
+    assert do_stages(context, do_stage, rolled_out_ahead(context)) == ""
+    new = Training.of(finished(context, TRAIN)).new_policy
+    assert new is not None, summary_of(context).reason
     assert acted(context, 1) == acted(context, 2) == {MODEL}, "round 2 was rolled out before round 1 had trained"
-    rows = read_rows(context.warehouse, RLStep)
-    assert {row.policy_version for row in rows if row.round == 2} == {MODEL}, "one version old is not too old"
-    trained = report_of(context.in_round(2), TRAIN)
-    assert trained is not None
-    new = Training.of(trained).new_policy
-    assert new is not None
     metrics = context.warehouse.model(new.model_version) / "metrics.json"
     assert 0 <= json.loads(metrics.read_text())["history"][0]["clipped"] <= 1
+    up_to(DERIVE_RL, context.in_round(2))
+    rows = read_rows(context.warehouse, RLStep)
+    assert {row.policy_version for row in rows if row.round == 2} == {MODEL}, "one version old is not too old"
     served = served_models(server.address)
     assert isinstance(served, frozenset), served
     for version in served - {MODEL}:

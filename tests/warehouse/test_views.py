@@ -363,18 +363,3 @@ def test_the_words_of_a_row_are_those_that_a_card_names(warehouse: Warehouse, au
     commit_rows(warehouse, at, query("q", at), attempt, row, pressing(0, at, "", Click(x=1, y=1)))
     (found,) = ask(warehouse, "SELECT words FROM example_facets")
     assert {"template": TEMPLATES, "model": MODELS, "import": IMPORTED}[found["words"]] == words_of("sft", "", author)
-
-
-def test_success_is_told_by_app_and_difficulty(warehouse: Warehouse) -> None:
-    at = stage_run("evaluate")
-    asked = [query("q0", at), query("q1", at).model_copy(update={"apps": ("mail", "notes")})]
-    measured = [
-        trajectory(number, at, f"q{number}", purpose=Purpose.EVALUATE, reward=float(number)) for number in range(2)
-    ]
-    commit_rows(warehouse, at, *asked, *measured)
-    found = ask(warehouse, "SELECT app, difficulty, queries, success_rate FROM success_by_app")
-    level = asked[0].difficulty
-    assert found == [
-        {"app": "mail", "difficulty": level, "queries": 2, "success_rate": 0.5},
-        {"app": "notes", "difficulty": level, "queries": 1, "success_rate": 1.0},
-    ]

@@ -61,6 +61,11 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("run.asynchronous = true\nrollout.largest_group = 8\n", "2: rollout.largest_group: … needs one policy; …"),
         ("[release]\nquotas = { app = 0 }\n", "2: release.quotas.app should be greater than 0, not 0"),
         ("environment.kind = 'miniwob'\nqueries.fresh = 3\n", "2: queries.fresh: … has no navigation graphs"),
+        (
+            "environment.kind = 'desktop'\natomic.programs = ['gimp']\n",
+            "2: atomic.programs should be 'libreoffice-…",
+        ),
+        ("environment.kind = 'miniwob'\natomic.train = 1\n", "2: atomic: its programs are … environment.kind = …"),
         ("environment.kind = 'desktop'\natomic.written = 2\n", "2: atomic.written: … map models.writer to an …"),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
         ("[run]\nseed = " + "9" * 20, "2: run.seed should be at most 9223372036854775807, not " + "9" * 20),

@@ -18,6 +18,7 @@ from prefect.client.schemas.actions import WorkPoolCreate
 from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
+from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, opinion, trained_config
 from tests.flows.synthetic_run import policy_version, write_run
 from tests.stages.importing import samples
@@ -185,17 +186,16 @@ def test_only_what_was_judged_correct_since_the_last_training_counts(tmp_path: P
     assert accepted_since_training(config) == 1
 
 
-def test_the_file_of_the_workers_has_an_absolute_path(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        *((["--job", given], f"--job {given!r} is not NAME=JSON") for given in ("image", "=1", "image=")),
+        (["--worker-config", "../trajmill.toml"], "--worker-config is an absolute path"),
+    ],
+)
+def test_what_cannot_be_deployed_is_one_line(given: list[str], says: str, tmp_path: Path, command: CommandLine) -> None:
     (tmp_path / "trajmill.toml").write_text("")
-    command = ["deploy", "--pool", "mine", "--config", str(tmp_path / "trajmill.toml"), "--worker-config"]
-    assert run([*command, "../trajmill.toml"]) == 1
-    assert "--worker-config is an absolute path" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("given", ["image", "=1", "image="])
-def test_a_variable_that_is_no_json_is_named(given: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["deploy", "--pool", "mine", "--job", given]) == 1
-    assert f"--job {given!r} is not NAME=JSON" in capsys.readouterr().err
+    assert says in command.refused("deploy", "--pool", "mine", "--config", tmp_path / "trajmill.toml", *given)
 
 
 _IMAGE = {"variables": {"properties": {"image": {"type": "string"}}}, "job_configuration": {"image": "{{ image }}"}}

@@ -9,6 +9,7 @@ import shutil
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
+from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,7 +20,8 @@ from tests.flows.command_line import CommandLine
 from tests.flows.runs import small_config
 from tests.flows.synthetic_run import RUN
 from tests.records import record
-from tests.warehouse.samples import at_origin, commit_rows, round_summary, stage_run, trajectory
+from tests.stages.agents.errand import obedient_worker, run
+from tests.warehouse.samples import at_origin, commit_rows, judgement, query, round_summary, stage_run, trajectory
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.new_run import begin_or_continue, config_of
 from trajmill.flows.nights.log import EndedFlow, is_news, missed_night, remember, remember_server
@@ -29,8 +31,12 @@ from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.status.page import flow_runs, now_line, result_lines, status_lines, watch, working_stage
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import ROLLOUT
+from trajmill.flows.terminal.show import find_trajectory, trajectory_lines
 from trajmill.pipelines.reading.slots import read_slots, shown_slots
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3Spec
 from trajmill.stages.rollout.base import SlotBoard, SlotState
 from trajmill.warehouse.layout import Warehouse, create_warehouse, sole_worker
 from trajmill.warehouse.views import refresh_views
@@ -213,3 +219,63 @@ def test_malformed_replies_are_counted_by_role_in_the_status_and_the_report(tmp_
     ]
     page = render_report(warehouse, config.run_id)
     assert "it is no plan" in page and "no call" in page
+
+
+FIRST, SECOND = stage_run("judge", 1), stage_run("judge", 2)
+
+
+@pytest.fixture
+def judged_late(tmp_path: Path) -> Warehouse:
+    warehouse = create_warehouse(tmp_path / "root")
+    late, measured = trajectory(0, FIRST, "q"), trajectory(1, FIRST, "q", purpose=Purpose.EVALUATE)
+    commit_rows(warehouse, FIRST, query("q", FIRST), late, measured)
+    commit_rows(warehouse, SECOND, judgement(late.trajectory_id, SECOND, correct=True))
+    return warehouse
+
+
+def test_a_judgement_of_a_later_round_is_shown_and_what_is_never_judged(judged_late: Warehouse) -> None:
+    judged, measured = (trajectory(number, FIRST, "q").trajectory_id for number in (0, 1))
+    found = find_trajectory(judged_late, judged[:8])
+    assert found.judgement is not None and found.judgement.round == 2
+    assert found.query.query_id == "q" and found.guidance == ""
+    assert find_trajectory(judged_late, measured).judgement is None
+
+
+def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(judged_late: Warehouse) -> None:
+    finished = run(MobileAgentV3Spec(), {"worker": obedient_worker()})
+    episode = finished.episode
+    commit_rows(
+        judged_late, stage_run("rollout", 1, "run"), episode.query, episode.trajectory, *episode.steps, *episode.calls
+    )
+    name = episode.trajectory.trajectory_id
+    console = Console(record=True, width=2000, file=StringIO())
+    console.print(*trajectory_lines(find_trajectory(judged_late, name)), sep="\n", soft_wrap=True)
+    plain = console.export_text()
+    assert 'plan        Open "Mail" and do there what the user asks.' in plain and "asked" not in plain
+    console.print(*trajectory_lines(find_trajectory(judged_late, name, with_calls=True)), sep="\n", soft_wrap=True)
+    lines = [line.strip() for line in console.export_text().splitlines()]
+    roles = [line.partition(":")[0] for line in lines if "is asked:" in line or " says:" in line]
+    assert roles[:4] == ["manager is asked", "manager says", "worker is asked", "worker says"]
+    assert any("[screen" in line and "### User Request ###" in line for line in lines)
+
+
+@pytest.mark.parametrize(("start", "says"), [("", "several trajectories"), ("nothing", "no trajectory starts with")])
+def test_a_start_that_does_not_name_one_gives_one_error_line(judged_late: Warehouse, start: str, says: str) -> None:
+    with pytest.raises(BadInputError, match=says):
+        find_trajectory(judged_late, start)
+
+
+def test_no_field_brings_control_characters_to_the_terminal(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path / "hostile")
+    escape = "\x1b]0;owned\x07\x9b31m\r"
+    named = {"agent": escape, "model_version": escape, "failure_message": escape, "failure_class": "environment"}
+    row = trajectory(0, FIRST, "q", **named)
+    asked = query("q", FIRST).model_copy(update={"instruction": escape})
+    rule = judgement(row.trajectory_id, FIRST, correct=True).model_copy(update={"rule": escape})
+    commit_rows(warehouse, FIRST, asked, row, rule)
+    console = Console(file=StringIO(), force_terminal=False, color_system=None)
+    console.print(*trajectory_lines(find_trajectory(warehouse, row.trajectory_id)), sep="\n", soft_wrap=True)
+    assert isinstance(console.file, StringIO)
+    shown = console.file.getvalue()
+    assert "owned" in shown
+    assert not [letter for letter in shown if not letter.isprintable() and letter != "\n"]

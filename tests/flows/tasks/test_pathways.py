@@ -1,6 +1,7 @@
 """Programs of the simulated desktop, walked from the command line and by a run that learns."""
 
 import json
+import shutil
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from tests.flows.command_line import CommandLine
 from tests.stages.models.fault_server import running_server
+from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.report.figures import read_pathways
 from trajmill.flows.stage import RoundContext
@@ -19,7 +21,7 @@ from trajmill.pipelines.propose import WalkPrograms
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import Pathway
-from trajmill.schemas.tables.query import Source, Split
+from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.stages.queries.pathways.programs import PathwayProgram
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
@@ -137,3 +139,44 @@ def test_a_model_says_what_needs_a_selection_and_its_calls_are_kept(folder: Path
     by = {pathway.selection_by for pathway in read_rows(context.warehouse, Pathway) if pathway.needs_selection}
     assert len(by) == 1 and "tiny" in by.pop()
     assert read_table(context.warehouse, "model_calls").num_rows == len(server.received)
+
+
+ATOMIC = """\
+[run]
+root = "warehouse"
+[environment]
+kind = "desktop"
+[queries]
+heldout_app_names = ["pcmanfm"]
+[rollout]
+concurrency = 2
+[atomic]
+train = 1
+heldout_slots = 1
+programs = ["mousepad", "pcmanfm"]
+"""
+
+
+@pytest.mark.desktop
+def test_operations_are_made_beside_a_runs_tasks_and_walked_and_held_out_programs_are_not_learnt_on(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("trajmill.toml").write_text(ATOMIC)
+    command = ["walk", "--source", "atomic", "--queries", "2"]
+    if run(command) or "2 of 2 done" not in capsys.readouterr().out:
+        # A program that gets no processor misses an event; a wrong path fails each time.
+        shutil.rmtree(folder / "warehouse")
+        assert run(command) == 0
+        assert "2 of 2 done" in (shown := capsys.readouterr().out), shown
+    warehouse = open_warehouse(folder / "warehouse")
+    assert read_table(warehouse, "trajectories", ["reward"])["reward"].to_pylist() == [1.0] * 2
+    assert read_rows(warehouse, Failure) == []
+    queries = read_rows(warehouse, Query)
+    assert {query.validation for query in queries} == {"passed"}
+    made = [query for query in queries if query.source is Source.ATOMIC]
+    assert len(queries) - len(made) == 16
+    assert Counter((query.apps[0], query.split) for query in made) == {
+        ("mousepad", Split.TRAIN): 2,
+        ("mousepad", Split.HELDOUT_SLOTS): 2,
+        ("pcmanfm", Split.HELDOUT_APPS): 4,
+    }

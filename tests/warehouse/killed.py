@@ -1,8 +1,13 @@
-"""Processes at work in a bucket: killed after a step of a commit or of a release, or at the same time as others."""
+"""Work that is killed (SIGKILL, as `kill -9`): after a step of it in a bucket, at its n-th call into C in a folder."""
 
+import json
+import multiprocessing
 import os
 import signal
+import sys
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import FrameType
 from typing import Any
 from unittest.mock import patch
 
@@ -17,9 +22,9 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, sole_worker
 from trajmill.warehouse.releases import write_release
-from trajmill.warehouse.screens import NewScreens, stored_screen_journal
+from trajmill.warehouse.screens import NewScreens, ScreenJournal, journal_path, stored_screen_journal
 from trajmill.warehouse.shards import write_shard
-from trajmill.warehouse.staging import mark_done, read_marker
+from trajmill.warehouse.staging import Journal, mark_done, read_marker, stage_key
 from trajmill.warehouse.store.bucket import BucketStore
 
 ROWS, SCREENS = 6, 3
@@ -103,3 +108,54 @@ def commit_some(run_id: str, rounds: int, url: str) -> None:
     warehouse = create_warehouse(url)
     for number in range(1, rounds + 1):
         make_stage(warehouse, stage_run("judge", number, run_id))
+
+
+# Children are forked from a clean process: deltalake's threads do not survive a fork of this one.
+FORKS = multiprocessing.get_context("forkserver")
+FORKS.set_forkserver_preload(["tests.warehouse.killed"])
+EPISODES = 12
+STAGE_SCREENS = 7
+STAGE_KEY = stage_key("judge", {}, [])
+
+
+def run_and_count(root: Path, kill_at: int) -> None:
+    """Do the stage's work, but die at the `kill_at`-th call; 0 lets it live.
+
+    A process that comes to its end writes the number of its calls beside `root`.
+    """
+    calls = 0
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        if event in ("c_call", "c_return") and "/warehouse/" in frame.f_code.co_filename:
+            calls += 1
+            if calls == kill_at:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    profiler: Callable[[FrameType, str, object], None] = count
+    sys.setprofile(profiler)
+    _run(root)
+    sys.setprofile(None)
+    root.with_suffix(".calls").write_text(str(calls))
+
+
+def _run(root: Path) -> None:
+    warehouse = create_warehouse(root)
+    folder = AT.staging(warehouse)
+    if read_marker(warehouse, folder, STAGE_KEY) is not None:
+        return
+    journal, screens = Journal(folder / "episodes-00000.jsonl"), ScreenJournal(journal_path(warehouse, AT, "00000"))
+    done = {json.loads(record)["episode"] for record in journal.read()}
+    for episode in range(EPISODES):
+        if episode not in done:
+            screens.append(observation(episode % STAGE_SCREENS))
+            journal.append(json.dumps({"episode": episode, "process": os.getpid()}).encode())
+    episodes = [json.loads(record)["episode"] for record in journal.read()]
+    rows = rows_to_arrow("step_verdicts", [row for n in episodes for row in step_verdicts(1, AT, n)])
+    origin = Origin(round=AT.round, run_id=AT.run_id, code_version="test")
+    files = {
+        "screens": NewScreens(warehouse, AT, origin, "draw-v1").write(),
+        "step_verdicts": [write_shard(warehouse, "step_verdicts", AT, rows)],
+    }
+    commit_stage(warehouse, AT, files)
+    mark_done(warehouse, folder, STAGE_KEY, {"episodes": len(episodes)})
