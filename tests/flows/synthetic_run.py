@@ -4,6 +4,7 @@ import json
 import random
 from typing import Any
 
+from tests.records import record
 from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
 from trajmill.schemas.actions import Action, Click, SystemButton, Terminate, action_to_json
 from trajmill.schemas.errors import FailureClass
@@ -53,10 +54,9 @@ def _attempt(
     row = trajectory(number, at, f"query-{place}", **values)
     rows: list[Row] = [row, judgement(row.trajectory_id, at, correct=solved or place == 2)]
     common: dict[str, Any] = {"trajectory_id": row.trajectory_id, **at_origin(at)}
-    vote: dict[str, Any] = {"resolution": "full", "vote": 0, "redundant_steps": (), "first_error_step": None}
     reason = "It shows what was asked for." if solved else "Nothing was ordered."
     for channel in (Channel.TEXT, Channel.MULTIMODAL):
-        rows.append(TrajectoryVerdict(channel=channel, correct=solved, reason=reason, **vote, **common))
+        rows.append(record(TrajectoryVerdict, channel=channel, correct=solved, reason=reason, **common))
     chance = random.Random(number)
     seen = environment.reset_now(_query(place, at), number)
     rows += _screen(seen, at, known)

@@ -6,13 +6,13 @@ import pytest
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.pipelines.online import ONLINE, OnlineRecorder
-from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.screens import NewScreens, WarehouseScreens
+from trajmill.warehouse.screens import NewScreens
 
 
 async def finished(seed: int) -> FinishedAttempt:
@@ -42,20 +42,6 @@ async def record(recorder: OnlineRecorder, *seeds: int) -> None:
 async def record_and_commit(recorder: OnlineRecorder, *seeds: int) -> None:
     await record(recorder, *seeds)
     await recorder.commit()
-
-
-async def test_rows_come_with_the_commit_and_the_next_batch_follows(warehouse: Warehouse) -> None:
-    recorder = open_recorder(warehouse)
-    await record(recorder, 1, 2)
-    assert seeds(warehouse) == {}
-    await recorder.commit()
-    await recorder.commit()
-    await record_and_commit(recorder, 3)
-    assert seeds(warehouse) == {1: 1, 2: 1, 3: 1}
-    assert len(read_rows(warehouse, Step)) == 6
-    screens = WarehouseScreens(warehouse)
-    assert "before" in screens and "after" in screens
-    assert recorder.numbers() == {("press", "mine", seed): 1 for seed in (1, 2, 3)}
 
 
 async def test_a_full_batch_is_committed_by_itself(warehouse: Warehouse) -> None:

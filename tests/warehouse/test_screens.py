@@ -170,23 +170,6 @@ def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_what_came_since_the_last_file_is_in_the_next_one(warehouse: Warehouse) -> None:
-    screens = new_ones(warehouse)
-    screens.write_grown()
-    see(warehouse, 0, 1, 2)
-    screens.write_grown()
-    screens.write_grown()
-    see(warehouse, 0, 3)
-    see(warehouse, 1, 2, 3, 4)
-    screens.write_grown()
-    see(warehouse, 1, 1, 5)
-    files = screens.write()
-    assert [file.rows for file in files] == [2, 2, 1]
-    commit_stage(warehouse, AT, {"screens": files})
-    expect_stored(warehouse, range(1, 6))
-
-
-@pytest.mark.usefixtures("small_files")
 def test_files_that_a_killed_process_has_left_are_written_again(warehouse: Warehouse) -> None:
     killed = new_ones(warehouse)
     for shade in range(5):

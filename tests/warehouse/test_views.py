@@ -3,7 +3,6 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
-import pyarrow as pa
 import pytest
 
 from tests.flows.synthetic_run import RUN, write_run
@@ -135,13 +134,6 @@ def test_a_copy_shows_its_own_rows(warehouse: Warehouse, tmp_path: Path, monkeyp
             views.execute(COUNT)
         views.execute("SET VARIABLE warehouse = 'copy'")
         assert views.execute(COUNT).fetchall() == [(5,)]
-
-
-def test_a_column_that_no_file_has_is_null(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    commit_rows(warehouse, stage_run("judge"), *step_verdicts(2, stage_run("judge")))
-    wider = {table: stored_schema(table).append(pa.field("confidence", pa.list_(pa.float64()))) for table in TABLES}
-    monkeypatch.setattr("trajmill.warehouse.views.stored_schema", wider.__getitem__)
-    assert ask(warehouse, "SELECT confidence FROM step_verdicts") == [{"confidence": None}] * 2
 
 
 def test_success_by_round(warehouse: Warehouse) -> None:

@@ -11,6 +11,7 @@ import pytest
 import uvicorn
 
 from tests.flows.synthetic_run import step
+from tests.records import record
 from tests.warehouse.samples import SIZE, at_origin, commit_rows, judgement, png, query, stage_run, trajectory
 from trajmill.flows.serving.listening import listening
 from trajmill.flows.viewer.app import viewer_app
@@ -48,13 +49,10 @@ def write_hostile_run(warehouse: Warehouse) -> None:
     for number in range(COUNT):
         rows += _attempt(number)
     rows.append(trajectory(COUNT, AT, "q-1", purpose=Purpose.EVALUATE, reward=0.0, steps=9, model_version="policy-2"))
-    texts: dict[str, Any] = {"text": HOSTILE, "step_descriptions": (HOSTILE,), "dropped_steps": ()}
-    source = {"query_id": "q-0", "source_trajectory": name(1), "source": "reference_path"}
-    rows.append(Guidance(guidance_id="hint", **source, **texts, **_ORIGIN))
-    call: dict[str, Any] = {"trajectory_id": name(0), "step_index": 0, "role": "policy", "payload_hash": "hash"}
-    call |= {"messages": json.dumps([{"role": "user", "content": HOSTILE}]), "response": HOSTILE, "error": None}
-    cost = {"input_tokens": 10, "output_tokens": 5, "latency_ms": 2.0, "price": 0.0}
-    rows.append(ModelCall(call_id="call", **call, **cost, **_ORIGIN))
+    hint = {"guidance_id": "hint", "query_id": "q-0", "source_trajectory": name(1), "source": "reference_path"}
+    rows.append(record(Guidance, text=HOSTILE, step_descriptions=(HOSTILE,), **hint, **_ORIGIN))
+    call = {"call_id": "call", "trajectory_id": name(0), "step_index": 0, "role": "policy", "response": HOSTILE}
+    rows.append(record(ModelCall, messages=json.dumps([{"role": "user", "content": HOSTILE}]), **call, **_ORIGIN))
     commit_rows(warehouse, AT, *rows)
     again = stage_run("judge-again", run_id=RUN)
     second = judgement(name(0), again, correct=False, made_by="second")
@@ -81,9 +79,8 @@ def _attempt(number: int) -> list[Row]:
         rows.append(step(index, action, screens, words, target=None if index else pressed, **common))
     if number == 3:
         return rows
-    vote: dict[str, Any] = {"resolution": "full", "vote": 0, "redundant_steps": (), "first_error_step": None}
     for channel in (Channel.TEXT, Channel.MULTIMODAL):
-        rows.append(TrajectoryVerdict(channel=channel, correct=True, reason=words, **vote, **common))
+        rows.append(record(TrajectoryVerdict, channel=channel, correct=True, reason=words, **common))
     rows.append(StepVerdict(index=0, analysis=words, summary=words, label=StepLabel.GOOD, **common))
     return [*rows, judgement(row.trajectory_id, AT, correct=number != 2)]
 

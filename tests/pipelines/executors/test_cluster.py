@@ -237,15 +237,3 @@ def test_a_stage_whose_workers_all_left_says_so_and_goes_on_with_the_next_one(
             until(lambda: line not in link.read_text())
             (tmp_path / "go").touch()
             assert working.result(300).rows("step_verdicts") == 2
-
-
-def test_a_stage_without_workers_ends_after_the_time_that_dask_is_given(tmp_path: Path) -> None:
-    warehouse = create_warehouse(tmp_path / "warehouse")
-    with (
-        config.set({"distributed.scheduler.no-workers-timeout": "1s"}),
-        LocalCluster(n_workers=0, threads_per_worker=1, dashboard_address=None) as cluster,
-        closing(connected(cluster.scheduler_address)),
-        pytest.raises(TrajmillError, match="waiting without any running workers"),
-    ):
-        settings = BeamSettings(runner="dask", cluster=cluster.scheduler_address)
-        fan_out(Wait(warehouse, AT, ORIGIN, tmp_path), [0], settings)

@@ -48,20 +48,6 @@ def test_processes_that_end_with_their_owner_leave_nothing_behind() -> None:
     assert printed(f"from {__name__} import hold, side_by_side; side_by_side(hold, ['a', 'b'], 2)") == ""
 
 
-def draw(shard: str) -> None:
-    assert drawing_processes().submit(len, shard).result() == 1
-
-
-def test_processes_do_not_wait_at_their_end_for_those_that_draw() -> None:
-    code = (
-        f"import time; from {__name__} import draw, side_by_side; side_by_side(draw, ['a', 'b'], 2)\n"
-        "began = time.monotonic()\n"
-        "def tell(): print(time.monotonic() - began < 8)\n"
-        "import multiprocessing.util; multiprocessing.util.Finalize(None, tell, exitpriority=0)"
-    )
-    assert printed(code) == "True\n"
-
-
 def hold_until_another_fails(shard: str) -> None:
     hold(shard)
     if shard == "a":
