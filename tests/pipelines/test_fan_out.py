@@ -13,7 +13,6 @@ from apache_beam.runners.portability.job_server import JobServer
 from apache_beam.runners.portability.local_job_service import LocalJobServicer
 from apache_beam.runners.portability.portable_runner import PortableRunner
 
-from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.pipelines.executors.beam import packed
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, divide, fan_out
 from trajmill.schemas.errors import BadInputError, FailureClass
@@ -178,19 +177,11 @@ class OwnEngine(PortableRunner):
         return OwnServer()
 
 
-class Write(StageWork[int]):
-    def identity(self, number: int) -> object:
-        return number
-
-    def __call__(self, shard: str, number: int) -> WrittenFiles:
-        return self.written(shard, {"step_verdicts": step_verdicts(1, self.at, number)})
-
-
 @pytest.mark.slow
 def test_the_stages_of_a_process_share_one_job_service(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "data")
     settings = BeamSettings(runner=f"{__name__}.OwnEngine", options=("--environment_type=LOOPBACK",))
-    for at in (stage_run("judge"), stage_run("guide")):
-        work = Write(warehouse, at, Origin(round=at.round, run_id=at.run_id, code_version="test"))
-        assert fan_out(work, [0, 1], settings).rows("step_verdicts") == 2
+    for stage in ("judge", "guide"):
+        work = WriteNames(warehouse, StageRun("run", 1, stage), ORIGIN)
+        assert fan_out(work, [["a"], ["b"]], settings).rows("failures") == 2
     assert len(STARTED) == 1

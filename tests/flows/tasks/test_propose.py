@@ -206,10 +206,11 @@ def test_a_task_that_states_what_is_held_out_is_refused(first: RoundContext, wri
     assert refused and all(writer.bad.casefold()[:20] not in query.instruction.casefold() for query in proposed(first))
 
 
-def test_no_proposal_is_lost_or_doubled(first: RoundContext, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(*_: object) -> None:
-        raise TrajmillError("the machine is gone")
+def dies(*_: object) -> None:
+    raise TrajmillError("the machine is gone")
 
+
+def test_no_proposal_is_lost_or_doubled(first: RoundContext, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
     def commits_and_dies(warehouse: Warehouse, at: StageRun, files: Mapping[str, Sequence[DataFile]]) -> None:
         commit_stage(warehouse, at, files)
         dies()
@@ -256,9 +257,6 @@ def failures(context: RoundContext) -> list[Failure]:
 
 
 def test_only_what_was_done_is_trained_on(tried: RoundContext, writer: Writer, monkeypatch: pytest.MonkeyPatch) -> None:
-    def dies(*_: object) -> None:
-        raise TrajmillError("the machine is gone")
-
     assert in_tables(tried) == {} and TRY_PROPOSALS in [stage.name for stage in stages_of(tried.config)]
     with monkeypatch.context() as before, pytest.raises(TrajmillError, match="gone"):
         before.setattr("trajmill.flows.stage.commit_stage", dies)
