@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.flows.runs import assert_same, run_stages, small_config, tiny_config
+from tests.flows.runs import assert_same, changed, run_stages, small_config, tiny_config
 from tests.stages.environments.processes import descendants, eventually, until_gone
 from trajmill.flows.cli.app import STOPPED, run, show_own_warnings
 from trajmill.flows.cli.loop import STAGE_COMMANDS
@@ -196,11 +196,9 @@ def test_a_run_without_a_query_says_so(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
-    context = RoundContext.of(small_config(tmp_path))
-    generate(context)
     queries = QueriesSection(train=24, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, validation=0)
-    nothing = context.config.evaluate.model_copy(update={"train_sample": 0})
-    unmeasured = RoundContext.of(context.config.model_copy(update={"queries": queries, "evaluate": nothing}))
+    config = changed(small_config(tmp_path), queries=queries, evaluate={"train_sample": 0})
+    unmeasured = RoundContext.of(config)
     policy = Generated.of(generate(unmeasured)).first_policy
     _, measured = measure(unmeasured, unmeasured.at("evaluate"), policy, untrained=True)
     assert measured.success == ()
