@@ -1,4 +1,4 @@
-"""`trajmill init`: what it writes is a configuration that a run takes, and what does not answer is refused."""
+"""`trajmill init` writes what a run takes and refuses what does not answer; app files and tasks are checked."""
 
 import json
 import os

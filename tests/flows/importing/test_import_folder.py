@@ -1,4 +1,4 @@
-"""Imports become rows like any other: judged by the run's own judge, learned from, never attempted."""
+"""Imports become rows like any other: judged, learned from, never attempted; what goes out as ATIF comes back."""
 
 import json
 import multiprocessing

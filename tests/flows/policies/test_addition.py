@@ -1,4 +1,4 @@
-"""The policy versions of a run: trained here or elsewhere, added, promoted, rolled back, named by the configuration."""
+"""The policy versions of a run: trained here or elsewhere, added, compared, promoted, rolled back."""
 
 import shutil
 from dataclasses import replace

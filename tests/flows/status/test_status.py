@@ -1,4 +1,4 @@
-"""The morning view says what runs, what was reached, and what needs a person."""
+"""The morning view says what runs, what was reached, and what needs a person; a trajectory is shown on a terminal."""
 
 import asyncio
 import io

@@ -1,4 +1,4 @@
-"""Programs of the simulated desktop, walked from the command line and by a run that learns."""
+"""Programs of desktops: pathways of the simulated one and atomic operations of a real one, walked and learned from."""
 
 import json
 import shutil
