@@ -111,15 +111,6 @@ def test_files_of_another_number_of_workers_stay_behind(tmp_path: Path, undistur
     assert len(three.files["steps"]) == 3 and len(one.files["steps"]) == 1
 
 
-def test_finished_attempts_are_counted_as_their_journals_grow(tmp_path: Path) -> None:
-    root = tmp_path / "warehouse"
-    run(root, 1, kill_at=9)
-    counter = attempt_counter(open_warehouse(root), AT)
-    assert 9 - CONCURRENCY <= counter.count() == counter.count() < 9
-    roll_out(root, 1)
-    assert counter.count() == len(ATTEMPTS)
-
-
 def test_an_error_of_the_writing_of_screens_is_told(tmp_path: Path) -> None:
     warehouse, at = create_warehouse(tmp_path / "warehouse"), stage_run()
     warehouse.table("screens").write_text("no folder")
