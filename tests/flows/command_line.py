@@ -16,8 +16,14 @@ class CommandLine(NamedTuple):
         assert code == 0, (words, printed.err)
         return printed.out
 
+    def failed(self, *words: object) -> str:
+        """What a command says that fails."""
+        code, printed = run(list(map(str, words))), self.output.readouterr()
+        assert code == 1, (words, code, printed)
+        return printed.err
+
     def refused(self, *words: object) -> str:
         """The one line, with its end, that a command says when it fails."""
-        code, printed = run(list(map(str, words))), self.output.readouterr()
-        assert code == 1 and printed.err.count("\n") == 1, (words, code, printed)
-        return printed.err
+        said = self.failed(*words)
+        assert said.count("\n") == 1, said
+        return said

@@ -206,7 +206,7 @@ def test_malformed_replies_are_counted_by_role_in_the_status_and_the_report(tmp_
     config = Config.model_validate({"run": {"root": tmp_path}})
     warehouse, at = create_warehouse(tmp_path), stage_run("rollout", 1, config.run_id)
     attempt = trajectory(1, at, "q", agent="ces")
-    told = {"trajectory_id": attempt.trajectory_id, "step_index": 0, **at_origin(at)}
+    told = {"trajectory_id": attempt.trajectory_id, "step_index": 0, "response": "Hm.", **at_origin(at)}
     replies = [("planner", None), ("planner", "it is no plan"), ("policy", None), ("executor", "no call")]
     calls = [
         record(ModelCall, call_id=str(n), role=role, malformed=why, **told) for n, (role, why) in enumerate(replies)
