@@ -144,6 +144,6 @@ def test_a_recipe_that_cannot_train_gives_one_line(
         (str(tiny), str(tmp_path), "has no folder of weights that kind 'trl-sft' trains; set its weights"),
     ):
         Path("trajmill.toml").write_text(text.replace(before, after))
-        assert said in command.refused("train", "--recipe", "judge-sft")
+        assert said in command.failed("train", "--recipe", "judge-sft")
     Path("trajmill.toml").write_text('[train]\nkind = "judge-sft"\n')
     assert "trains no policy; put it in [recipes.NAME] and run" in command.refused("config")

@@ -287,13 +287,10 @@ def test_no_label_is_taken_for_the_action(labels: list[str]) -> None:
     assert text.count("<r") <= 32 + sum(label.count("<r") for label in labels)
 
 
-FRAME = native_frame(Size(720, 1280))
-
-
 def asked(family: str, steps: int, guidance: str | None = None) -> Conversation[str]:
     past = [PastStep(f"screen {n}", f"reply {n}", f"done {n}") for n in range(1, steps + 1)]
     return conversation(
-        FAMILIES[family], Platform.PHONE, FRAME, "Order Pad Thai", guidance, past, f"screen {steps + 1}"
+        FAMILIES[family], Platform.PHONE, PHONE, "Order Pad Thai", guidance, past, f"screen {steps + 1}"
     )
 
 
