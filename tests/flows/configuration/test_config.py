@@ -65,7 +65,10 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
             "environment.kind = 'desktop'\natomic.programs = ['gimp']\n",
             "2: atomic.programs should be 'libreoffice-…",
         ),
-        ("environment.kind = 'miniwob'\natomic.train = 1\n", "2: atomic: its programs are … environment.kind = …"),
+        (
+            "[atomic]\ntrain = 1\n[environment]\nkind = 'miniwob'\n",
+            "1: atomic: its programs are … environment.kind = …",
+        ),
         ("environment.kind = 'desktop'\natomic.written = 2\n", "2: atomic.written: … map models.writer to an …"),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
         ("[run]\nseed = " + "9" * 20, "2: run.seed should be at most 9223372036854775807, not " + "9" * 20),

@@ -211,7 +211,7 @@ def test_malformed_replies_are_counted_by_role_in_the_status_and_the_report(tmp_
     calls = [
         record(ModelCall, call_id=str(n), role=role, malformed=why, **told) for n, (role, why) in enumerate(replies)
     ]
-    commit_rows(warehouse, at, attempt, *calls, round_summary(stage_run("evaluate", 1, config.run_id)))
+    commit_rows(warehouse, at, query("q", at), attempt, *calls, round_summary(stage_run("evaluate", 1, config.run_id)))
     refresh_views(warehouse)
     assert [line for line in status_lines(config, warehouse) if "replies of the" in line] == [
         "malformed 1 of 1 replies of the executor in the newest round",
