@@ -247,6 +247,8 @@ class EpisodeState:
 
     def values_left(self, part: TaskPart) -> int:
         """Return about how many actions the values of a part need; fewer without a value than with a wrong one."""
+        if self.submitted.get(part.pages[-1]):
+            return 0
         free = (page for page, each in self.unasked(part) if wanted(each, self.task.slots_on(page)) is None)
         unmet = () if self.is_done(part) else (slot for slot in part.slots if self.evidence(slot) is not True)
         return sum(1 for _ in free) + sum(map(self._cost_of, unmet))
@@ -276,6 +278,7 @@ class AnnotatedReading:
 
     def __init__(self, task: AnnotatedTask, steps: Sequence[SeenStep]) -> None:
         self.steps, self._task, self._parts = steps, task, task.parts()
+        self._gives_up = bool(steps) and steps[-1].action.gives_up
 
     def problems(self) -> list[Problem]:
         if not self.steps or not (self.steps[-1].action.ends or self._gives_up):
@@ -311,10 +314,6 @@ class AnnotatedReading:
         is_field = element is not None and "editable" in element.states
         return "It made ready to type." if is_field and after.page in self._task.pages else ""
 
-    @property
-    def _gives_up(self) -> bool:
-        return bool(self.steps) and self.steps[-1].action.gives_up
-
     @cached_property
     def _end(self) -> EpisodeState:
         *_, end = self._states()
@@ -349,8 +348,7 @@ class AnnotatedReading:
         away = sum(app != here for app in by_app)
         way = sum(ways.past([shown.get(app, first[app]), *own]) for app, own in by_app.items())
         way += 2 * away - (here == _LAUNCHER and away > 0)
-        open_parts = [part for part in self._parts if not state.submitted.get(part.pages[-1])]
-        values = sum(map(state.values_left, open_parts)) + sum(1 for _ in state.unasked(None))
+        values = sum(map(state.values_left, self._parts)) + sum(1 for _ in state.unasked(None))
         return Left(len(state.found), len(parts), way, values)
 
     def _must_return(self, slot: Slot, state: EpisodeState, places: Sequence[str]) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from math import inf
 from typing import NamedTuple, Protocol
@@ -81,6 +80,7 @@ class Opinion(NamedTuple):
         return StepResult(step.index, f"{step.caption} {self.why}", at_most_words(step.caption), self.label)
 
 
+_NO_ACTION, _GAVE_UP = Opinion(HARMFUL, "The reply was no action."), Opinion(HARMFUL, "It gave up.")
 _WHY = {
     "unasked": ("It took back what nobody asked for.", "It did something that nobody asked for, or not as asked."),
     "acts": ("It did what was asked for.", "It undid what was asked for."),
@@ -103,44 +103,36 @@ def opinions_on(reading: Reading) -> list[Opinion]:
 
 def _opinion(reading: Reading, at: int, before: Left, after: Left) -> Opinion:
     step = reading.steps[at]
-    try:
-        plain = plain_opinion(step, reading.problems)
-    except JudgeFailure:
-        return Opinion(NEUTRAL, "The graph does not tell whether everything was done.")
-    if plain is not None and (plain.label is not NEUTRAL or before == after):
-        return plain
+    if step.action.parsed is None:
+        return _NO_ACTION
+    if step.action.kind in ("terminate", "answer"):
+        try:
+            found = reading.problems()
+        except JudgeFailure:
+            return Opinion(NEUTRAL, "The graph does not tell whether everything was done.")
+        if step.action.gives_up:
+            return _GAVE_UP if found else Opinion(GOOD, "What was asked for is not there.")
+        return Opinion(HARMFUL, f"It ended though {found[0].text}.") if found else Opinion(GOOD, "All had been done.")
     if before != after:
         is_good = after < before
         differs = next(name for name in Left._fields if getattr(before, name) != getattr(after, name))
         return Opinion(GOOD if is_good else HARMFUL, _WHY[differs][not is_good])
+    if step.outcome.same:
+        return Opinion(NEUTRAL, "Nothing visible came of it.")
     use = reading.use_of(at)
     return Opinion(GOOD, use) if use else Opinion(NEUTRAL, "It only looked, or nothing tells what it is for.")
 
 
 def opinions_without_task(steps: Sequence[SeenStep]) -> list[Opinion]:
     """Call each step GOOD that does not surely fail to help, because nothing tells what the task needs."""
-    found, done = list[Opinion](), set[tuple[str, ElementAction]]()
+    found, tried = list[Opinion](), set[tuple[str, ElementAction]]()
     for step in steps:
-        gave_up = [Problem("it gave up")] if step.action.gives_up else []
-        plain = plain_opinion(step, partial(list, gave_up))
-        tried = step.outcome.before.screen_id, step.action
-        if plain is not None and plain.label is HARMFUL:
-            found.append(plain)
-        elif step.outcome.same and tried in done:
+        this = step.outcome.before.screen_id, step.action
+        if step.action.parsed is None or step.action.gives_up:
+            found.append(_GAVE_UP if step.action.gives_up else _NO_ACTION)
+        elif step.outcome.same and this in tried:
             found.append(Opinion(NEUTRAL, "It did the same thing again, without effect."))
         else:
             found.append(Opinion(GOOD, "Nothing speaks against it."))
-        done.add(tried)
+        tried.add(this)
     return found
-
-
-def plain_opinion(step: SeenStep, problems: Callable[[], Sequence[Problem]]) -> Opinion | None:
-    """Return the opinion on a reply without an action, an end, or a step without effect; None for any other."""
-    if step.action.parsed is None:
-        return Opinion(HARMFUL, "The reply was no action.")
-    if step.action.kind in ("terminate", "answer"):
-        found = problems()
-        if step.action.gives_up:
-            return Opinion(HARMFUL, "It gave up.") if found else Opinion(GOOD, "What was asked for is not there.")
-        return Opinion(HARMFUL, f"It ended though {found[0].text}.") if found else Opinion(GOOD, "All had been done.")
-    return Opinion(NEUTRAL, "Nothing visible came of it.") if step.outcome.same else None
