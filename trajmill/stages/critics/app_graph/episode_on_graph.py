@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import NamedTuple
 
 from trajmill.schemas.actions import PressKeys, TypeText, pressed_point
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle, ScreenReader, UIElement
-from trajmill.schemas.tables.query import PathStep
+from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.stages.critics.trees.replay import SeenStep
 from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, Mark, SlotKind
@@ -29,16 +29,9 @@ class Act(NamedTuple):
     page: str
 
 
-class TakenTransition(NamedTuple):
-    page: str
-    transition: GraphTransition
-    values: Mapping[str, str]
-
-
 class AskedFor(NamedTuple):
     """What a path does beside going from page to page."""
 
-    taken: tuple[TakenTransition, ...]
     acts: tuple[Act, ...]
     opened: Mapping[str, str]
     """By slot of kind list, the item that is opened last."""
@@ -46,13 +39,10 @@ class AskedFor(NamedTuple):
     """By slot of the last page, the value that is set there and needs no further act."""
     given: frozenset[tuple[str, str]]
     """All pairs of slot and value on the way."""
-
-    def shown_at(self, end: str) -> Iterator[Feature]:
-        """Yield what must stand on the last screen: what the last transitions show there, and all values given."""
-        is_last = True
-        for page, transition, values in reversed(self.taken):
-            yield from (filled(each, values) for each in transition.shows if is_last or _PLACE.search(each.text or ""))
-            is_last = is_last and page == end
+    shown: tuple[Feature, ...]
+    """What must stand on the last screen: what the last transitions show there, and all values given."""
+    has_own_goal: bool
+    """Whether it makes more than screens show."""
 
 
 class GraphStep(NamedTuple):
@@ -185,19 +175,19 @@ def operated(
     return GraphStep(step, page, page_after, taken, known, marks)
 
 
-def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
-    """Return what an annotated path does beside going from page to page."""
-    taken: list[TakenTransition] = []
+def asked_for(graph: AppGraph, query: Query) -> AskedFor:
+    """Return what the path of a query does beside going from page to page."""
+    taken = list[tuple[str, GraphTransition, dict[str, str]]]()
     acts: list[Act] = []
     opened: dict[str, str] = {}
     given: set[tuple[str, str]] = set()
     values: dict[str, str] = {}
-    names = [step.page.partition(".")[2] for step in path]
-    for at, (name, step) in enumerate(zip(names, path, strict=True)):
+    names = [step.page.partition(".")[2] for step in query.path]
+    for at, (name, step) in enumerate(zip(names, query.path, strict=True)):
         page = graph.pages.get(name)
         if page is None:
             continue
-        values |= _given(page, step, path[at - 1].target if at else "")
+        values |= _given(page, step, query.path[at - 1].target if at else "")
         able = [each for each in page.transitions if each.operation == step.operation and _operates(page, each, step)]
         to = names[at + 1] if at + 1 < len(names) else name
         # A form can be sent by one button in several ways: that which takes what was given, and little else.
@@ -207,7 +197,7 @@ def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
             continue
         if transition.submits:
             values = {**{slot: page.slots[slot].default for slot in transition.slots}, **values}
-        taken.append(TakenTransition(name, transition, values))
+        taken.append((name, transition, values))
         given |= set(values.items())
         act = act_of(name, transition, values, opened)
         if act is not None:
@@ -215,7 +205,13 @@ def asked_for(graph: AppGraph, path: Sequence[PathStep]) -> AskedFor:
         elif transition.by in values:
             opened[transition.by] = values[transition.by]
         values = {}
-    return AskedFor(tuple(taken), tuple(acts), opened, values, frozenset(given | set(values.items())))
+    shown, is_last = list[Feature](), True
+    for name, transition, filled_in in reversed(taken):
+        lasting = (each for each in transition.shows if is_last or _PLACE.search(each.text or ""))
+        shown += (filled(each, filled_in) for each in lasting)
+        is_last = is_last and f"{graph.app}.{name}" == query.pages[-1]
+    own_goal = any(transition.goal for _, transition, _ in taken)
+    return AskedFor(tuple(acts), opened, values, frozenset(given | set(values.items())), tuple(shown), own_goal)
 
 
 def act_of(

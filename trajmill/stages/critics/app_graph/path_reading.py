@@ -126,7 +126,7 @@ def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGrap
             step = with_act(graph, step, stood, opened, before, after)
         steps.append(step)
         states.append(GraphState(page_after or page or states[-1].page, dict(opened), dict(held)))
-    return PathReading(graph, query, asked_for(graph, query.path), tuple(steps), seen, tuple(states))
+    return PathReading(graph, query, asked_for(graph, query), tuple(steps), seen, tuple(states))
 
 
 def _left_after(episode: PathReading, at: int, ways: Ways) -> Left:
@@ -240,7 +240,7 @@ def _end_problems(episode: PathReading) -> Iterator[str]:
         value = value_on(slots[name], targets(elements)) if name in slots else None
         if value is None or value.strip() != wanted.strip():
             yield f"{name} is not {wanted!r} at the end"
-    for each in asked.shown_at(end):
+    for each in asked.shown:
         if not is_on(each, elements):
             yield f"{each.text or each.id or each.role!r} does not stand at the end"
     try:
@@ -250,7 +250,7 @@ def _end_problems(episode: PathReading) -> Iterator[str]:
         demanded = screen_goal.ScreenGoal.model_validate({key: goal.pop(key) for key in keys})
     except ValidationError as error:
         raise JudgeFailure(f"{query.task}: goal: {error.errors()[0]['msg']}") from error
-    if goal and not any(each.transition.goal for each in asked.taken):
+    if goal and not asked.has_own_goal:
         raise JudgeFailure(f"{query.task}: its goal is about more than screens; judge it by its own check")
     yield from (f"{_named(each)} does not stand at the end" for each in demanded.showing if not is_shown(last, each))
     yield from (f"{_named(each)} still stands at the end" for each in demanded.lacking if is_shown(last, each))
