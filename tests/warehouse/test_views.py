@@ -36,7 +36,7 @@ from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse, ope
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.shards import stored_schema
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.views import connect, duckdb_type, ready_made, refresh_views
+from trajmill.warehouse.views import connect, ready_made, refresh_views
 
 pytestmark = pytest.mark.slow
 
@@ -52,9 +52,8 @@ def test_an_empty_warehouse_has_every_view_with_the_right_columns_and_types(ware
     with connect(warehouse) as connection:
         for table in TABLES:
             schema, described = stored_schema(table), connection.execute(f"DESCRIBE {table}").fetchall()
-            assert [row[0] for row in described] == schema.names
-            read = [str(kind) for kind in connection.from_arrow(schema.empty_table()).types]
-            assert [duckdb_type(field.type).replace('"', "") for field in schema] == [k.replace('"', "") for k in read]
+            types = connection.from_arrow(schema.empty_table()).types
+            assert [row[:2] for row in described] == list(zip(schema.names, map(str, types), strict=True))
         for view in ready_made():
             assert connection.execute(f"SELECT * FROM {view}").fetchall() == []
 

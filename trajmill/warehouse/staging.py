@@ -169,10 +169,6 @@ def whole_marker(warehouse: Warehouse, name: str) -> dict[str, Any] | None:
         ) from error
 
 
-def is_done(warehouse: Warehouse, folder: Path) -> bool:
-    return warehouse.store.size(warehouse.name(folder / MARKER)) is not None
-
-
 def has_begun(warehouse: Warehouse, folder: Path) -> bool:
     """Whether a stage has stored anything, or has a folder on this machine."""
     return folder.exists() or bool(warehouse.store.files(warehouse.name(folder)))

@@ -38,7 +38,7 @@ from trajmill.warehouse.releases import (
     release_names,
 )
 from trajmill.warehouse.shards import CHECKED, CHECKED_FORMAT, DataFile, file_schema, replace_shard
-from trajmill.warehouse.staging import MARKER, is_done, leftovers, whole_marker
+from trajmill.warehouse.staging import MARKER, leftovers, whole_marker
 from trajmill.warehouse.store.base import StoredFile
 from trajmill.warehouse.store.connection import damage_as_error, unreadable
 
@@ -210,7 +210,7 @@ def _unnamed(warehouse: Warehouse) -> Iterator[StoredFile]:
     started = tuple(
         f"{number}-{folder.parent.name}-{stage}-"
         for folder in _stages(warehouse)
-        if not is_done(warehouse, folder)
+        if warehouse.store.size(warehouse.name(folder / MARKER)) is None
         for number, _, stage in [folder.name.partition("-")]
     )
     for table in TABLES:

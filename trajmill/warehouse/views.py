@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
-import pyarrow as pa
 
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES, arrow_schema
@@ -39,16 +38,6 @@ OFFLINE: dict[str, str | bool | int | float | list[str]] = {
 """DuckDB settings under which it never looks for extensions on the network."""
 _FOLDER = "coalesce(getvariable('warehouse') || '/', '')"
 
-_SCALARS = {
-    pa.string(): "VARCHAR",
-    pa.binary(): "BLOB",
-    pa.bool_(): "BOOLEAN",
-    pa.int32(): "INTEGER",
-    pa.int64(): "BIGINT",
-    pa.float32(): "FLOAT",
-    pa.float64(): "DOUBLE",
-    WRITTEN_AT.type: "TIMESTAMP WITH TIME ZONE",
-}
 _WRITTEN_AT = "UTC time at which the row's file was written; null on rows of an earlier trajmill."
 _COLUMN, _COLUMNS_OF = "-- column ", "-- columns of "
 
@@ -125,7 +114,7 @@ def _update(warehouse: Warehouse, path: Path) -> None:
                 committed[table] = shown
         for table in TABLES:
             if committed[table] != known.get(table):
-                query = _table_query(table, committed[table])
+                query = _table_query(connection, table, committed[table])
                 connection.execute(f"CREATE OR REPLACE VIEW {table} AS {query}")
                 comment_on(connection, table, described[table])
         if not known:
@@ -140,11 +129,12 @@ def _update(warehouse: Warehouse, path: Path) -> None:
         connection.execute("COMMIT")
 
 
-def _table_query(table: str, committed: Snapshot) -> str:
+def _table_query(connection: duckdb.DuckDBPyConnection, table: str, committed: Snapshot) -> str:
     stored = committed.columns if committed.files else ()
+    known = connection.from_arrow(stored_schema(table).empty_table())
     columns = ", ".join(
-        f'"{field.name}"' if field.name in stored else f'CAST(NULL AS {duckdb_type(field.type)}) AS "{field.name}"'
-        for field in stored_schema(table)
+        f'"{name}"' if name in stored else f'CAST(NULL AS {kind}) AS "{name}"'
+        for name, kind in zip(known.columns, known.types, strict=True)
     )
     if not committed.files:
         return f"SELECT {columns} WHERE false"
@@ -158,15 +148,6 @@ def _table_query(table: str, committed: Snapshot) -> str:
 def _name_folder(connection: duckdb.DuckDBPyConnection, warehouse: Warehouse) -> None:
     warehouse.store.register(connection)
     connection.execute(f"SET VARIABLE warehouse = {quoted(warehouse.address)}")
-
-
-def duckdb_type(kind: pa.DataType) -> str:
-    """The DuckDB type that an Arrow type of `schemas` is read as. Raises KeyError for a type that no table has."""
-    if pa.types.is_list(kind):
-        return f"{duckdb_type(kind.value_type)}[]"
-    if pa.types.is_struct(kind):
-        return "STRUCT(" + ", ".join(f'"{field.name}" {duckdb_type(field.type)}' for field in kind) + ")"
-    return _SCALARS[kind]
 
 
 def quoted(text: str) -> str:
