@@ -21,7 +21,7 @@ from time import perf_counter
 from benchmarks.process_tree import peak_mib
 from benchmarks.repeated_run import fill_one_round, newest_round
 from trajmill.flows.cli.app import give_memory_back
-from trajmill.pipelines.derive import DeriveRLSteps, RLRound, plan_round, stored_place
+from trajmill.pipelines.derive import DeriveRLSteps, RLRound, plan_round
 from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles, divide, fan_out
 from trajmill.pipelines.release import ReleaseRequest, make_release
@@ -87,7 +87,7 @@ def _derive_rl(warehouse: Warehouse) -> WrittenFiles:
     compared = RLRound(origin.run_id, origin.round, ids, (origin.round,), {}, {}, frozenset(), frozenset())
     job = DeriveRLSteps(warehouse, at, origin, spec.step_weight)
     planned = plan_round(warehouse, compared, spec, seed=0).trajectories
-    return fan_out(job, divide(planned, 1, near=stored_place), BeamSettings())
+    return fan_out(job, divide(planned, 1, near=lambda one: (one.round, one.trajectory_id)), BeamSettings())
 
 
 def _release(warehouse: Warehouse, origin: Origin) -> None:

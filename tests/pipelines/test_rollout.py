@@ -15,7 +15,7 @@ from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
 from tests.warehouse.samples import observation, stage_run
 from trajmill.pipelines.drawing import screens_in_background
 from trajmill.pipelines.models import ActingAgent, Endpoint
-from trajmill.pipelines.rollout import Journaled, attempt_counter, attempt_record
+from trajmill.pipelines.rollout import JOURNALS, Journaled, attempt_record
 from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
 from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.record import Origin, Row
@@ -33,6 +33,7 @@ from trajmill.warehouse.read import read_table
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, journal_path
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.staging import RecordCounter
 
 pytestmark = pytest.mark.slow
 
@@ -77,7 +78,7 @@ def test_a_killed_rollout_goes_on_with_another_number_of_workers(
 ) -> None:
     root, (before, after) = tmp_path / "warehouse", workers
     assert run(root, before, kill_at) == -signal.SIGKILL
-    finished = attempt_counter(open_warehouse(root), AT).count()
+    finished = RecordCounter(AT.staging(open_warehouse(root)), JOURNALS).count()
     assert kill_at - CONCURRENCY <= finished < kill_at
     assert run(root, after, kill_at=0) == 0
     assert rows(root) == undisturbed

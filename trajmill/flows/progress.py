@@ -20,10 +20,10 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from trajmill.pipelines.rollout import attempt_counter
+from trajmill.pipelines.rollout import JOURNALS
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.staging import Progress as StageProgress
-from trajmill.warehouse.staging import progress_of
+from trajmill.warehouse.staging import RecordCounter, progress_of
 
 _POLL_SECONDS = 0.5
 
@@ -117,7 +117,7 @@ class StageCounter:
 
     def __init__(self, warehouse: Warehouse, at: StageRun, planned: int | None) -> None:
         self._folder = at.staging(warehouse)
-        self._attempts = None if planned is None else attempt_counter(warehouse, at)
+        self._attempts = None if planned is None else RecordCounter(self._folder, JOURNALS)
         self._last = StageProgress(0, planned)
 
     def progress(self) -> StageProgress:

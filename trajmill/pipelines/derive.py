@@ -202,8 +202,3 @@ class DeriveRLSteps(StageWork[Sequence[ComparedTrajectory]]):
             rows.extend(made.rows)
             dropped.update(step.reason for step in made.dropped)
         return self.written(shard, {"rl_steps": rows}, dropped)
-
-
-def stored_place(one: ComparedTrajectory) -> tuple[int, str]:
-    """Sort key of a trajectory's place in the tables: by round, then by id."""
-    return one.round, one.trajectory_id

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trajmill.pipelines.reading.episodes import read_episodes_of_rounds, rounds_of
+from trajmill.pipelines.reading.episodes import read_episodes_of_rounds
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
@@ -37,7 +37,7 @@ from trajmill.stages.export.formats.steps import (
 from trajmill.stages.export.release import has_rows_of, released_rows
 from trajmill.warehouse.atomic import disk_full_as_error, replacing_folder
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_batches
+from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.releases import Release, verify_release
 from trajmill.warehouse.screens import WarehouseScreens
 
@@ -97,20 +97,16 @@ def exchange_release(warehouse: Warehouse, name: str, form: ExchangeFormat, fold
     """
     release, screens = verify_release(warehouse, name), WarehouseScreens(warehouse)
     source = ExportedRelease(release.name, release.run_id, release.round, release.code_version, _LICENCE)
+    made = warehouse.release(name)
+    files = [file for file in (SFT_FILE, RL_FILE) if has_rows_of(made, file)]
+    rows = [released_rows(made, file, ["trajectory_id"])["trajectory_id"].to_pylist() for file in files]
     with disk_full_as_error(folder), replacing_folder(folder) as new:
         exporting = Exporting(warehouse, release, ANY, screens, new)
-        return write_exchange(new, form, source, _released_attempts(exporting), screens)
-
-
-def _released_attempts(exporting: Exporting) -> Iterator[Episode]:
-    """Yield the attempts with supervised or RL rows in the release, by round and id."""
-    folder = exporting.warehouse.release(exporting.release.name)
-    files = [file for file in (SFT_FILE, RL_FILE) if has_rows_of(folder, file)]
-    rows = [released_rows(folder, file, ["trajectory_id"])["trajectory_id"].to_pylist() for file in files]
-    stored = exporting.rounds_of({name for each in rows for name in each})
-    waiting = iter(sorted(stored, key=lambda name: (stored[name], name)))
-    while some := list(islice(waiting, TRAJECTORIES_AT_ONCE)):
-        yield from exporting.episodes(some, stored, with_calls=True).values()
+        stored = exporting.rounds_of({name for each in rows for name in each})
+        waiting = iter(sorted(stored, key=lambda name: (stored[name], name)))
+        parts = iter(lambda: list(islice(waiting, TRAJECTORIES_AT_ONCE)), [])
+        attempts = (one for part in parts for one in exporting.episodes(part, stored, with_calls=True).values())
+        return write_exchange(new, form, source, attempts, screens)
 
 
 class Exporting(NamedTuple):
@@ -121,7 +117,10 @@ class Exporting(NamedTuple):
     folder: Path
 
     def rounds_of(self, trajectory_ids: Collection[str]) -> Mapping[str, int]:
-        return rounds_of(self.warehouse, self.release.run_id, trajectory_ids, range(self.release.round + 1))
+        run_id, rounds = self.release.run_id, range(self.release.round + 1)
+        columns, where = ["trajectory_id", "round"], {"trajectory_id": trajectory_ids}
+        rows = read_table(self.warehouse, "trajectories", columns, rounds=rounds, run_id=run_id, where=where)
+        return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
     def episodes(
         self, trajectory_ids: Collection[str], stored: Mapping[str, int], with_calls: bool = False

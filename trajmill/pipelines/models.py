@@ -8,9 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.families import ANY
-from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.agents.base import AgentMaker, AgentModel
@@ -30,9 +28,6 @@ class Endpoint:
     def budget(self) -> ContextBudget:
         """Most that a critic shows the model in one request."""
         return self.spec.context_budget
-
-    def frame(self, screen: Size) -> CoordinateFrame:
-        return self.spec.frame(screen)
 
     def connect(self) -> ChatModel:
         """Return the model; raises BadInputError if its key is not set, or it cannot be loaded."""

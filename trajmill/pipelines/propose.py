@@ -8,13 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles
-from trajmill.pipelines.models import Endpoint
+from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import queries_of
 from trajmill.pipelines.rollout import AttemptJudge, Journaled, RunAttempts
 from trajmill.schemas.episode import AttemptRows
@@ -91,19 +90,17 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
         )
         with_screen = [start for start in screenshot if start.id in started.screens]
         await screens.write(started.screens[start.id] for start in with_screen)
-        model = self.writer.open(self.origin, calls.append)
         seed = int(content_id("propose", self.run_seed, self.at.round)[:8], 16)
         unseen = UnseenApps(self.heldout_apps)
         context = SourceContext(self.environment, unseen, seed, self.origin, self.in_flight)
-        try:
+        async with OpenEndpoints(self.origin, calls.append) as endpoints:
+            model = endpoints.model(self.writer)
             reachable = [start for start in curriculum if start.id in started.screens]
             source = ProposalSource(model, self.prompts, reachable, existing, self.wanted.curriculum)
             told = await unwalked_queries(source, context)
             shown = [start._replace(screen=started.screens[start.id]) for start in with_screen]
             source = ProposalSource(model, self.prompts, shown, (*existing, *told.queries), self.wanted.screenshot)
             seen = await unwalked_queries(source, context)
-        finally:
-            await model.close()
         return NewQueries((), started.failures).with_more(told).with_more(seen)
 
 
@@ -155,19 +152,16 @@ class WalkPrograms(StageWork[PathwayProgram]):
     def __call__(self, shard: str, program: PathwayProgram) -> WrittenFiles:
         calls: list[ModelCall] = []
         with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
-
-            async def walk() -> WalkResult:
-                async with AsyncExitStack() as stack:
-                    factory = self.environment.factory(program.platform)
-                    stack.push_async_callback(factory.close)
-                    opinion = None
-                    if self.second_opinion is not None:
-                        opinion = PromptedModel(self.second_opinion.open(self.origin, calls.append), self.selection)
-                        stack.push_async_callback(opinion.model.close)
-                    found = await collect_pathways(factory, program, self.bounds, self.origin, opinion)
-                await screens.write(found.screens.values())
-                return found
-
-            found = asyncio.run(walk())
+            found = asyncio.run(self._walk(program, screens, calls))
         rows = {"pathways": found.pathways, "failures": found.failures, "model_calls": calls}
         return self.written(shard, rows, Counter(f"{row.input_id}: {row.message}" for row in found.failures))
+
+    async def _walk(self, program: PathwayProgram, screens: ScreenWriter, calls: list[ModelCall]) -> WalkResult:
+        async with OpenEndpoints(self.origin, calls.append) as endpoints:
+            factory = self.environment.factory(program.platform)
+            endpoints.push_async_callback(factory.close)
+            asked = self.second_opinion
+            opinion = None if asked is None else PromptedModel(endpoints.model(asked), self.selection)
+            found = await collect_pathways(factory, program, self.bounds, self.origin, opinion)
+        await screens.write(found.screens.values())
+        return found

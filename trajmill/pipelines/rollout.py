@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, closing
+from contextlib import AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -34,9 +34,9 @@ from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, SlotB
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
-from trajmill.warehouse.staging import Durability, Journal, JournalParts, RecordCounter, stored_in_time, stored_journals
+from trajmill.warehouse.staging import Durability, Journal, JournalParts, stored_in_time, stored_journals
 
-_JOURNALS = "episodes-*.jsonl"
+JOURNALS = "episodes-*.jsonl"
 _RANGES_PER_WORKER = 8
 """Least ranges per worker: all workers end at nearly the same time."""
 
@@ -107,7 +107,7 @@ class AttemptRunner(StageWork[P]):
         Returns the given ones, in order of id; those of queues are left in the journals. `judge` judges each attempt
         as soon as it is finished.
         """
-        journal = Journal(self.at.staging(self.warehouse) / _JOURNALS.replace("*", shard))
+        journal = Journal(self.at.staging(self.warehouse) / JOURNALS.replace("*", shard))
         screen_journal = journal_path(self.warehouse, self.at, shard)
         parts = JournalParts(self.warehouse, self.at, [screen_journal, journal.path])
         by_id: dict[str, Attempt] = {}
@@ -145,7 +145,7 @@ class AttemptRunner(StageWork[P]):
         return Journaled([finished[name] for name in sorted(finished)], [lost[name] for name in sorted(lost)])
 
     def journals(self) -> list[Path]:
-        return stored_journals(self.warehouse, self.at, _JOURNALS)
+        return stored_journals(self.warehouse, self.at, JOURNALS)
 
 
 @dataclass(frozen=True)
@@ -164,11 +164,9 @@ class RunAttempts(AttemptRunner[Sequence[Attempt]]):
     def finished(self) -> dict[AttemptKey, str]:
         found: dict[AttemptKey, str] = {}
         for record in (record for path in self.journals() for record in Journal(path).read()):
-            try:
+            with suppress(ValidationError):
                 made = _WithTrajectory.model_validate_json(record).trajectory
-            except ValidationError:
-                continue
-            found[made.query_id, made.purpose, made.attempt, made.seed, made.guidance_id] = made.trajectory_id
+                found[made.query_id, made.purpose, made.attempt, made.seed, made.guidance_id] = made.trajectory_id
         return found
 
 
@@ -216,10 +214,6 @@ def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], workers: int, 
             attempts = sorted(attempts, key=lambda attempt: ids.get(attempt_key(attempt), ""))
         made = fan_out(work, divide(attempts, workers), beam, workers)
     return WrittenFiles({**made.files, "screens": screens.write()}, made.dropped)
-
-
-def attempt_counter(warehouse: Warehouse, at: StageRun) -> RecordCounter:
-    return RecordCounter(at.staging(warehouse), _JOURNALS)
 
 
 def _by_platform(attempts: Sequence[Attempt]) -> dict[Platform, list[Attempt]]:

@@ -13,7 +13,7 @@ from trajmill.flows.policies.policy import policy_before, stale_versions
 from trajmill.flows.progress import progress, watched_work
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, report_of, stage, tuples
 from trajmill.flows.tasks.judge import trajectories_of_round, unjudged_of_earlier_rounds
-from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps, RLRound, plan_round, stored_place
+from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps, RLRound, plan_round
 from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.reading.episodes import read_history
 from trajmill.pipelines.release import Released, ReleaseRequest, make_release
@@ -178,7 +178,9 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
         with_tokens=policy_gives_tokens(config),
         temperature=config.rollout.temperature,
     )
-    made = context.fan_out(job, divide(plan.trajectories, context.workers, near=stored_place))
+    # As they are stored: by round, then by id.
+    parts = divide(plan.trajectories, context.workers, near=lambda one: (one.round, one.trajectory_id))
+    made = context.fan_out(job, parts)
     rows_out = len(set(context.written("rl_steps", made.files, ["trajectory_id"])))
     dropped = Counter(made.dropped) + Counter(each.reason for each in plan.dropped)
     return StageOutcome(len(trajectories), rows_out, made.files, {"dropped": dict(dropped)})

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from trajmill.flows.report.figures import SPLIT_NAMES
-from trajmill.pipelines.reading.episodes import places_of, read_role_calls, read_trajectory
+from trajmill.pipelines.reading.episodes import places_of, read_episodes_of_rounds
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import RoundSummary, SplitSuccess
@@ -50,21 +50,9 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
     if len(places) > 1:
         raise BadInputError(f"several trajectories start with {named!r}; give more of the id")
     [place] = places
-    records = read_trajectory(warehouse, place)
-    if records.query is None:
-        raise BadInputError(f"{warehouse.root}: the query of trajectory {place.trajectory_id} is missing")
-    judgements = [row for row in records.judgements if row.judge is None]
-    calls = read_role_calls(warehouse, place.run_id, [place.trajectory_id], [place.round]) if with_calls else {}
-    return Episode(
-        query=records.query,
-        trajectory=records.trajectory,
-        guidance=records.guidance.text if records.guidance else "",
-        steps=records.steps,
-        step_verdicts=tuple(verdict for verdict in records.step_verdicts if verdict.judge is None),
-        trajectory_verdicts=tuple(vote for vote in records.votes if vote.judge is None),
-        judgement=judgements[-1] if judgements else None,
-        calls=calls.get(place.trajectory_id, ()),
-    )
+    rounds_of = {place.trajectory_id: place.round}
+    [episode] = read_episodes_of_rounds(warehouse, place.run_id, rounds_of, True, True, with_calls)
+    return episode
 
 
 def write_images(episode: Episode, warehouse: Warehouse, folder: Path) -> int:
@@ -121,7 +109,7 @@ def trajectory_lines(episode: Episode) -> Iterator[Text]:
             line = _line(f"     critic      {found.label}", _LABEL_STYLES[found.label])
             yield line.append(_plain(f"  {found.analysis}"))
         for call in episode.calls:
-            if call.step_index == step.index:
+            if call.step_index == step.index and call.response is not None:
                 parts = [
                     part if isinstance(part, str) else f"[screen {part['screen'][:8]}]"
                     for message in json.loads(call.messages)

@@ -75,9 +75,11 @@ def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: Bea
     sent = [Shard(name, packed(payload, store, f"{folder}/payload-{name}")) for name, payload in shards]
     options = [*_ALWAYS, *settings.options]
     if is_dask := settings.runner == DASK:
-        options += ["--runner", _DASK_RUNNER, *cluster.runner_options(settings, workers)]
+        scheduler = cluster.running_client(settings.cluster, workers).scheduler.address
+        # One task for each shard.
+        options += [f"--runner={_DASK_RUNNER}", f"--dask_client_address={scheduler}", "--dask_partition_size=1"]
     else:
-        options += ["--runner", settings.runner]
+        options += [f"--runner={settings.runner}"]
     job: Any = None
     try:
         if not is_dask:

@@ -48,14 +48,13 @@ def check_workers(settings: BeamSettings, store: FileStore) -> None:
 
 
 def compare(who: str, theirs: Packages, ours: Packages) -> None:
-    there, here = _versions(theirs), _versions(ours)
+    there, here = (
+        f"Python {'.'.join(str(packages['python']).split('.')[:2])}, "
+        f"Dask {packages['distributed']}, trajmill {packages['trajmill'] or '(none)'}"
+        for packages in (theirs, ours)
+    )
     if there != here:
         raise BadInputError(f"{who} has {there}, and this process {here}; install the same versions")
-
-
-def _versions(packages: Packages) -> str:
-    python = ".".join(str(packages["python"]).split(".")[:2])
-    return f"Python {python}, Dask {packages['distributed']}, trajmill {packages['trajmill'] or '(none)'}"
 
 
 MISSING = "needs Dask: pip install 'trajmill[cluster]'"
@@ -81,13 +80,7 @@ _LOG = logging.getLogger(__name__)
 
 def workers_of(settings: BeamSettings, least: int) -> int:
     """Count the workers that a cluster has now; at least `least`. Raises TrajmillError if no scheduler answers."""
-    return max(least, len(_client(settings.cluster, least).nthreads()))
-
-
-def runner_options(settings: BeamSettings, workers: int) -> list[str]:
-    """Return the options of Beam's runner: the scheduler's address, and one task for each shard."""
-    client = _client(settings.cluster, workers)
-    return [f"--dask_client_address={client.scheduler.address}", "--dask_partition_size=1"]
+    return max(least, len(running_client(settings.cluster, least).nthreads()))
 
 
 @contextmanager
@@ -95,7 +88,7 @@ def watched(work: StageWork[Any], settings: BeamSettings) -> Iterator[None]:
     """Count inside what workers tell, say when none is left, and send work to those with the resources it needs."""
     from dask import annotate
 
-    client, folder = _client(settings.cluster), work.at.staging(work.warehouse)
+    client, folder = running_client(settings.cluster), work.at.staging(work.warehouse)
     topic = work.warehouse.name(folder)
     _link(work.warehouse, work.at.run_id, client.dashboard_link)
     client.subscribe_topic(topic, lambda event: ShardProgress(folder, event[1][0]).fill(event[1][1]))
@@ -179,7 +172,7 @@ def _put_link(warehouse: Warehouse, run_id: str, text: str) -> None:
     warehouse.store.put(warehouse.name(warehouse.run(run_id) / DASHBOARD), text.encode())
 
 
-def _client(address: str, workers: int = 1) -> Client:
+def running_client(address: str, workers: int = 1) -> Client:
     client = connected(address)
     if client.status != "running":
         connected.cache_clear()

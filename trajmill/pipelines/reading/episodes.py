@@ -6,7 +6,7 @@ Workers look queries and hints up by id, so none are sent to them.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeVar, Unpack
@@ -35,8 +35,6 @@ from trajmill.warehouse.views import OFFLINE
 R = TypeVar("R", bound=Row)
 _NOT_ATTEMPTED = frozenset({RECORDED, INFEASIBLE})
 _CRITIC: Final = "critic"
-_ORDER: Final = ("researcher", "reflector", "notetaker", "state_tracker", "manager", "coordinator", "planner")
-"""Order of these roles within a step; the role that acts is last."""
 _JUDGED = (Purpose.TRAIN, Purpose.GUIDED, Purpose.BRANCH, Purpose.IMPORTED)
 """No judge of a run judges other attempts."""
 _READS_AT_ONCE = 4
@@ -93,8 +91,13 @@ def read_episodes(
     steps, verdicts = grouped(Step), grouped(StepVerdict)
     votes, judgements = grouped(TrajectoryVerdict), grouped(Judgement)
     calls: dict[str, list[ModelCall]] = defaultdict(list)
-    for call in _calls(warehouse, run_id, trajectory_ids, rounds, with_calls == "critics") if with_calls else ():
-        calls[call.trajectory_id or ""].append(call)
+    where = {"trajectory_id": trajectory_ids}
+    # Most rows of the table are a judge's, so it is read batch by batch.
+    made = read_batches(warehouse, "model_calls", rounds=rounds, run_id=run_id, where=where)
+    for batch in made if with_calls else ():
+        chosen = batch.filter(pc.equal(pc.starts_with(batch["role"], _CRITIC), with_calls == "critics"))
+        for call in rows_from_arrow(ModelCall, pa.Table.from_batches([chosen])):
+            calls[call.trajectory_id or ""].append(call)
     guided = with_guidance and any(trajectory.guidance_id for trajectory in trajectories)
     hints = guidance_texts(warehouse, run_id) if guided else {}
     return [
@@ -138,39 +141,6 @@ def read_episodes_of_rounds(
         again = read_episodes(warehouse, run_id, late, judged_in, *given)
         by_id |= {episode.trajectory.trajectory_id: episode for episode in again}
     return [by_id[name] for name in sorted(by_id)]
-
-
-def rounds_of(
-    warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str], rounds: Collection[int]
-) -> Mapping[str, int]:
-    where = {"trajectory_id": trajectory_ids}
-    rows = read_table(warehouse, "trajectories", ["trajectory_id", "round"], rounds=rounds, run_id=run_id, where=where)
-    return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
-
-
-def _calls(
-    warehouse: Warehouse, run_id: str, ids: Collection[str], rounds: Collection[int] | None, critics: bool = False
-) -> Iterator[ModelCall]:
-    """Read the calls of agents or critics; most rows of the table are a judge's, so it is read batch by batch."""
-    where = {"trajectory_id": ids}
-    for batch in read_batches(warehouse, "model_calls", rounds=rounds, run_id=run_id, where=where):
-        chosen = batch.filter(pc.equal(pc.starts_with(batch["role"], _CRITIC), critics))
-        yield from rows_from_arrow(ModelCall, pa.Table.from_batches([chosen]))
-
-
-def read_role_calls(
-    warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str], rounds: Collection[int] | None = None
-) -> Mapping[str, tuple[ModelCall, ...]]:
-    """Read the answered calls of an agent's roles by trajectory, in the order of steps and, in a step, of the roles."""
-    calls: dict[str, list[ModelCall]] = defaultdict(list)
-    for call in _calls(warehouse, run_id, trajectory_ids, rounds):
-        if call.response is not None and call.trajectory_id is not None and call.step_index is not None:
-            calls[call.trajectory_id].append(call)
-    places = {role: place for place, role in enumerate(_ORDER)}
-    return {
-        name: tuple(sorted(found, key=lambda call: (call.step_index or 0, places.get(call.role, len(places)))))
-        for name, found in calls.items()
-    }
 
 
 def guidance_texts(warehouse: Warehouse, run_id: str) -> dict[str, str]:
@@ -301,22 +271,10 @@ def read_rl_attempts(
     splits = dict(zip(*(column.to_pylist() for column in queries.columns), strict=True))
     return [
         RLAttempt(
-            trajectory_id=trajectory_id,
-            query_id=query_id,
-            split=splits[query_id],
-            round=number,
-            model_version=version,
-            purpose=purpose,
-            status=status,
-            steps=steps[trajectory_id],
-            malformed=malformed[trajectory_id],
-            correct=correct.get(trajectory_id),
-            parent_id=parent_id,
-            branched_at=branched_at,
+            **row, split=splits[query_id], steps=steps[name], malformed=malformed[name], correct=correct.get(name)
         )
-        for trajectory_id, query_id, number, version, purpose, status, parent_id, branched_at in zip(
-            *(rows[name].to_pylist() for name in _ATTEMPT), strict=True
-        )
+        for row in rows.to_pylist()
+        for name, query_id in [(row["trajectory_id"], row["query_id"])]
     ]
 
 
