@@ -22,10 +22,10 @@ def runs(process: int) -> bool:
     return process in with_descendants([process])
 
 
-def named(command: str, process: int | None = None) -> list[int]:
-    """The descendants of a process, by default this one, whose command line holds `command`."""
+def named(command: str) -> list[int]:
+    """The descendants of this process whose command line holds `command`."""
     found = []
-    for each in descendants(process or os.getpid()):
+    for each in descendants(os.getpid()):
         with suppress(OSError):
             if command in Path("/proc", str(each), "cmdline").read_text():
                 found.append(each)

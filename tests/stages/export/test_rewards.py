@@ -24,11 +24,9 @@ SCREEN = Size(1000, 2000)
 BOX = Box(400, 900, 600, 1100)
 
 
-def target(
-    action: Action, box: Box | None = None, family: str = "qwen3-vl", platform: Platform = Platform.PHONE
-) -> str:
+def target(action: Action, box: Box | None = None, family: str = "qwen3-vl") -> str:
     resized = family_named(family).budget.fit(SCREEN)
-    made = ReplyTarget(family=family, platform=platform, action=action, box=box, screen=SCREEN, resized=resized)
+    made = ReplyTarget(family=family, platform=Platform.PHONE, action=action, box=box, screen=SCREEN, resized=resized)
     return made.model_dump_json()
 
 

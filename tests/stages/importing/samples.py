@@ -114,8 +114,8 @@ def aitz(folder: Path) -> None:
         write(folder, f"general/GENERAL-1/GENERAL-1_{number}.png", picture(number))
 
 
-def agentnet_task(number: int, code: Sequence[str] | None = None) -> dict[str, Any]:
-    codes = code or (
+def agentnet_task(number: int) -> dict[str, Any]:
+    codes = (
         "pyautogui.click(x=0.5, y=0.25)",
         "pyautogui.moveTo(x=0.1, y=0.1)\npyautogui.dragTo(x=0.2, y=0.5, button='left')",
         "pyautogui.hotkey(['ctrl', 's'])",

@@ -13,7 +13,6 @@ from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.simulated.annotations import PathMetadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
-from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.base import (
     Candidate,
     Goal,
@@ -46,9 +45,9 @@ def metadata_of(task: TaskGraph, **values: Scalar) -> PathMetadata:
     return chosen(task, **values).metadata
 
 
-def drafted(goal: Goal, origin: Origin, seed: int = 0, heldout: bool = False, split: Split = Split.TRAIN) -> Query:
+def drafted(goal: Goal, origin: Origin, seed: int = 0, heldout: bool = False) -> Query:
     """The query of a goal in the words of its grammar, not walked."""
-    return asyncio.run(draft(Candidate(goal, split, heldout, seed), GrammarWriter(), origin))
+    return asyncio.run(draft(Candidate(goal, Split.TRAIN, heldout, seed), GrammarWriter(), origin))
 
 
 async def making(
@@ -57,11 +56,10 @@ async def making(
     origin: Origin,
     unseen: UnseenApps = UnseenApps(),
     seed: int = 0,
-    environment: EnvironmentSpec = SimulatedSpec(),
 ) -> NewQueries:
     """The queries of one source, walked by a function."""
     queries = QuerySet([GrammarWriter()], origin)
-    await queries.take(await source.candidates(SourceContext(environment, unseen, seed, origin)), walk)
+    await queries.take(await source.candidates(SourceContext(SimulatedSpec(), unseen, seed, origin)), walk)
     return queries.without_leaks(unseen.heldout)
 
 

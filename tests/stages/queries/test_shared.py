@@ -84,10 +84,10 @@ def test_repetitions_and_ambiguous_words_are_told_from_new_queries(order: TaskGr
     assert novelty(other, split=Split.HELDOUT_SLOTS) is Novelty.NEW
 
 
-def _path(pages: str, operation: str = "tap") -> tuple[PathStep, ...]:
+def _path(pages: str) -> tuple[PathStep, ...]:
     opened = PathStep(page="", operation="open", target="Bites")
     finish = PathStep(page=pages[-1], operation="finish", target="")
-    return (opened, *(PathStep(page=page, operation=operation, target=f"{page}/x") for page in pages), finish)
+    return (opened, *(PathStep(page=page, operation="tap", target=f"{page}/x") for page in pages), finish)
 
 
 @pytest.mark.parametrize(

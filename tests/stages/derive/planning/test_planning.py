@@ -52,10 +52,9 @@ def sources(given: Episode, *others: Episode, lift: GuidanceLift | None = None) 
     return TaskSources({name: others}, lifts, NearLeaks([asked(), HELD_OUT], CurateSpec()))
 
 
-def plain(given: Episode, of_tasks: TaskSources | None = None, spec: PlanningSpec | None = None) -> DerivedRows:
-    screens = DrawnScreens({})
-    spec = spec or PlanningSpec(trials=0)
-    return derived(spec, given, tools_of(spec, screens, of_tasks=of_tasks or sources(given)))
+def plain(given: Episode, of_tasks: TaskSources | None = None) -> DerivedRows:
+    spec = PlanningSpec(trials=0)
+    return derived(spec, given, tools_of(spec, DrawnScreens({}), of_tasks=of_tasks or sources(given)))
 
 
 def reason(rows: DerivedRows) -> str:

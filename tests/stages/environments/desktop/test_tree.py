@@ -17,9 +17,9 @@ def node(tag: str, name: str, place: tuple[int, int, int, int], inner: str = "",
     return f'<{tag} name="{name}"{said}{where}>{inner}</{tag}>'
 
 
-def window(inner: str, name: str = "W", place: tuple[int, int, int, int] = (0, 0, 200, 200)) -> str:
+def window(inner: str, place: tuple[int, int, int, int] = (0, 0, 200, 200)) -> str:
     """The window with the keyboard."""
-    return node("frame", name, place, inner, SHOWN + " active")
+    return node("frame", "W", place, inner, SHOWN + " active")
 
 
 def read(*programs: str) -> DesktopTree:

@@ -136,8 +136,8 @@ def garden() -> str:
     return found[1]
 
 
-def app_file(text: str, name: str = "app.yaml") -> AppFile | ErrandFile:
-    source = parse_yaml(name, text)
+def app_file(text: str) -> AppFile | ErrandFile:
+    source = parse_yaml("app.yaml", text)
     assert isinstance(source, YamlFile), source
     found = read_spec(source)
     assert found.file is not None, found.mistakes
@@ -200,9 +200,9 @@ class Walked(NamedTuple):
     seen: list[Observation]
 
 
-def walk(env: SimulatedEnvironment, query: Query, seed: int, limit: int = 80) -> Walked:
+def walk(env: SimulatedEnvironment, query: Query, seed: int) -> Walked:
     walker, position, walked = Walker(query.path, query.platform), Position(), Walked([], [env.reset_now(query, seed)])
-    while len(walked.actions) < limit:
+    while len(walked.actions) < 80:
         action, position = walker.next_action(walked.seen[-1], position)
         walked.actions.append(action)
         if isinstance(action, Terminate):

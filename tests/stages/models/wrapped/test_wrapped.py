@@ -40,8 +40,8 @@ async def ask(
     return len(model.asked), answers
 
 
-async def calls(folder: Path, *requests: ChatRequest, answer: Completion = ANSWER) -> int:
-    return (await ask(folder, *requests, answer=answer))[0]
+async def calls(folder: Path, *requests: ChatRequest) -> int:
+    return (await ask(folder, *requests))[0]
 
 
 async def test_what_was_answered_once_is_not_asked_again(tmp_path: Path) -> None:
