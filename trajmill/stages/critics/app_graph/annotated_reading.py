@@ -343,10 +343,10 @@ class AnnotatedReading:
         again = {slot.page for part in parts for slot in part.slots if self._must_return(slot, state, places)}
         stops = [page for part in parts for page in part.pages if page in again or page == part.pages[-1]]
         shown, here = {app_of(place): place for place in places}, app_of(places[-1])
-        by_app = {app: list(own) for app, own in groupby(stops, key=app_of)}
+        by_app = [(app, list(own)) for app, own in groupby(stops, key=app_of)]
         first = {part.app: part.pages[0] for part in reversed(self._parts)}
-        away = sum(app != here for app in by_app)
-        way = sum(ways.past([shown.get(app, first[app]), *own]) for app, own in by_app.items())
+        away = sum(app != here for app, _ in by_app)
+        way = sum(ways.past([shown.get(app, first[app]), *own]) for app, own in by_app)
         way += 2 * away - (here == _LAUNCHER and away > 0)
         values = sum(map(state.values_left, self._parts)) + sum(1 for _ in state.unasked(None))
         return Left(len(state.found), len(parts), way, values)
