@@ -1,4 +1,7 @@
 import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -15,6 +18,18 @@ from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
 from trajmill.stages.export.images import ImageCache, row_groups
 from trajmill.stages.export.release import GROUP, SCREENS_FILE, check_release, export_release, screen_batches
+
+
+@dataclass
+class MadeScreens(StoredScreens):
+    """Counts how often an image is asked for."""
+
+    make: Callable[[str], bytes] = str.encode
+    reads: Counter[str] = field(default_factory=Counter)
+
+    def image(self, screen_id: str) -> bytes:
+        self.reads[screen_id] += 1
+        return self.make(screen_id)
 
 
 @pytest.fixture
@@ -85,16 +100,39 @@ def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
     shown = [["1"]] * (GROUP.rows + 2) + [[third]] * 4 + [[str(GROUP.repeated + 1)], [third, third], [], ["5"]]
     numbers = pa.array(range(len(shown)), pa.int64())
     table = pa.table({"number": numbers, "screen_ids": pa.array(shown, pa.list_(pa.string()))})
-
-    class Sized(StoredScreens):
-        def image(self, screen_id: str) -> bytes:
-            return bytes(int(screen_id))
-
+    screens = MadeScreens(make=lambda screen_id: bytes(int(screen_id)))
     with TemporaryFile() as file:
-        groups = list(row_groups(table.to_batches(max_chunksize=rows), ImageCache(file, Sized()), GROUP))
+        groups = list(row_groups(table.to_batches(max_chunksize=rows), ImageCache(file, screens), GROUP))
     assert [group.rows.num_rows for group in groups] == [GROUP.rows, 4, 2, 1, 3]
     assert [number for group in groups for number in group.rows["number"].to_pylist()] == list(range(len(shown)))
     assert [group.bytes for group in groups] == [1, int(third) + 1, int(third), GROUP.repeated + 1, int(third) + 5]
+
+
+def test_images_are_read_once_and_some_rows_ahead() -> None:
+    ids = pa.array([[f"s{row % 7000}"] for row in range(9000)], pa.list_(pa.string()))
+    batches = pa.table({"screen_ids": ids}).to_batches(max_chunksize=3000)
+    screens = MadeScreens()
+    with TemporaryFile() as file:
+        cache = ImageCache(file, screens)
+        groups = row_groups(batches, cache, GROUP)
+        assert screens.reads == {}
+        assert next(groups).rows.num_rows == GROUP.rows and len(screens.reads) == 3000
+        assert GROUP.rows + sum(group.rows.num_rows for group in groups) == 9000
+        assert cache.screen_ids() == sorted(screens.reads) and set(screens.reads.values()) == {1}
+        assert cache.column(["s6999", "s0", "s6999"]).to_pylist() == [b"s6999", b"s0", b"s6999"]
+        with pytest.raises(KeyError):
+            cache.column(["unseen"])
+
+
+def test_screens_with_equal_pixels_share_an_image(tmp_path: Path) -> None:
+    table = examples([40])
+    file, _, _ = write_release(tmp_path, table.to_batches(), [], MadeScreens(make=lambda screen_id: png("s0")))
+    assert table.num_rows * len(png("s0")) > 2 * len(png("s0")) + file.bytes // 2
+    images = pq.read_table(tmp_path / SFT_FILE)["images"].to_pylist()
+    assert images == [[{"bytes": png("s0"), "path": None}]] * table.num_rows
+    footer = pq.read_metadata(tmp_path / SFT_FILE).row_group(0)
+    column = next(footer.column(i) for i in range(footer.num_columns) if "bytes" in footer.column(i).path_in_schema)
+    assert column.total_compressed_size < 2 * len(png("s0"))
 
 
 def test_a_bad_row_is_named_and_leaves_the_old_file_alone(release: Path) -> None:
