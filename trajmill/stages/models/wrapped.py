@@ -215,7 +215,7 @@ def completion_from_json(text: str) -> Completion:
     return _COMPLETION.validate_python(json.loads(text))
 
 
-_ACTING_ROLES: Final = frozenset({"policy", "planner", "executor"})
+_ACTING_ROLES: Final = frozenset({"policy", "planner", "executor", "worker"})
 _LARGEST: Final = 4 * 2**30
 """Most bytes on disk; the oldest entries are removed."""
 _BROKEN: Final = (sqlite3.Error, zlib.error, OSError, Timeout, ValueError, TypeError, RecursionError)

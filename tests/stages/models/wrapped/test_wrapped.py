@@ -53,7 +53,7 @@ async def test_what_was_answered_once_is_not_asked_again(tmp_path: Path) -> None
 
 @pytest.mark.parametrize(
     ("role", "temperature", "expected"),
-    [("policy", 1.0, 2), ("executor", 1.0, 2), ("critic.text", 1.0, 1), ("policy", 0.0, 1)],
+    [("policy", 1.0, 2), ("executor", 1.0, 2), ("worker", 1.0, 2), ("critic.text", 1.0, 1), ("policy", 0.0, 1)],
 )
 async def test_sampled_actions_alone_are_never_cached(
     tmp_path: Path, role: str, temperature: float, expected: int
