@@ -93,7 +93,7 @@ _BUDGETS = (
     Budget(("schemas",), 3_984),
     # 60 more than the design has, for one snapshot a stage; taken from the environments.
     Budget(("warehouse",), 3_735),
-    Budget(("pipelines",), 3_260),
+    Budget(("pipelines",), 3_253),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_738),
     Budget(("stages/environments",), 16_135),

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from multiprocessing.util import Finalize
 
 from trajmill.pipelines.executors.processes import children_context, end_with
@@ -59,26 +59,19 @@ class ScreenWriter:
         self._running: dict[str, asyncio.Task[None]] = {}
 
     async def write(self, observations: Iterable[Observation]) -> None:
-        new = [observation for observation in observations if observation.screen.screen_id not in self._committed]
-        if self._draws:
-            await asyncio.gather(*(self._write(observation) for observation in new))
-        else:
-            self._journal.append(*new)
-
-    async def _write(self, observation: Observation) -> None:
-        screen_id = observation.screen.screen_id
-        if screen_id in self._journal.ids():
+        new = {seen.screen.screen_id: seen for seen in observations if seen.screen.screen_id not in self._committed}
+        if not self._draws:
+            self._journal.append(*new.values())
             return
+        for screen_id, seen in new.items():
+            if screen_id not in self._journal.ids() and screen_id not in self._running:
+                task = self._running[screen_id] = asyncio.create_task(self._draw(seen))
+                task.add_done_callback(partial(self._running.pop, screen_id))
+        await asyncio.gather(*(self._running[screen_id] for screen_id in new if screen_id in self._running))
 
-        async def draw() -> None:
-            image = await draw_elsewhere(observation)
-            self._journal.append(replace(observation, screen=replace(observation.screen, encode=lambda: image)))
-
-        task = self._running.get(screen_id)
-        if task is None:
-            task = self._running[screen_id] = asyncio.create_task(draw())
-            task.add_done_callback(lambda _: self._running.pop(screen_id, None))
-        await task
+    async def _draw(self, observation: Observation) -> None:
+        image = await draw_elsewhere(observation)
+        self._journal.append(replace(observation, screen=replace(observation.screen, encode=lambda: image)))
 
 
 @contextmanager
