@@ -3,7 +3,9 @@ import pytest
 from tests.stages.environments.pool.counting import SHORT_LIMITS
 from tests.stages.rollout.rolling import rolled_out
 from tests.stages.rollout.toy import ToyAgent, ToyEnvironment, ToyFactory, press_and_finish, toy_query
+from trajmill.schemas.actions import Action, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.rollout.base import FinishedAttempt, Limits
@@ -78,3 +80,21 @@ async def test_every_try_meets_an_agent_that_knows_nothing_of_the_try_before() -
     done = await rolled_out([toy_query()], lambda query: Once(press_and_finish), factory)
     assert [id(agent) for agent in agents] == [id(agents[0]), id(agents[1]), id(agents[1])]
     assert agents[0] is not agents[1] and done[0].episode.trajectory.reward == 1.0
+
+
+class Unprobed(ToyEnvironment):
+    async def step(self, action: Action) -> Observation:
+        if isinstance(action, Wait):
+            self.hanging, self.raised = ("step", None) if action.seconds else ("", EnvironmentFailure("offline"))
+        return await super().step(action)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+async def test_a_probe_that_fails_costs_an_instance_and_no_attempt(seconds: float) -> None:
+    factory, agent = ToyFactory([Unprobed(), Unprobed()]), ToyAgent(press_and_finish)
+    limits = Limits(environment=SHORT_LIMITS, prober=lambda query, seen: Wait(seconds=seconds))
+    for made in await rolled_out([toy_query("first"), toy_query("second")], lambda query: agent, factory, limits):
+        trajectory = made.episode.trajectory
+        assert (trajectory.status, trajectory.reward, trajectory.steps) == ("finished", 1.0, 2)
+        assert trajectory.probe_screens is None and made.failure is None and made.earlier_failure is None
+    assert len(factory.made) == 2

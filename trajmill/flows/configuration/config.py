@@ -117,6 +117,9 @@ class RolloutSection(Spec):
     """Attempts from the last good screen of a failed attempt, at each query without a success; 0 makes none."""
     branch_share: Fraction = 0.3
     """Largest share of a round's episodes that may be branches."""
+    probe: NonNegativeInt = 0
+    """Most actions after an attempt has ended that look, by the app's graph, where its effect must show, and change
+    nothing; what they see is evidence for the judge's channel `probe`, and no step. 0 looks at nothing."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
     """Episodes that one worker runs at the same time."""
     temperature: PositiveFloat = 1.0
@@ -138,8 +141,8 @@ class RolloutSection(Spec):
     """Seconds after which it stores them at the latest."""
 
     def identity(self) -> dict[str, Any]:
-        """Return all keys that decide rows; `largest_group` and those of branches only if they are set."""
-        unused = [] if self.largest_group else ["largest_group"]
+        """Return all keys that decide rows; `largest_group`, `probe` and those of branches only if they are set."""
+        unused = [key for key in ("largest_group", "probe") if not getattr(self, key)]
         unused += [] if self.branches else ["branches", "branch_share"]
         return {key: value for key, value in super().identity().items() if key not in unused}
 

@@ -20,6 +20,7 @@ from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import UNKNOWN_KIND, instead_of, nearest
 from trajmill.schemas.spec import Spec, decisive_fields
+from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.kinds import AppFilesSpec
 from trajmill.stages.environments.spec import FixedTasksSpec
@@ -223,8 +224,8 @@ def _queries(config: Config) -> Iterator[tuple[str, str]]:
     if isinstance(environment, FixedTasksSpec):
         against.append(f"{environment.kind} has no start states for other tasks than its own; set it to 0")
     for channel in config.judge.channels:
-        if channel == "programmatic":
-            against.append("no check knows a proposed task; leave programmatic out of judge.channels")
+        if channel in (Channel.PROGRAMMATIC, Channel.PROBE):
+            against.append(f"no check knows a proposed task; leave {channel} out of judge.channels")
         elif set(getattr(config.models.critic, channel)) == {EMBEDDED}:
             against.append(f"only a model can judge a proposed task; map models.critic.{channel} to one")
     for key, reason in product(proposals, against):
@@ -244,6 +245,8 @@ def _queries(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def _training(config: Config) -> Iterator[tuple[str, str]]:
+    if Channel.PROBE in config.judge.channels and not config.rollout.probe:
+        yield "rollout.probe", " is 0: the judge's channel `probe` needs what it sees"
     size, largest = config.rollout.group_size, config.rollout.largest_group
     if config.rollout.branches and config.unguided_episodes < 1:
         yield "rollout.branch_share", ": guided attempts and branches leave no episodes for first ones; lower a share"
@@ -285,7 +288,7 @@ def tasks_unknown_to_judge(config: Config) -> str | None:
     embedded = [
         f"models.critic.{channel}"
         for channel in config.judge.channels
-        if channel != "programmatic"
+        if channel not in (Channel.PROGRAMMATIC, Channel.PROBE)
         and EMBEDDED in getattr(config.models.critic, channel)
         and getattr(config.judge, f"{channel}_critic").startswith("annotated_")
     ]

@@ -16,8 +16,10 @@ from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.critics.app_graph.probe import GraphProber
 from trajmill.stages.curate.history import History, plan_attempts
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
+from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.rollout.base import Attempt, Limits, Outcomes, plan_mixed, plan_rollouts
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.staging import Durability
@@ -117,7 +119,8 @@ def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt]
 
 
 def attempts_of(context: RoundContext, at: StageRun, agent: ActingAgent) -> RunAttempts:
-    settings = context.config.rollout
+    settings, files = context.config.rollout, context.config.judge.graphs or context.config.graphs.files
+    graphs = {graph.app: graph for graph in map(read_graph, files if settings.probe else ())}
     return RunAttempts(
         warehouse=context.warehouse,
         at=at,
@@ -128,6 +131,7 @@ def attempts_of(context: RoundContext, at: StageRun, agent: ActingAgent) -> RunA
             seconds=settings.max_seconds,
             environment_tries=settings.environment_tries,
             environment=EnvironmentLimits(step_seconds=settings.step_seconds, recycle_after=settings.recycle_after),
+            prober=GraphProber(graphs, settings.probe) if settings.probe else None,
         ),
         concurrency=settings.concurrency,
         durability=Durability(settings.store_after, settings.store_seconds),

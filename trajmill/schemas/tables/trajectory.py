@@ -101,6 +101,8 @@ class Trajectory(Row):
     states, or its goal names none. No agent and no judge gets them."""
     false_complete: bool | None = None
     """Whether the agent reported success though the check failed; null without a check, and after a failure."""
+    probe_screens: tuple[str, ...] | None = None
+    """Screens that a probe saw after the end, for a judge; they are no steps. Null without one, and if it failed."""
 
     @staticmethod
     def make_id(

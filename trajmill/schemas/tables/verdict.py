@@ -21,6 +21,7 @@ class Channel(StrEnum):
     TEXT = "text"
     MULTIMODAL = "multimodal"
     PROGRAMMATIC = "programmatic"
+    PROBE = "probe"
 
 
 class JudgeRow(Row):

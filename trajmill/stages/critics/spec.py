@@ -164,7 +164,8 @@ class JudgeSpec(Spec):
     """The critics that vote on a trajectory, and how the votes are combined."""
 
     channels: Annotated[tuple[Channel, ...], Field(min_length=1)] = (Channel.TEXT, Channel.MULTIMODAL)
-    """Channels that must all say Correct, in the order of asking. `programmatic` is the environment's own check."""
+    """Channels that must all say Correct, in the order of asking. `programmatic` is the environment's own check;
+    `probe` reads what `rollout.probe` saw."""
     votes: PositiveInt = 1
     """Votes of a channel at each resolution, sampled at temperature 1 if there are several. The models of an ensemble
     take turns, and each votes at least once."""
@@ -303,7 +304,11 @@ class JudgeSpec(Spec):
             # Captions are text, and images are unbounded.
             text_budget = ContextBudget(screens=USUAL_BUDGET.screens, tokens=budget.tokens)
             found.append(ModelChannel(chat, prompts.text, sampling, text_budget, captioner=captioner))
-        if not found and channel == Channel.PROGRAMMATIC:
+        if channel == Channel.PROGRAMMATIC:
             return (ProgrammaticChannel(),)
+        if channel == Channel.PROBE:
+            from trajmill.stages.critics.app_graph.probe import ProbeChannel
+
+            return (ProbeChannel(_by_app(self.graphs)),)
         kind = self.text_critic if channel == Channel.TEXT else self.multimodal_critic
         return tuple(found) or (trajectory_critic_spec(kind, self.critics.get(kind)).open(self.graphs),)

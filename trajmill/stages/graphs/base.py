@@ -40,6 +40,8 @@ class Mark(StrEnum):
     """It asks for a password, or leads to a page that does."""
     IDLE = "idle"
     """It was tried and changes nothing that a person sees; no query asks for it."""
+    CHANGES = "changes"
+    """It changes more than slots and effects tell; paths go through it, but no probe of an end state does."""
     OPENS = "opens"
     """It only opens or closes a menu or a part of the page; paths go through it, and no query asks for it."""
 

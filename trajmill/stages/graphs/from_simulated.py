@@ -31,6 +31,7 @@ from trajmill.stages.graphs.base import (
     GraphPage,
     GraphSlot,
     GraphTransition,
+    Mark,
     Recogniser,
     SlotKind,
 )
@@ -122,9 +123,8 @@ def _transition(app: AppSpec, name: str, screen: ScreenSpec, widget: Button | It
         set_before |= {widget.variable: _name(widget.id)}
     slots = tuple(by_variable[variable] for variable in needs if variable in by_variable)
     to = widget.to or name
-    return GraphTransition(
-        by=_name(widget.id), slots=slots, to=_name(to), shows=tuple(_shown(app.screens[to], set_before))
-    )
+    shows, marks = tuple(_shown(app.screens[to], set_before)), (Mark.CHANGES,) if widget.do else ()
+    return GraphTransition(by=_name(widget.id), slots=slots, to=_name(to), shows=shows, marks=marks)
 
 
 def _shown(screen: ScreenSpec, slots: dict[str, str]) -> Iterator[Feature]:

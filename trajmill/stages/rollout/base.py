@@ -11,6 +11,7 @@ from enum import StrEnum
 from time import perf_counter
 from typing import NamedTuple, Protocol
 
+from trajmill.schemas.actions import Action
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import content_id
@@ -42,6 +43,11 @@ class Attempt:
         )
 
 
+Prober = Callable[[Query, Sequence[Observation]], Action | None]
+"""Looks into the end state of an attempt: gives, for the last screen and its own so far, the next action, which changes
+nothing, or None at the end. Raises StageError if it cannot look."""
+
+
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Bounds of one episode; the bound on steps is a field of the query."""
@@ -52,6 +58,8 @@ class Limits:
     """Most tries before an environment failure is final; each further try has a fresh instance."""
     environment: EnvironmentLimits = field(default_factory=EnvironmentLimits)
     """Bounds of single calls of the environment."""
+    prober: Prober | None = None
+    """It has as many seconds as the episode; its failures are none of the attempt."""
 
 
 @dataclass(frozen=True, slots=True)

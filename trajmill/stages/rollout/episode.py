@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter
@@ -36,7 +37,7 @@ from trajmill.stages.agents.base import Agent, AgentStopped, Decision, EpisodeVi
 from trajmill.stages.environments.base import ComparesState, Environment
 from trajmill.stages.environments.screen_goal import CheckedEnvironment, with_checks
 from trajmill.stages.models.wrapped import model_call_row
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, RolloutSlot, SlotState
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, Prober, RolloutSlot, SlotState
 from trajmill.stages.rollout.branch import BranchPoints
 
 
@@ -81,6 +82,7 @@ class _Transcript:
     tokens_in: int = 0
     tokens_out: int = 0
     side_effects: tuple[str, ...] | None = None
+    probed: tuple[Observation, ...] | None = None
 
     async def timed(self, work: Awaitable[T]) -> T:
         """Await the environment and add the time to its seconds."""
@@ -90,6 +92,15 @@ class _Transcript:
                 return await work
         finally:
             self.environment_seconds += perf_counter() - start
+
+    async def look(self, environment: Environment, prober: Prober, seconds: float) -> None:
+        """Let a probe look into the end state; one that fails has seen nothing."""
+        seen = [self.observations[-1]]
+        with suppress(TimeoutError, StageError), self.slot.waiting(SlotState.ENVIRONMENT):
+            async with asyncio.timeout(seconds):
+                while (action := prober(self.attempt.query, seen)) is not None:
+                    seen.append(await environment.step(action))
+            self.probed = tuple(seen[1:])
 
     def finished(
         self,
@@ -146,6 +157,7 @@ class _Transcript:
             branched_at=len(attempt.branch.steps) if attempt.branch else None,
             side_effects=None if self.side_effects is None else stored_paths(self.side_effects),
             false_complete=None if reward is None else says_done and reward < 1.0,
+            probe_screens=None if self.probed is None else tuple(each.screen.screen_id for each in self.probed),
             **common,
         )
         calls = tuple(
@@ -165,7 +177,8 @@ class _Transcript:
         episode = Episode(query=attempt.query, trajectory=trajectory, steps=steps, calls=calls)
         row = {"stage": "rollout", "input_id": trajectory_id, "failure_class": failure_class, "message": message}
         failed = Failure.model_validate(row | {"attempts": 1} | common) if failure else None
-        return FinishedAttempt(episode, {seen.screen.screen_id: seen for seen in self.observations}, failed)
+        shown = (*self.observations, *(self.probed or ()))
+        return FinishedAttempt(episode, {seen.screen.screen_id: seen for seen in shown}, failed)
 
 
 async def run_episode(
@@ -182,7 +195,7 @@ async def run_episode(
     A `StageError` of the environment or the model, or the time limit, is not raised: it ends the episode, the
     trajectory gets its class, and a void episode also has a `Failure`.
     """
-    done, guidance = _Transcript(attempt, agent, origin, slot or RolloutSlot()), attempt.guidance
+    done, guidance, leased = _Transcript(attempt, agent, origin, slot or RolloutSlot()), attempt.guidance, environment
     start, stop = perf_counter(), StopReason.STEP_LIMIT
     failure: StageError | None = None
     reward: float | None = None
@@ -232,7 +245,10 @@ async def run_episode(
         stop = StopReason.TIME_LIMIT
     except StageError as error:
         stop, failure = StopReason.FAILED, error
-    return done.finished(environment, stop, reward, failure, perf_counter() - start)
+    seconds = perf_counter() - start
+    if limits.prober is not None and stop is StopReason.AGENT_DONE:
+        await done.look(leased, limits.prober, limits.seconds)
+    return done.finished(environment, stop, reward, failure, seconds)
 
 
 def void_attempt(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:

@@ -1,4 +1,4 @@
-"""Two small web applications with a state API, a task list and a shop, and the servers that can be wrong about it.
+"""Small web applications with a state API, a task list, a shop and a phone, and the servers that can be wrong about it.
 
 `python -m tests.stages.environments.state_api.apps --port 8170` serves the tasks there, and the shop one port above.
 """
@@ -55,7 +55,17 @@ const show = () => {
     state.orders.push({ id: newId(), items: state.cart }); state.cart = {}; save(); }),
     put("span", state.orders.length + " orders", "orders"));
 };"""
-TASK_LIST, SHOP = (_PAGE % (name, name, script) for name, script in (("Tasks", _TASK_LIST), ("Shop", _SHOP)))
+_PHONE = """
+const defaults = { quiet: false };
+let page = "Home";
+const go = (to) => put("button", to, "go-" + to.toLowerCase(), () => { page = to; draw(); });
+const show = () => {
+  row(put("h2", page, "now"), go("Home"), go("Sound"));
+  if (page === "Sound") row(put("button", state.quiet ? "Is quiet" : "Is loud", "quiet", () => {
+    state.quiet = !state.quiet; save(); }));
+};"""
+_SCRIPTS = {"Tasks": _TASK_LIST, "Shop": _SHOP, "Phone": _PHONE}
+TASK_LIST, SHOP, PHONE = (_PAGE % (name, name, script) for name, script in _SCRIPTS.items())
 Sessions = dict[str, dict[str, Any]]
 
 

@@ -18,7 +18,7 @@ from trajmill.stages.graphs.network import marks_on_way
 from trajmill.stages.graphs.operations import OFF, ON
 from trajmill.stages.graphs.recognise import filled, is_on
 
-_PLACE = re.compile(r"\{[a-z0-9][a-z0-9_-]*\}")
+PLACE = re.compile(r"\{[a-z0-9][a-z0-9_-]*\}")
 
 
 class Act(NamedTuple):
@@ -43,6 +43,8 @@ class AskedFor(NamedTuple):
     """What must stand on the last screen: what the last transitions show there, and all values given."""
     has_own_goal: bool
     """Whether it makes more than screens show."""
+    taken: tuple[tuple[str, GraphTransition, Mapping[str, str]], ...]
+    """The transitions on the way, each with its page and the values that it reads."""
 
 
 class GraphStep(NamedTuple):
@@ -207,11 +209,12 @@ def asked_for(graph: AppGraph, query: Query) -> AskedFor:
         values = {}
     shown, is_last = list[Feature](), True
     for name, transition, filled_in in reversed(taken):
-        lasting = (each for each in transition.shows if is_last or _PLACE.search(each.text or ""))
+        lasting = (each for each in transition.shows if is_last or PLACE.search(each.text or ""))
         shown += (filled(each, filled_in) for each in lasting)
         is_last = is_last and f"{graph.app}.{name}" == query.pages[-1]
     own_goal = any(transition.goal for _, transition, _ in taken)
-    return AskedFor(tuple(acts), opened, values, frozenset(given | set(values.items())), tuple(shown), own_goal)
+    all_given = frozenset(given | set(values.items()))
+    return AskedFor(tuple(acts), opened, values, all_given, tuple(shown), own_goal, tuple(taken))
 
 
 def act_of(
