@@ -19,7 +19,7 @@ from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import Rate, agreement, calibrate
 from trajmill.stages.critics.judge import judge_episodes
-from trajmill.stages.critics.trees.replay import SeenScreens, replay
+from trajmill.stages.critics.replay import SeenScreens, replay
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.distance import SimulatedDistances
 from trajmill.stages.environments.simulated.world import World, load_world

@@ -16,7 +16,7 @@ from trajmill.schemas.tables.query import Platform, Query, Slot, Source
 from trajmill.schemas.tables.trajectory import Step, StopReason, TargetElement
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.judge import Judge, judge_episode
-from trajmill.stages.critics.trees.replay import element_at
+from trajmill.stages.critics.replay import element_at
 from trajmill.stages.environments.tasks import own_query
 
 ORIGIN = samples.ORIGIN

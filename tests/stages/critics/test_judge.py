@@ -21,7 +21,7 @@ from trajmill.stages.critics.judge import (
     still_to_judge,
     to_judge_again,
 )
-from trajmill.stages.critics.trees.replay import SeenScreens
+from trajmill.stages.critics.replay import SeenScreens
 from trajmill.stages.critics.voting import Noise, ProgrammaticChannel, TrajectoryCritic, VotingCase, single_vote
 
 

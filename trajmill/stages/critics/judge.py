@@ -16,7 +16,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.stages.concurrency import side_by_side
-from trajmill.stages.critics.trees.replay import seen
+from trajmill.stages.critics.replay import seen
 from trajmill.stages.critics.voting import (
     Ask,
     ChannelCritics,

@@ -35,7 +35,7 @@ from trajmill.schemas.observation import ScreenReader, UIElement, look_of
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.critics.trees.replay import element_at, read_element_action, seen, stored_evidence
+from trajmill.stages.critics.replay import element_at, read_element_action, seen, stored_evidence
 from trajmill.stages.derive.collected import Collected, KindDeriver, Lesson, unfit
 from trajmill.stages.derive.conversation import holds_placeholder, step_messages
 from trajmill.stages.derive.spec import ForksSpec

@@ -17,7 +17,7 @@ from trajmill.schemas.errors import StageError
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.model.marking import action_in_words, picture, untrusted
-from trajmill.stages.critics.trees.replay import describe_element, read_element_action
+from trajmill.stages.critics.replay import describe_element, read_element_action
 from trajmill.stages.derive.collected import (
     RULE_AGENTS,
     WALK_WORDS,

@@ -22,7 +22,7 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.model.marking import action_in_words, marked_picture, picture, untrusted
-from trajmill.stages.critics.trees.replay import SeenStep, quoted, replay, seen
+from trajmill.stages.critics.replay import SeenStep, quoted, replay, seen
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue, holds_placeholder
 from trajmill.stages.derive.kind_spec import Tools

@@ -20,7 +20,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.candidates import STEP_SCORES
-from trajmill.stages.critics.trees.replay import SeenStep, replay
+from trajmill.stages.critics.replay import SeenStep, replay
 from trajmill.stages.derive.collected import (
     WALK_WORDS,
     Collected,

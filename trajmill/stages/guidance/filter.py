@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
-from trajmill.stages.critics.trees.replay import ScreenState, SeenStep
+from trajmill.stages.critics.replay import ScreenState, SeenStep
 
 ENDINGS = ("terminate", "answer")
 """Kinds of the actions that end an episode; they never change the screen."""

@@ -16,7 +16,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
 from trajmill.stages.critics.model.marking import action_in_words, marked_picture, picture, quotable, untrusted
-from trajmill.stages.critics.trees.replay import SeenStep, stored_evidence
+from trajmill.stages.critics.replay import SeenStep, stored_evidence
 from trajmill.stages.guidance.filter import ENDINGS
 from trajmill.stages.guidance.write import StepDescription, StepOutcome
 from trajmill.stages.models.base import ChatModel

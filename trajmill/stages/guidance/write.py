@@ -16,7 +16,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import DroppedStep, Guidance
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.critics.trees.replay import ElementAction, SeenStep, control_kind, replay, seen
+from trajmill.stages.critics.replay import ElementAction, SeenStep, control_kind, replay, seen
 from trajmill.stages.curate.history import History
 from trajmill.stages.guidance.filter import ENDINGS, useless_steps
 

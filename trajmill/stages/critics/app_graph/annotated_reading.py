@@ -26,7 +26,7 @@ from trajmill.stages.critics.app_graph.annotations import (
     wanted,
 )
 from trajmill.stages.critics.app_graph.reading import Left, Problem, Ways
-from trajmill.stages.critics.trees.replay import INTERRUPTIONS, Control, ScreenState, SeenStep
+from trajmill.stages.critics.replay import INTERRUPTIONS, Control, ScreenState, SeenStep
 
 _LAUNCHER = "launcher"
 _PRESSED_ALONE = frozenset({"button", "menu", "menu_item", "icon", "tab", "link"})

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.tables.query import Query, Slot, Source
-from trajmill.stages.critics.trees.replay import OFF, ON, Control, SeenStep
+from trajmill.stages.critics.replay import OFF, ON, Control, SeenStep
 
 
 class TaskPart(NamedTuple):

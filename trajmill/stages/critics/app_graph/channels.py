@@ -29,7 +29,7 @@ from trajmill.stages.critics.app_graph.reading import (
     opinions_without_task,
 )
 from trajmill.stages.critics.judge import Judge
-from trajmill.stages.critics.trees.replay import replay
+from trajmill.stages.critics.replay import replay
 from trajmill.stages.critics.voting import FULL, StepResult, Vote, single_vote, vote_of
 from trajmill.stages.graphs.base import AppGraph
 

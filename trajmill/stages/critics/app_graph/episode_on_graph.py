@@ -11,7 +11,7 @@ from trajmill.schemas.actions import PressKeys, TypeText, pressed_point
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle, ScreenReader, UIElement
 from trajmill.schemas.tables.query import PathStep, Query
-from trajmill.stages.critics.trees.replay import SeenStep
+from trajmill.stages.critics.replay import SeenStep
 from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, Mark, SlotKind
 from trajmill.stages.graphs.network import marks_on_way

@@ -27,7 +27,7 @@ from trajmill.stages.critics.app_graph.episode_on_graph import (
     with_act,
 )
 from trajmill.stages.critics.app_graph.reading import Left, Problem, Ways
-from trajmill.stages.critics.trees.replay import SeenStep, replay
+from trajmill.stages.critics.replay import SeenStep, replay
 from trajmill.stages.environments import screen_goal
 from trajmill.stages.environments.screen_goal import is_shown, targets
 from trajmill.stages.graphs.base import AppGraph

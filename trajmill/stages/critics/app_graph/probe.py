@@ -20,7 +20,7 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.agents.reference import scroll_over
 from trajmill.stages.critics.app_graph import episode_on_graph as on_graph
-from trajmill.stages.critics.trees.replay import read_element_action, stored_evidence
+from trajmill.stages.critics.replay import read_element_action, stored_evidence
 from trajmill.stages.critics.voting import FULL, StepResult, Vote, vote_of
 from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphTransition, Mark, SlotKind

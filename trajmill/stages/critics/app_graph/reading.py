@@ -11,7 +11,7 @@ import networkx as nx
 
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.critics.trees.replay import ElementAction, SeenStep
+from trajmill.stages.critics.replay import ElementAction, SeenStep
 from trajmill.stages.critics.voting import StepResult, at_most_words
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL

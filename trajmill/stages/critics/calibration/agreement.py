@@ -13,7 +13,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel, Ingredient, StepLabel
-from trajmill.stages.critics.trees.replay import INTERRUPTIONS, replay, seen
+from trajmill.stages.critics.replay import INTERRUPTIONS, replay, seen
 from trajmill.stages.critics.voting import PASSED, ChannelRule, PassRule, Rule, Vote, all_of, read_rule, resolution_of
 from trajmill.stages.environments.base import GoalDistances
 from trajmill.stages.metrics.intervals import Interval, wilson

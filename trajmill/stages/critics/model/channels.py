@@ -32,7 +32,7 @@ from trajmill.stages.critics.model.transcript import (
     text_tokens,
     transcribe,
 )
-from trajmill.stages.critics.trees.replay import stored_evidence
+from trajmill.stages.critics.replay import stored_evidence
 from trajmill.stages.critics.voting import StepResult, Vote, VoteFailure, at_most_words, resolution_of, vote_of
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget, MessagePart, gives_several
 from trajmill.stages.models.prompts import GREEDY, AnswerFailure, Prompt, PromptedModel, Sampling, ask_several, on_lines

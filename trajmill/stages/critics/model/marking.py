@@ -30,7 +30,7 @@ from trajmill.schemas.geometry import Box, Point, Size
 from trajmill.schemas.observation import ScreenHandle, ScreenReader, UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.trajectory import Step
-from trajmill.stages.critics.trees.replay import (
+from trajmill.stages.critics.replay import (
     ElementAction,
     describe_action,
     describe_element,

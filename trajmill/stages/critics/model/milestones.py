@@ -32,7 +32,7 @@ from trajmill.stages.critics.model.transcript import (
     text_tokens,
     transcribe,
 )
-from trajmill.stages.critics.trees.replay import stored_evidence
+from trajmill.stages.critics.replay import stored_evidence
 from trajmill.stages.critics.voting import StepResult, Vote, resolution_of, vote_of
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget, MessagePart
 from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling, on_lines

@@ -20,7 +20,7 @@ from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.critics.model.marking import action_in_words, picture, quotable, untrusted
-from trajmill.stages.critics.trees.replay import control_kind, describe_element, quoted, read_screen, stored_evidence
+from trajmill.stages.critics.replay import control_kind, describe_element, quoted, read_screen, stored_evidence
 from trajmill.stages.critics.voting import StepResult
 from trajmill.stages.models.base import ChatModel, ChatRequest, MessagePart
 from trajmill.stages.models.prompts import GREEDY, AnswerFailure, Prompt, PromptedModel, Sampling, ask, on_lines

@@ -15,7 +15,7 @@ from pydantic import Field, StringConstraints
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.record import Record
 from trajmill.stages.critics.model.marking import untrusted
-from trajmill.stages.critics.trees.replay import replay, seen
+from trajmill.stages.critics.replay import replay, seen
 from trajmill.stages.curate.leaks import TrainingText
 from trajmill.stages.derive.collected import RULE_AGENTS, TEMPLATE, WALK_WORDS, Collected, KindDeriver, Lesson, unfit
 from trajmill.stages.derive.conversation import about, dialogue, holds_placeholder
