@@ -90,25 +90,25 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
     # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
-    Budget(("schemas",), 3_984),
+    Budget(("schemas",), 3_987),
     # 60 more than the design has, for one snapshot a stage; taken from the environments.
     Budget(("warehouse",), 3_735),
     Budget(("pipelines",), 3_253),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_738),
+    Budget(("flows",), 10_741),
     Budget(("stages/environments",), 16_135),
     Budget(("stages/queries",), 4_899),
-    Budget(("stages/critics",), 4_440),
+    Budget(("stages/critics",), 4_607),
     Budget(("stages/models",), 4_441),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_617),
     Budget(("stages/derive", "stages/guidance"), 4_206),
     Budget(("stages/training",), 3_048),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_999),
-    Budget(("stages/graphs", "stages/annotation"), 4_598),
-    Budget(("",), 73_892),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
+    Budget(("stages/graphs", "stages/annotation"), 4_600),
+    Budget(("",), 73_981),
 )
-_MOST_FILES = 469
-_MOST_LINES_OF_TESTS = 44_429
+_MOST_FILES = 470
+_MOST_LINES_OF_TESTS = 44_555
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
