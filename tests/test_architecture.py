@@ -107,7 +107,7 @@ _BUDGETS = (
     Budget(("stages/graphs", "stages/annotation"), 4_600),
     Budget(("",), 73_981),
 )
-_MOST_FILES = 470
+_MOST_FILES = 469
 _MOST_LINES_OF_TESTS = 44_555
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
