@@ -26,6 +26,12 @@ _LOOKED_AT = 0.5
 """Threshold of the index, at which it misses none in ten thousand that are `TOO_SIMILAR`."""
 
 
+def same_answer(given: str, shown: str) -> bool:
+    """Whether two answers say the same; case, spaces, a label before `: ` and a final full stop do not matter."""
+    one, other = (" ".join(text.casefold().split()).rstrip(".").rpartition(": ")[2] for text in (given, shown))
+    return one == other
+
+
 class FoundPhrase(NamedTuple):
     phrase_id: str
     share: float

@@ -48,7 +48,7 @@ class Split(StrEnum):
 HELDOUT_SPLITS = (Split.HELDOUT_SLOTS, Split.HELDOUT_PHRASINGS, Split.HELDOUT_APPS)
 """The splits that are reported; nothing is decided by them."""
 
-
+ASKED = "?"
 PASSED = "passed"
 """The validation of a query that agents may attempt."""
 RECORDED = "recorded"
@@ -65,7 +65,7 @@ class Slot(Record):
     name: str
     """The slot's name, unique within its task, e.g. `size`."""
     value: str
-    """The value as the screen shows it, e.g. `Large`."""
+    """The value as the screen shows it, e.g. `Large`; `?` (`ASKED`) if the user asks for it: the answer is not here."""
     said: str
     """The value in the words of the instruction, e.g. `big`; empty if it is not said (carried from another app)."""
     page: str
@@ -78,8 +78,8 @@ class PathStep(Record):
     page: str
     """The page of the operation, as `app.screen`."""
     operation: str
-    """`open` (an app), `tap`, `type`, or the end: `finish`, or `give_up` (scroll down to the end of the page, then
-    report failure). In real programs also `double_tap`, `right_tap`,
+    """`open` (an app), `tap`, `type`, or the end: `finish`, `answer`, or `give_up` (scroll down to the end of the page,
+    then report failure). In real programs also `double_tap`, `right_tap`,
     `replace` (the text of a field), `key`, `drag`, `select` (drag from the left edge of an element to the right edge
     of another) and `scroll` (down, and from the end up, until an element is visible)."""
     target: str

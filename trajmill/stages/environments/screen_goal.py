@@ -13,12 +13,13 @@ from collections.abc import Iterable
 from pydantic import model_validator
 from pydantic_core import PydanticCustomError
 
-from trajmill.schemas.actions import Action, Terminate
+from trajmill.schemas.actions import Action, Answer, Terminate
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import ComparesState, Environment
 from trajmill.stages.environments.tasks import read_part
+from trajmill.stages.overlap import same_answer
 
 KEY = "showing"
 LACKING = "lacking"
@@ -27,7 +28,9 @@ LACKING = "lacking"
 PATHWAY = "pathway"
 INFEASIBLE = "infeasible"
 """Key for how the episode must end: with a report of failure."""
-_KEYS = {KEY, LACKING, PATHWAY, INFEASIBLE}
+ANSWER = "answer"
+"""Key for the text that the last action must answer with."""
+_KEYS = {KEY, LACKING, PATHWAY, INFEASIBLE, ANSWER}
 
 
 def targets(elements: Iterable[UIElement]) -> dict[str, UIElement]:
@@ -95,6 +98,7 @@ class Checkpoint(ScreenGoal):
 class _GoalOnScreens(ScreenGoal):
     pathway: tuple[Checkpoint, ...] | None = None
     infeasible: bool = False
+    answer: str | None = None
 
 
 def with_checks(environment: Environment, query: Query) -> Environment:
@@ -148,6 +152,9 @@ class CheckedEnvironment:
         if self._seen < len(self._wanted.pathway or ()) or self._last is None:
             return 0.0
         if self.infeasible and self._ended_by != Terminate(status="failure"):
+            return 0.0
+        said, wanted = self._ended_by, self._wanted.answer
+        if wanted is not None and not (isinstance(said, Answer) and same_answer(said.text, wanted)):
             return 0.0
         if not holds_on(self._last, self._wanted):
             return 0.0

@@ -64,6 +64,8 @@ class GraphQueriesSpec(Spec):
     """Ids of the apps kept for validation queries; the default is ignored if there is no such app."""
     infeasible: Fraction = 0.0
     """Share of the queries of each split that ask for an item that is not there; the right end is to report failure."""
+    answers: Fraction = 0.0
+    """Share of the queries of each split that ask for a value on a page; the right end is to answer. Phones only."""
 
     @property
     def unseen_app_names(self) -> tuple[str, ...]:

@@ -2,11 +2,14 @@ from trajmill.schemas.actions import Click, Swipe, SystemButton, Terminate, Type
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.candidates import (
+    CandidateAction,
+    may_give_up,
     names,
     read_guidance_line,
     screen_candidates,
     typed_candidates,
 )
+from trajmill.stages.models.embedded.words import read_conclusion
 
 SIZE = Size(720, 1280)
 FIELD = UIElement("text_field", "Note", Box(0, 500, 700, 560), ("clickable", "editable", "focused"))
@@ -28,10 +31,15 @@ def test_a_phone_offers_presses_scrolls_and_system_buttons() -> None:
 def test_giving_up_is_offered_at_the_end_of_a_list_alone() -> None:
     row = UIElement("list_item", "Pizza", Box(0, 100, 720, 200), ("clickable",))
     end, middle = (UIElement("list", "", Box(0, 100, 720, 1200), (f"scrollable_{way}",)) for way in ("up", "down"))
+    opened = read_conclusion('Tapped "Bites" on "Home screen".'), read_conclusion('Tapped "Dishes" on "Bites".')
     for elements, offered in (([row, end], True), ([row], True), ([row, middle], False), ([FIELD], False), ([], False)):
-        verbs = {each.verb: each for each in screen_candidates(elements, SIZE, phone=True)}
-        assert ("fail" in verbs) is offered
-    give_up = screen_candidates([row], SIZE, phone=True)[2]
+        found = screen_candidates(elements, SIZE, phone=True)
+        assert may_give_up(found, "find the dish Soup", "Dishes", opened) is offered
+    for wish, title in (("find the dish Pizza", "Dishes"), ("call Ann", "Dishes"), ("find Soup in Bites", "Bites")):
+        assert not may_give_up(screen_candidates([row], SIZE, phone=True), wish, title, opened)
+    folder = *opened, read_conclusion('Tapped "Soups" for "Warm" on "Dishes".'), read_conclusion('Scrolled on "Soups".')
+    assert not may_give_up(screen_candidates([row], SIZE, phone=True), "find Lentils in Soups", "Soups", folder)
+    give_up = CandidateAction("fail")
     assert give_up.action(phone=True) == Terminate(status="failure")
     line = read_guidance_line("3. Give up: the list ends without it.")
     assert names(line, give_up) and not names(line, screen_candidates([row], SIZE, phone=True)[0])

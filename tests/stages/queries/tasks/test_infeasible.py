@@ -21,7 +21,7 @@ from trajmill.stages.environments.simulated.environment import SimulatedEnvironm
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.queries.base import Candidate, GrammarWriter, draft
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.infeasible import absent_goals
+from trajmill.stages.queries.tasks.ends import absent_goals
 from trajmill.stages.queries.tasks.source import draw_goals, generate_queries
 from trajmill.stages.queries.walk import walk
 from trajmill.stages.rollout.base import Attempt, Limits

@@ -7,7 +7,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.tables.query import Query, Slot, Source
+from trajmill.schemas.tables.query import ASKED, Query, Slot, Source
 from trajmill.stages.critics.replay import OFF, ON, Control, SeenStep
 
 
@@ -34,6 +34,8 @@ class AnnotatedTask(NamedTuple):
     pages: tuple[str, ...]
     """The pages of its path, as `app.screen`."""
     page_descriptions: tuple[str, ...]
+    question: Slot | None = None
+    """The value that the user asks for; then nothing may be changed. The slots are without it."""
 
     def parts(self) -> tuple[TaskPart, ...]:
         """Return the parts of the task, in order, one for each app."""
@@ -41,7 +43,7 @@ class AnnotatedTask(NamedTuple):
         descriptions = dict(zip(self.pages, self.page_descriptions, strict=True))
         for app, group in groupby(self.pages, key=app_of):
             pages = tuple(group)
-            bare = not self.slots_on(pages[-1])
+            bare = not self.slots_on(pages[-1]) and self.question is None
             confirms = bare and len(pages) > 1 and CONFIRMS.search(descriptions[pages[-1]]) is not None
             slots = tuple(slot for slot in self.slots if app_of(slot.page) == app)
             receipt, open_page = (pages[-1], None) if confirms else (None, pages[-1] if bare else None)
@@ -102,7 +104,9 @@ def annotated_task(query: Query) -> AnnotatedTask:
         raise JudgeFailure(
             f"{query.task}: its pages are not those of an annotated app; judge it by a model or by its own check"
         )
-    return AnnotatedTask(query.instruction, query.slots, query.pages, query.page_descriptions)
+    question = next((slot for slot in query.slots if slot.value == ASKED), None)
+    slots = tuple(slot for slot in query.slots if slot is not question)
+    return AnnotatedTask(query.instruction, slots, query.pages, query.page_descriptions, question)
 
 
 TRUE_WORDS = frozenset({"true", "on", "yes", "enabled", "checked"})

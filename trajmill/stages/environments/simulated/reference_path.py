@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, Wait
+from trajmill.schemas.actions import Action, Answer, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, Wait
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
@@ -26,6 +26,8 @@ from trajmill.stages.environments.simulated.world import Goal, TaskGraph, TaskSl
 LAUNCHER = "launcher"
 GIVE_UP = "give_up"
 """The operation that ends a path instead of `finish`: look to the end of the page, then report failure."""
+ANSWER = "answer"
+"""The operation that ends a path instead of `finish`: look at the target, then answer with the text."""
 _WHEEL_CLICKS = 5
 
 
@@ -237,6 +239,8 @@ class Walker(NamedTuple):
         target = tree.get(step.target)
         if step.operation == "scroll" and target is not None:
             return self.next_action(observation, following)
+        if step.operation == ANSWER and target is not None:
+            return Move(Answer(text=step.text), following)
         if step.operation == GIVE_UP and page == step.page:
             if target is None or "scrollable_down" not in target.states:
                 return Move(Terminate(status="failure"), position)

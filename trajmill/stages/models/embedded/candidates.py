@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.actions import Action, Answer, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.words import STOP_WORDS, Conclusion, code_of, noted_values, plain, tokens
@@ -23,16 +23,18 @@ MAX_TYPED = 24
 _LONGEST_SPAN = 3
 _WHEEL_CLICKS = 3
 _QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”")
+_ASKS = re.compile(r"(?:^|[.:,;] )(?:what|which|when|where|who|how)\b|\b(?:tell me|want to know)\b", re.IGNORECASE)
+"""Found in a question, but not in a request such as `Could you delete it?`."""
 _NOWHERE = Box(0, 0, 0, 0)
 
 
 class CandidateAction(NamedTuple):
     verb: str
-    """`press`, `open` (double click), `type`, `down`, `up`, `back`, `home`, `enter`, `finish` or `fail`."""
+    """`press`, `open` (double click), `type`, `down`, `up`, `back`, `home`, `enter`, `answer`, `finish` or `fail`."""
     text: str = ""
-    """Label of the pressed element, or the text to type."""
+    """Label of the pressed element, the text to type, or the answer."""
     field: str = ""
-    """Label of the group, stepper or input that it belongs to."""
+    """Label of the group, stepper, input or value that it belongs to."""
     role: str = ""
     """Role of the element; for `type` the origin of the text: `quoted`, `noted` or `span`."""
     bounds: Box = _NOWHERE
@@ -50,6 +52,8 @@ class CandidateAction(NamedTuple):
                 return Click(x=x, y=y, count=2)
             case "type":
                 return TypeText(text=self.text)
+            case "answer":
+                return Answer(text=self.text)
             case "down" | "up" if not phone:
                 return Scroll(x=x, y=y, clicks=-_WHEEL_CLICKS if self.verb == "down" else _WHEEL_CLICKS)
             case "down" | "up":
@@ -93,15 +97,44 @@ def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool)
         if f"scrollable_{verb}" in element.states
     ]
     always = [CandidateAction("finish")]
-    is_list = any(element.role == "list_item" or "scrollable_up" in element.states for element in elements)
-    if is_list and not any(scroll.verb == "down" for scroll in scrolls):
-        always.append(CandidateAction("fail"))
     on_launcher = any(element.role == "icon" for element in elements)
     if phone and not on_launcher:
         always += [CandidateAction("back"), CandidateAction("home")]
     if any("focused" in element.states for element in elements):
         always.append(CandidateAction("enter"))
     return presses + scrolls + always
+
+
+def may_give_up(
+    candidates: Sequence[CandidateAction], instruction: str, title: str, conclusions: Sequence[Conclusion]
+) -> bool:
+    """Whether a list ends here that the instruction speaks of, and none of its rows is what the instruction asks for.
+
+    It speaks of a list if it has a word of the page's title, or of what was pressed last. The first page of an app and
+    the page of one item, such as a folder, do not count: what is asked for may be elsewhere.
+    """
+    rows, asked = [_said(each.text) for each in candidates if each.role == "list_item"], _said(instruction)
+    goes_on = any(candidate.verb == "down" for candidate in candidates)
+    if not (rows and conclusions) or goes_on or any(row and row <= asked for row in rows):
+        return False
+    elsewhere = {past.target for past in conclusions if past.field or past.title == conclusions[0].title}
+    place = _said(f"{title} {conclusions[-1].target}")
+    return plain(title) not in elsewhere and not asked.isdisjoint(place)
+
+
+def _said(text: str) -> frozenset[str]:
+    return frozenset(token.normal for token in tokens(text)) - STOP_WORDS
+
+
+def answer_candidates(elements: Sequence[UIElement]) -> list[CandidateAction]:
+    """Return the answers that a screen offers: its texts of the form `Label: value`."""
+    labelled = ((element, *element.text.partition(": ")) for element in elements if element.role == "value")
+    return [CandidateAction("answer", text, label, "value", e.bounds) for e, label, _, text in labelled if text]
+
+
+def asks_for(instruction: str, answer: CandidateAction) -> bool:
+    """Whether an instruction is a question that has a word of the label of an answer."""
+    return _ASKS.search(instruction) is not None and not _said(answer.field).isdisjoint(_said(instruction))
 
 
 def typed_candidates(instruction: str, notes: Sequence[str], field: UIElement) -> list[CandidateAction]:
@@ -200,7 +233,7 @@ def _fits(line: GuidanceLine, label: str) -> bool:
 
 
 _KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
-tab link quoted noted span down up back home enter finish fail"""
+tab link quoted noted span down up back home enter finish fail answer"""
 KINDS = tuple(_KIND_NAMES.split())
 """The kinds of candidates: the role of a pressed element, the origin of a typed text, or a verb."""
 LABELLED = frozenset(["button", "checkbox", "switch", "text_field", "search_field", "menu", "menu_item", "tab", "link"])
@@ -220,8 +253,10 @@ CONCLUSION_VERBS = {
     "enter": "Confirmed",
     "finish": "Finished",
     "fail": "Stopped",
+    "answer": "Answered",
 }
 """The verb of a conclusion, by the candidate's verb."""
+_BY_MEANING = ("type", "fail", "answer")
 _LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
 """Verbs of app buttons that do the same as a system button, by their label."""
 _KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
@@ -241,7 +276,7 @@ def kind_of(candidate: CandidateAction) -> int:
 
 def pair_code(candidate: CandidateAction) -> int:
     """Return the candidate's code in the memory of pairs; 0 where words must not decide."""
-    return 0 if candidate.verb in ("type", "fail") else code_of(f"{candidate.verb} {candidate.text}".casefold())
+    return 0 if candidate.verb in _BY_MEANING else code_of(f"{candidate.verb} {candidate.text}".casefold())
 
 
 def spot_codes(candidates: Sequence[CandidateAction]) -> list[int]:

@@ -20,8 +20,11 @@ from trajmill.stages.models.embedded.candidates import (
     CONCLUSION_VERBS,
     FLAGS,
     CandidateAction,
+    answer_candidates,
+    asks_for,
     fixed_flags,
     kind_of,
+    may_give_up,
     pair_code,
     read_guidance_line,
     remaining_lines,
@@ -131,6 +134,7 @@ class _ScreenPart(NamedTuple):
     """The input that receives typed text."""
     values: tuple[str, ...]
     """Texts that are marked as data."""
+    answers: list[CandidateAction]
 
 
 class PolicyInput(NamedTuple):
@@ -168,6 +172,7 @@ class InputReader:
                 self._offered(on_screen, size),
                 next((e for e in elements if "focused" in e.states and "editable" in e.states), None),
                 tuple(e.text for e in elements if e.role == "value" and e.text),
+                answer_candidates(elements) if phone else [],
             )
         for text in user.conclusions:
             if text not in self.conclusions:
@@ -176,13 +181,16 @@ class InputReader:
         conclusions = tuple(conclusion for conclusion, _ in past)
         words, word_flags = self._instruction(user.instruction, conclusions)
         candidates, offered = part.candidates, part.offered
+        more = [each for each in part.answers if asks_for(user.instruction, each)]
+        if may_give_up(candidates, user.instruction, part.title_text, conclusions):
+            more.append(CandidateAction("fail"))
         # No text right after typing: it would only be appended.
         if part.focused and not (conclusions and conclusions[-1].verb == CONCLUSION_VERBS["type"]):
-            typed = typed_candidates(user.instruction, noted_values(conclusions), part.focused)
-            if typed:
-                more = self._offered(typed, size)
-                candidates = candidates + typed
-                offered = {name: np.concatenate((each, more[name])) for name, each in offered.items()}
+            more += typed_candidates(user.instruction, noted_values(conclusions), part.focused)
+        if more:
+            of_more = self._offered(more, size)
+            candidates = candidates + more
+            offered = {name: np.concatenate((each, of_more[name])) for name, each in offered.items()}
         hints = [read_guidance_line(line) for line in user.guidance]
         left = remaining_lines(hints, conclusions)
         numbers = [int(token.normal) for token in tokens(user.instruction) if token.normal.isdecimal()]

@@ -45,7 +45,7 @@ from trajmill.stages.queries.base import (
 from trajmill.stages.queries.generate import QuerySet
 from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.infeasible import absent_goals, given_up
+from trajmill.stages.queries.tasks.ends import Question, absent_goals, ask, asking, given_up, questions
 from trajmill.stages.queries.templates import Variant, explicit_instruction, listed, tidy, variants
 from trajmill.stages.queries.walk import DONE_AT_START, QueryWalker, walk
 
@@ -73,10 +73,12 @@ class TaskGoal(NamedTuple):
     """Values of free slots, in the order of the task; some may be on pages that this path does not visit."""
     absent: TaskSlot | None = None
     """The slot whose item the device lacks, so that the goal cannot be reached."""
+    question: Question | None = None
+    """The value that the user asks for instead of the task's goal."""
 
     @property
     def task(self) -> str:
-        return self.graph.name
+        return self.question.task if self.question else self.graph.name
 
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
@@ -86,10 +88,12 @@ class TaskGoal(NamedTuple):
     def metadata(self) -> PathMetadata:
         return path_metadata(self.graph, self.path, self.asked)
 
-    def facts(self) -> GoalFacts:
-        return GoalFacts(self.metadata, known_slots(self.graph, self.asked))
+    def facts(self) -> GoalFacts | None:
+        return None if self.question else GoalFacts(self.metadata, known_slots(self.graph, self.asked))
 
     def worded(self, heldout: bool, seed: int) -> Written:
+        if self.question:
+            return ask(self, self.question, heldout, seed)
         return word_task(self.graph.spec, self.metadata, heldout, seed)
 
     def plan(self) -> QueryPlan:
@@ -104,7 +108,8 @@ class TaskGoal(NamedTuple):
             start_state=start_state_json(self.graph, self.asked),
             goal=goal_json(self.graph, self.asked),
         )
-        return given_up(plan, self, self.absent) if self.absent else plan
+        plan = given_up(plan, self, self.absent) if self.absent else plan
+        return asking(plan, self, self.question) if self.question else plan
 
 
 class TaskSource(NamedTuple):
@@ -153,21 +158,27 @@ class TaskSource(NamedTuple):
         of_task = {split: SPARE_GOALS * _share(wanted[split], trained) for split in HELDOUT_GOALS}
         of_task[Split.TRAIN] = _share(wanted[Split.TRAIN], trained)
         shares: dict[Split, list[tuple[TaskGoal, ...]]] = {split: [] for split in Split}
-        for goals_of_task in draw(trained, SPARE_GOALS * sum(of_task.values())):
+        drawn = draw(trained, SPARE_GOALS * sum(of_task.values()))
+        for goals_of_task in drawn:
             for split, shared in share_goals(goals_of_task, of_task).items():
                 shares[split].append(shared)
         shares[Split.HELDOUT_APPS] = draw(unseen, SPARE_GOALS * _share(wanted[Split.HELDOUT_APPS], unseen))
         own = draw(deciding, SPARE_GOALS * _share(of_own_apps, deciding))
-        places = [(split, wanted[split], shares[split]) for split in Split]
-        places.append((Split.VALIDATION, of_own_apps, own))
+        asked = {split: questions(drawn, split) for split in Split}
+        asked[Split.HELDOUT_APPS] = questions(shares[Split.HELDOUT_APPS])
+        places = [(split, wanted[split], shares[split], asked[split]) for split in Split]
+        places.append((Split.VALIDATION, of_own_apps, own, questions(own)))
         if generated:
             goals = draw(generated, _QUERIES_OF_GENERATED)
-            places.append((Split.TRAIN, _QUERIES_OF_GENERATED * len(generated), goals))
+            places.append((Split.TRAIN, _QUERIES_OF_GENERATED * len(generated), goals, questions(goals)))
         others, offers = list[SplitCandidates](), list[SplitCandidates]()
-        for split, number, goals in places:
-            few = int(settings.infeasible * number) if (lacking := absent_goals(goals)) else 0
-            others.append(offer(split, few, lacking))
-            offers.append(offer(split, number - few, goals))
+        for split, number, goals, of_values in places:
+            left = number
+            for share, found in ((settings.infeasible, absent_goals(goals)), (settings.answers, of_values)):
+                few = int(share * number) if found else 0
+                others.append(offer(split, few, found))
+                left -= few
+            offers.append(offer(split, left, goals))
         return Offer((*others, *offers), tuple(failures), walk=walk)
 
 
