@@ -96,19 +96,19 @@ _BUDGETS = (
     Budget(("pipelines",), 3_253),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_741),
-    Budget(("stages/environments",), 16_135),
-    Budget(("stages/queries",), 4_899),
-    Budget(("stages/critics",), 4_607),
-    Budget(("stages/models",), 4_441),
+    Budget(("stages/environments",), 16_146),
+    Budget(("stages/queries",), 4_981),
+    Budget(("stages/critics",), 4_624),
+    Budget(("stages/models",), 4_484),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_617),
     Budget(("stages/derive", "stages/guidance"), 4_206),
     Budget(("stages/training",), 3_048),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
     Budget(("stages/graphs", "stages/annotation"), 4_600),
-    Budget(("",), 73_981),
+    Budget(("",), 74_140),
 )
 _MOST_FILES = 469
-_MOST_LINES_OF_TESTS = 44_555
+_MOST_LINES_OF_TESTS = 44_636
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
