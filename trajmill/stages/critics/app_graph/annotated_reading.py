@@ -23,11 +23,11 @@ from trajmill.stages.critics.app_graph.annotations import (
     is_said,
     mentions,
     same_value,
+    unanswered,
     wanted,
 )
 from trajmill.stages.critics.app_graph.reading import Left, Problem, Ways
-from trajmill.stages.critics.replay import INTERRUPTIONS, Control, ElementAction, ScreenState, SeenStep
-from trajmill.stages.overlap import same_answer
+from trajmill.stages.critics.replay import INTERRUPTIONS, Control, ScreenState, SeenStep
 
 _LAUNCHER = "launcher"
 _PRESSED_ALONE = frozenset({"button", "menu", "menu_item", "icon", "tab", "link"})
@@ -145,15 +145,6 @@ class EpisodeState:
             if part.open_page is not None and not any(page == part.open_page for page, _ in self._changed()):
                 found.append(f"nothing was done on {part.open_page}")
         return found + [_standing(control) for _, control in self.unasked(None)]
-
-    def unanswered(self, end: ElementAction, asked: Slot) -> Iterator[str]:
-        """Yield what is wrong with the end of a question: it must answer with the labelled value of its page."""
-        labelled = (text.partition(": ") for screen in self.looks[asked.page] for text in screen.texts)
-        values = [value for label, _, value in labelled if same_value(label, asked.name)]
-        if end.kind != "answer":
-            yield "the question was not answered"
-        elif not any(same_answer(end.words, value) for value in values):
-            yield f'"{end.words}" does not stand under "{asked.name}"'
 
     def unasked(self, part: TaskPart | None) -> Iterator[tuple[str, Control]]:
         """Yield page and control of changed values that are not as asked; without a part, those on no part's pages.
@@ -294,8 +285,9 @@ class AnnotatedReading:
         if not self.steps or not (self.steps[-1].action.ends or self._gives_up):
             return [Problem("the agent did not say that it was done")]
         found = self._end.problems(self._gives_up)
-        if not self._gives_up and self._task.question:
-            found += self._end.unanswered(self.steps[-1].action, self._task.question)
+        if not self._gives_up and (asked := self._task.question):
+            texts = (text for screen in self._end.looks[asked.page] for text in screen.texts)
+            found += unanswered(self.steps[-1].action, asked, texts)
         return list(map(Problem, found))
 
     def left(self) -> list[Left]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import NamedTuple
 
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.tables.query import ASKED, Query, Slot, Source
-from trajmill.stages.critics.replay import OFF, ON, Control, SeenStep
+from trajmill.stages.critics.replay import OFF, ON, Control, ElementAction, SeenStep
+from trajmill.stages.overlap import same_answer
 
 
 class TaskPart(NamedTuple):
@@ -229,3 +231,12 @@ def wanted(control: Control, slots: tuple[Slot, ...]) -> Slot | None:
     if control.kind == "choice":
         return able[0] if able else None
     return next((slot for slot in able if control.kind != "stepper" and holds(control, slot)), None)
+
+
+def unanswered(end: ElementAction, asked: Slot, texts: Iterable[str]) -> Iterator[str]:
+    """Yield what is wrong with the end of a question, which is answered by the labelled value among a page's texts."""
+    values = [value for label, _, value in (text.partition(": ") for text in texts) if same_value(label, asked.name)]
+    if end.kind != "answer":
+        yield "the question was not answered"
+    elif not any(same_answer(end.words, value) for value in values):
+        yield f'"{end.words}" does not stand under "{asked.name}"'
