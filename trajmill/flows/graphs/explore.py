@@ -28,8 +28,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.annotation.annotate import AnnotatedGraph, Annotation, Annotators
 from trajmill.stages.annotation.base import explored_words
-from trajmill.stages.annotation.describer import PageDescriber
-from trajmill.stages.annotation.namer import SlotNamer
+from trajmill.stages.annotation.describer import PageDescriber, SlotNamer
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.simulated.app_files.loader import Mistake
 from trajmill.stages.graphs.base import OUTSIDE, AppGraph, Mark

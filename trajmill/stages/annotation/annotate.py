@@ -9,11 +9,10 @@ from typing import NamedTuple
 
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.annotation.base import AnnotatedPage, ExploredWords, Unfilled, page_gaps
-from trajmill.stages.annotation.describer import PageDescriber, describer_prompt
-from trajmill.stages.annotation.namer import SlotNamer, namer_prompt
+from trajmill.stages.annotation.describer import PageDescriber, SlotNamer
 from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.graphs.base import AppGraph
-from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.prompts import Prompt, load_prompt
 
 
 class AnnotationPrompts(NamedTuple):
@@ -27,7 +26,10 @@ def annotation_prompts(describer_page: Path | None, writer_slots: Path | None) -
     Raises:
         BadInputError: a file cannot be read, or misses a section or a field.
     """
-    return AnnotationPrompts(describer_prompt(describer_page), namer_prompt(writer_slots))
+    home = "trajmill.stages.annotation"
+    return AnnotationPrompts(
+        load_prompt(home, "describer_page-1", describer_page), load_prompt(home, "writer_slots-1", writer_slots)
+    )
 
 
 class Annotators(NamedTuple):

@@ -1,10 +1,9 @@
-"""Lets a vision-language model describe a page of a graph, and say what its elements and transitions do."""
+"""Models that describe a page of a graph, say what its elements and transitions do, and name its slots."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
@@ -26,15 +25,15 @@ from trajmill.stages.annotation.page_words import (
     graph_words,
     page_features,
     pages_line,
+    slot_line,
     transition_line,
 )
 from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.models.base import ChatModel, MessagePart
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, load_prompt, on_lines
+from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines
 
-ROLE = "describer"
 MOST_ITEMS = 20
-"""Most elements and transitions in one request."""
+"""Most elements and transitions, or slots, in one request."""
 _SAMPLING = Sampling(max_tokens=2048)
 
 
@@ -66,21 +65,12 @@ class _Item(NamedTuple):
 _NO_GAPS = PageGaps(False, False, (), (), ())
 
 
-def describer_prompt(own: Path | None = None) -> Prompt:
-    """Read the prompt of the user's own file; without one, that of the package.
-
-    Raises:
-        BadInputError: the file cannot be read, or misses a section or a field.
-    """
-    return load_prompt("trajmill.stages.annotation", "describer_page-1", own)
-
-
 @dataclass(frozen=True, slots=True)
 class PageDescriber:
     """Shows a model the screenshot of a page where there is one, else what the page is recognised by."""
 
     model: ChatModel
-    prompt: Prompt = field(default_factory=describer_prompt)
+    prompt: Prompt
 
     async def describe(self, graph: AppGraph, name: str, gaps: PageGaps, picture: ScreenHandle | None) -> AnnotatedPage:
         """Fill the gaps of a page that a describer can fill; what the model fails at stays as it is."""
@@ -111,7 +101,7 @@ class PageDescriber:
         }
         parts: tuple[MessagePart, ...] = () if picture is None else ("The screenshot:", picture)
         prompted = PromptedModel(self.model, self.prompt)
-        return await prompted.ask(prompted.request(ROLE, fields, parts, _SAMPLING, on_lines), PageAnswer)
+        return await prompted.ask(prompted.request("describer", fields, parts, _SAMPLING, on_lines), PageAnswer)
 
 
 def _items(graph: AppGraph, name: str, gaps: PageGaps, picture: ScreenHandle | None) -> Iterator[_Item]:
@@ -151,3 +141,60 @@ def _filled(page: GraphPage, name: str, gaps: PageGaps, batch: tuple[_Item, ...]
             elements[item.key] = elements[item.key].model_copy(update={"does": does})
     changes |= {"elements": elements, "transitions": tuple(transitions)}
     return AnnotatedPage(page.model_copy(update=changes), filled, tuple(unfilled))
+
+
+class SlotAnswer(Record):
+    slot: int
+    name: str
+    description: str
+
+
+class SlotsAnswer(Record):
+    slots: Annotated[tuple[SlotAnswer, ...], Field(max_length=2 * MOST_ITEMS)]
+
+
+@dataclass(frozen=True, slots=True)
+class SlotNamer:
+    """Tells a model how each slot is set and what stands beside it."""
+
+    model: ChatModel
+    prompt: Prompt
+
+    async def name_slots(self, graph: AppGraph, name: str, gaps: PageGaps) -> AnnotatedPage:
+        """Name the slots of a page that nobody has named; what the model fails at stays as it is."""
+        page = graph.pages[name]
+        filled, unfilled = 0, list[Unfilled]()
+        for start in range(0, len(gaps.slots), MOST_ITEMS):
+            batch = gaps.slots[start : start + MOST_ITEMS]
+            try:
+                answer = await self._ask(graph, name, batch)
+            except ModelFailure as error:
+                unfilled += [Unfilled(f"{name}: slot {slot}", str(error)) for slot in batch]
+                continue
+            said = {each.slot: each for each in reversed(answer.slots)}
+            for number, slot in enumerate(batch, start=1):
+                page, more, left = _named(page, name, slot, said.get(number))
+                filled += more
+                unfilled += left
+        return AnnotatedPage(page, filled, tuple(unfilled))
+
+    async def _ask(self, graph: AppGraph, name: str, batch: tuple[str, ...]) -> SlotsAnswer:
+        lines = (f"{number}. {slot_line(graph.pages[name], slot)}" for number, slot in enumerate(batch, start=1))
+        prompted = PromptedModel(self.model, self.prompt)
+        fields = {**graph_words(graph, name), "slots": "\n".join(lines)}
+        return await prompted.ask(prompted.request("writer", fields, sampling=_SAMPLING), SlotsAnswer)
+
+
+def _named(page: GraphPage, name: str, key: str, answer: SlotAnswer | None) -> AnnotatedPage:
+    """Return the page with the words of an answer for a slot; without a name that fits, nothing changes."""
+    slot, text = page.slots[key], answer.name if answer is not None else ""
+    called = accepted(text, LONGEST_TITLE)
+    if answer is None or not called:
+        return AnnotatedPage(page, 0, (Unfilled(f"{name}: slot {key}", refusal(text, LONGEST_TITLE)),))
+    if called.casefold() in {other.name.casefold() for each, other in page.slots.items() if each != key}:
+        reason = "another slot of the page has the name that the model wrote"
+        return AnnotatedPage(page, 0, (Unfilled(f"{name}: slot {key}", reason),))
+    description = slot.description or accepted(answer.description, LONGEST_SENTENCE)
+    named = slot.model_copy(update={"name": called, "description": description})
+    filled = (called != slot.name) + (description != slot.description)
+    return AnnotatedPage(page.model_copy(update={"slots": {**page.slots, key: named}}), filled, ())
