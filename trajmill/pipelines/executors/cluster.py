@@ -36,15 +36,18 @@ def check_scheduler(address: str) -> None:
 def check_workers(settings: BeamSettings, store: FileStore) -> None:
     """Raise BadInputError if a worker or the scheduler has other versions, or a worker has no access to the store."""
     client = connected(settings.cluster)
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    names = {address: f"worker {worker['name']}" for address, worker in workers.items()}
     found = client.get_versions(packages=["trajmill"])
-    for address, there in {"the scheduler": found["scheduler"], **found["workers"]}.items():
-        compare(names.get(address, address), there["packages"], found["client"]["packages"])
+    here = found["client"]["packages"]
+    compare("the scheduler", found["scheduler"]["packages"], here)
+    workers = client.scheduler_info(n_workers=-1)["workers"]
+    # One that has joined since, or joins again, is named by its address.
+    names = {address: f"worker {worker['name']}" for address, worker in workers.items()}
+    for address, there in found["workers"].items():
+        compare(names.get(address, f"worker {address}"), there["packages"], here)
     for address, answer in client.run(store.size, "any", on_error="return").items():
         # One that is cut off answers with an OSError; others do its shards.
         if isinstance(answer, TrajmillError):
-            raise BadInputError(f"{names.get(address, address)}: {answer}; or stop this worker")
+            raise BadInputError(f"{names.get(address, f'worker {address}')}: {answer}; or stop this worker")
 
 
 def compare(who: str, theirs: Packages, ours: Packages) -> None:
