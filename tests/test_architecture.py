@@ -93,7 +93,7 @@ _BUDGETS = (
     Budget(("schemas",), 3_987),
     # 60 more than the design has, for one snapshot a stage; taken from the environments.
     Budget(("warehouse",), 3_735),
-    Budget(("pipelines",), 3_253),
+    Budget(("pipelines",), 3_256),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_740),
     Budget(("stages/environments",), 16_146),
@@ -105,10 +105,10 @@ _BUDGETS = (
     Budget(("stages/training",), 3_048),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
     Budget(("stages/graphs", "stages/annotation"), 4_553),
-    Budget(("",), 74_095),
+    Budget(("",), 74_098),
 )
 _MOST_FILES = 469
-_MOST_LINES_OF_TESTS = 44_636
+_MOST_LINES_OF_TESTS = 44_637
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

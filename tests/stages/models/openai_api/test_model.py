@@ -135,7 +135,8 @@ async def test_a_call_that_is_given_up_frees_its_place() -> None:
     with running_server(seconds=30.0) as server:
         model = OpenAiModel(settings(server.url, max_in_flight=1))
         calls = [asyncio.create_task(model.complete(request())) for _ in range(3)]
-        await asyncio.sleep(0.1)
+        while not server.received:
+            await asyncio.sleep(0.01)
         for call in calls:
             call.cancel()
         await asyncio.gather(*calls, return_exceptions=True)
