@@ -108,7 +108,7 @@ _BUDGETS = (
     Budget(("",), 74_098),
 )
 _MOST_FILES = 469
-_MOST_LINES_OF_TESTS = 44_637
+_MOST_LINES_OF_TESTS = 44_650
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
