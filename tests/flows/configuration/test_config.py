@@ -58,6 +58,7 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("[rollout]\ngroup_size = 400\n", "2: rollout.group_size: a round makes 300 … fewer than a group of 400"),
         ("[rollout]\nbranches = 4\nbranch_share = 0.5\n", "3: rollout.branch_share: guided … lower a share"),
         ("judge.channels = ['text', 'probe']\n", "…rollout.probe is 0: the judge's channel …"),
+        ("[rollout]\nprobe = 6\n", "2: rollout.probe: it walks on … name their files in judge.graphs"),
         ("[rollout]\nlargest_group = 2\n", "2: rollout.largest_group: … set both, or set it to 0"),
         ("run.asynchronous = true\nrollout.largest_group = 8\n", "2: rollout.largest_group: … needs one policy; …"),
         ("[release]\nquotas = { app = 0 }\n", "2: release.quotas.app should be greater than 0, not 0"),

@@ -265,6 +265,13 @@ def test_a_start_that_does_not_name_one_gives_one_error_line(judged_late: Wareho
         find_trajectory(judged_late, start)
 
 
+def test_a_trajectory_without_its_query_gives_one_error_line(tmp_path: Path) -> None:
+    warehouse, row = create_warehouse(tmp_path / "part"), trajectory(0, FIRST, "q")
+    commit_rows(warehouse, FIRST, row)
+    with pytest.raises(BadInputError, match=f"the query of trajectory {row.trajectory_id} is missing"):
+        find_trajectory(warehouse, row.trajectory_id)
+
+
 def test_no_field_brings_control_characters_to_the_terminal(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "hostile")
     escape = "\x1b]0;owned\x07\x9b31m\r"

@@ -247,6 +247,8 @@ def _queries(config: Config) -> Iterator[tuple[str, str]]:
 def _training(config: Config) -> Iterator[tuple[str, str]]:
     if Channel.PROBE in config.judge.channels and not config.rollout.probe:
         yield "rollout.probe", " is 0: the judge's channel `probe` needs what it sees"
+    if config.rollout.probe and not (config.judge.graphs or config.graphs.files):
+        yield "rollout.probe", ": it walks on the graphs of apps; name their files in judge.graphs"
     size, largest = config.rollout.group_size, config.rollout.largest_group
     if config.rollout.branches and config.unguided_episodes < 1:
         yield "rollout.branch_share", ": guided attempts and branches leave no episodes for first ones; lower a share"

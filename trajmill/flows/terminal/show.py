@@ -51,10 +51,7 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
         raise BadInputError(f"several trajectories start with {named!r}; give more of the id")
     [place] = places
     rounds_of = {place.trajectory_id: place.round}
-    try:
-        [episode] = read_episodes_of_rounds(warehouse, place.run_id, rounds_of, True, True, with_calls)
-    except KeyError:
-        raise BadInputError(f"{warehouse.root}: the query of trajectory {place.trajectory_id} is missing") from None
+    [episode] = read_episodes_of_rounds(warehouse, place.run_id, rounds_of, True, True, with_calls)
     return episode
 
 

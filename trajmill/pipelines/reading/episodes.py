@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
@@ -70,7 +71,7 @@ def read_episodes(
     """Read the episodes of some trajectories, in the order of their ids.
 
     Only files of `rounds` are read, if given. Verdicts are those of the run's own judge; calls are the requests that
-    were made during the attempts, or those of the `critics` of all judges.
+    were made during the attempts, or those of the `critics` of all judges. Raises BadInputError if a query is missing.
     """
 
     def grouped(record: type[R]) -> dict[str, list[R]]:
@@ -88,6 +89,8 @@ def read_episodes(
     trajectories = [row for name, rows in sorted(grouped(Trajectory).items()) for row in rows]
     wanted = {"query_id": {row.query_id for row in trajectories}}
     queries = {row.query_id: row for row in read_rows(warehouse, Query, run_id=run_id, where=wanted)}
+    if lost := [row.trajectory_id for row in trajectories if row.query_id not in queries]:
+        raise BadInputError(f"{warehouse.root}: the query of trajectory {lost[0]} is missing")
     steps, verdicts = grouped(Step), grouped(StepVerdict)
     votes, judgements = grouped(TrajectoryVerdict), grouped(Judgement)
     calls: dict[str, list[ModelCall]] = defaultdict(list)
