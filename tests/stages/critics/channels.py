@@ -41,6 +41,9 @@ class Scripted:
         self.together.append(self.under_way)
         await asyncio.sleep(0)
         self.under_way -= 1
+        return self.vote(draw)
+
+    def vote(self, draw: int) -> Vote:
         answer = self.answers[draw]
         if isinstance(answer, StageError):
             raise answer

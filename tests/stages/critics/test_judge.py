@@ -9,20 +9,32 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.policy_version import JudgeQuality
-from trajmill.schemas.tables.verdict import Channel
+from trajmill.schemas.tables.verdict import Channel, Ingredient
 from trajmill.stages.critics.app_graph.channels import GraphChannel, StepCriticByGraph, annotated_judge
-from trajmill.stages.critics.calibration.agreement import Precision, agreement, calibrate, precise_enough
+from trajmill.stages.critics.calibration.agreement import (
+    CallCost,
+    LabelledVotes,
+    Precision,
+    agreement,
+    calibrate,
+    precise_enough,
+    tally,
+)
 from trajmill.stages.critics.judge import (
-    TRIED_AT_MOST,
     Judge,
     Judged,
-    Unjudged,
     judge_episodes,
-    still_to_judge,
-    to_judge_again,
 )
 from trajmill.stages.critics.replay import SeenScreens
-from trajmill.stages.critics.voting import Noise, ProgrammaticChannel, TrajectoryCritic, VotingCase, single_vote
+from trajmill.stages.critics.voting import (
+    Noise,
+    ProgrammaticChannel,
+    TrajectoryCritic,
+    Vote,
+    VotingCase,
+    read_rule,
+    single_vote,
+)
 
 
 async def run(episodes: Sequence[Episode], trees: Trees, *critics: TrajectoryCritic) -> Judged:
@@ -147,9 +159,72 @@ async def test_screens_are_read_once_and_memory_is_bounded() -> None:
     assert first.episodes[0].judgement is not None and first.episodes[0].judgement.correct
 
 
-def test_only_what_failed_before_and_is_not_given_up_is_judged_again_in_order() -> None:
-    failed_tries = {"often": TRIED_AT_MOST, "once": 1, "late": 1}
-    assert still_to_judge(["once", "often", "late", "new"], failed_tries, {"late"}) == {"once": 1, "new": 0}
-    rounds = {"b": 2, "c": 1, "a": 2, "new": 1}
-    again = to_judge_again(rounds, {"a": 1, "b": 2, "c": 1, "foreign": 1}, judged=())
-    assert again == [Unjudged(1, "c", 1), Unjudged(2, "a", 1), Unjudged(2, "b", 2)]
+TWO_MODELS = read_rule("consensus(text,multimodal:0.5:4of4/2models>full:3of4/2models)")
+TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL
+
+
+def votes_of(text: str, multimodal: str) -> list[Vote]:
+    """Votes from letters: y, n, or `-` for a missing one."""
+    return [
+        Vote(channel, "full", f"p@{'ab'[number % 2]}", letter == "y", number=number)
+        for channel, letters in ((TEXT, text), (MULTIMODAL, multimodal))
+        for number, letter in enumerate(letters)
+        if letter != "-"
+    ]
+
+
+def spent(role: str, draw: int | None = None, scale: float = 1.0, payload: str = "p", cached: bool = False) -> CallCost:
+    return CallCost(role, payload, () if draw is None else (draw,), scale, 6, 4, 100.0, cached)
+
+
+def test_a_verdict_takes_the_calls_of_its_votes_the_steps_and_each_caption_once() -> None:
+    calls = [
+        *[spent("critic.step")] * 3,
+        spent("describer", payload="screen-1"),
+        spent("describer", payload="screen-1", cached=True),
+        spent("describer", payload="screen-2"),
+        spent("critic.text", 0),
+        *(spent("critic.multimodal", draw, 0.5) for draw in range(4)),
+        *(spent("critic.multimodal", draw, 1.0, cached=draw == 3) for draw in range(4)),
+        spent("critic.multimodal", 4, 1.0),
+    ]
+    found = {
+        (each.ingredient.kind, each.ingredient.channel, each.ingredient.resolution): each
+        for each in reversed(tally(TWO_MODELS, [LabelledVotes(True, votes_of("y", "y" * 8), calls)] * 2))
+    }
+    single = found[Ingredient.SINGLE, MULTIMODAL, "full"]
+    assert (single.calls, single.tokens, single.milliseconds) == (2 * 5, 2 * 50, 2 * 500.0), "vote 0 was asked twice"
+    assert list(single.models) == ["p@a"]
+    assert found[Ingredient.SINGLE, MULTIMODAL, "0.5"].calls == 2 * 4
+    assert found[Ingredient.CHANNEL, TEXT, "full"].calls == 2 * (3 + 2 + 1)
+    whole = found[Ingredient.CONSENSUS, None, None]
+    assert (whole.calls, whole.cached, whole.milliseconds) == (2 * 15, 2, 2 * 1400.0)
+    assert list(whole.models) == ["p@a", "p@b"]
+
+
+def test_votes_of_one_request_share_its_prompt_and_each_takes_its_answer() -> None:
+    rule = read_rule("consensus(multimodal:4of4/2models)")
+    together = CallCost("critic.multimodal", "p", (0, 2), 1.0, 1000, 60, 500.0, False)
+    other = CallCost("critic.multimodal", "q", (1, 3), 1.0, 2000, 80, 700.0, False)
+    again = CallCost("critic.multimodal", "r", (6,), 1.0, 1100, 30, 200.0, False)
+    evidence = [LabelledVotes(True, votes_of("", "yyyy"), [together, other, again])]
+    found = {
+        (each.ingredient.kind, each.ingredient.subsets[0].numbers): (each.calls, each.tokens, each.milliseconds)
+        for each in tally(rule, evidence)
+    }
+    assert found[Ingredient.SINGLE, (0,)] == (1, 1030, 500.0)
+    assert found[Ingredient.SINGLE, (1,)] == (1, 2040, 700.0)
+    assert found[Ingredient.VOTING, (0, 2)] == (2, 1060 + 1130, 700.0), "vote 2 was asked for again"
+    assert found[Ingredient.CONSENSUS, (0, 1, 2, 3)] == (3, 1060 + 1130 + 2080, 1400.0)
+
+
+def test_agreement_is_counted_and_what_is_open_is_no_verdict() -> None:
+    rule = read_rule("consensus(text:2of2)")
+    cases = [(True, "yy"), (False, "yy"), (False, "yn"), (True, "n-"), (True, "y-"), (True, "-y")]
+    evidence = [LabelledVotes(passed, votes_of(letters, ""), []) for passed, letters in cases]
+    whole = tally(rule, evidence)[-1]
+    quality = whole.quality
+    counts = (quality.true_positive, quality.false_positive, quality.true_negative, quality.false_negative)
+    assert (counts, whole.undecided, whole.trajectories) == ((1, 1, 1, 1), 2, 6)
+    single = tally(rule, evidence)[0]
+    assert single.ingredient.kind is Ingredient.SINGLE and single.undecided == 1

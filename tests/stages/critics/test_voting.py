@@ -4,8 +4,6 @@ from dataclasses import dataclass, field
 from itertools import product
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from tests.stages.critics.channels import Answer, HeldPass, Scripted, channel_of
 from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
@@ -19,7 +17,6 @@ from trajmill.stages.critics.voting import (
     Ask,
     ChannelCritics,
     ChannelRule,
-    Noise,
     PassRule,
     Rule,
     StepResult,
@@ -131,9 +128,7 @@ async def test_the_signals_of_several_votes_are_weighed() -> None:
     class Signals(Scripted):
         votes = ((NO, (1, 4), 5), (NO, (1,), 3), (YES, (2,), None), (NO, (), 0))
 
-        async def judge(
-            self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0
-        ) -> Vote:
+        def vote(self, draw: int) -> Vote:
             correct, redundant, first_error = self.votes[draw]
             return vote_of(self, correct, "", redundant, first_error)
 
@@ -189,24 +184,6 @@ async def test_many_are_under_way_at_once_in_order_and_with_few_in_memory() -> N
     assert gate.most == concurrency
 
 
-async def test_an_error_that_is_no_failure_ends_the_judging_and_leaves_nothing_running() -> None:
-    gate = Gate()
-
-    class Broken(Scripted):
-        async def judge(
-            self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0
-        ) -> Vote:
-            await asyncio.sleep(0)
-            raise RuntimeError("a bug")
-
-    broken = channel_of(HeldPass((Broken((), Channel.MULTIMODAL),)))
-    judge = Judge(StepCriticByGraph({}), (broken, channel_of(HeldPass((gate,)))))
-    with pytest.raises(RuntimeError, match="a bug"):
-        await judge_episodes([seeded(0)] * 5, judge, TREES, ORIGIN, concurrency=4)
-    assert gate.most > 0
-    assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
 @dataclass
 class Together(Scripted):
     """Casts several votes in one request, and records the draws of each."""
@@ -223,7 +200,7 @@ class Together(Scripted):
         votes: list[Vote | VoteFailure] = []
         for draw in draws:
             try:
-                votes.append(await super().judge(episode, screens, steps, draw))
+                votes.append(self.vote(draw))
             except (JudgeFailure, ModelFailure) as failure:
                 votes.append(failure)
         return votes
@@ -233,7 +210,7 @@ class Together(Scripted):
         return await super().judge(episode, screens, steps, draw)
 
 
-@pytest.mark.parametrize("quorum", [1, 2, 3, 4])
+@pytest.mark.parametrize("quorum", [1, 3])
 async def test_votes_of_one_request_decide_as_single_ones_do_in_no_more_requests(quorum: int) -> None:
     for letters, ask in product(product([YES, NO], repeat=4), Ask):
         single, together = Scripted(letters), Together(letters)
@@ -274,39 +251,15 @@ async def test_a_model_whose_votes_may_not_be_needed_waits(first: bool, asked: l
     assert (one.requests, two.requests) == ([[0, 2]], asked)
 
 
-async def test_errors_on_purpose_are_the_same_in_one_request() -> None:
-    letters, noise = [YES, NO] * 20, Noise(0.4, 0.4, 1)
-    single, together = Scripted(letters), Together(letters)
-    one, other = [
-        await judged(Ask.ALL, channel_of(HeldPass((critic,), 40, 20), noise=noise)) for critic in (single, together)
-    ]
-    assert votes_of(one) == votes_of(other) and [correct for *_, correct in votes_of(one)] != letters
-    assert len(together.requests) == 1 and judgement(one).made_by.endswith("+scripted~fp0.4/fn0.4/1")
-
-
-TEXT, MULTIMODAL = Channel.TEXT, Channel.MULTIMODAL
-HALF = PassRule(resolution="0.5")
-
-
 @pytest.mark.parametrize(
-    ("text", "rules"),
-    [
-        ("text,multimodal", [ChannelRule(TEXT), ChannelRule(MULTIMODAL)]),
-        ("programmatic", [ChannelRule(Channel.PROGRAMMATIC)]),
-        (
-            "text:2of3,multimodal:0.5>full:2of3",
-            [ChannelRule(TEXT, (PassRule(3, 2),)), ChannelRule(MULTIMODAL, (HALF, PassRule(3, 2)))],
-        ),
-        (
-            "multimodal:0.25:4of4/2models>0.5>full:2of2/2models",
-            [ChannelRule(MULTIMODAL, (PassRule(4, 4, "0.25", 2), HALF, PassRule(2, 2, models=2)))],
-        ),
-        ("multimodal:0.5", [ChannelRule(MULTIMODAL, (HALF,))]),
-    ],
+    "text",
+    ["text,multimodal", "programmatic", "text:2of3,multimodal:0.5>full:2of3", "multimodal:0.25:3of4/2models>0.5"],
 )
-def test_a_rule_reads_as_it_is_written(text: str, rules: list[ChannelRule]) -> None:
-    rule = Rule(tuple(rules))
-    assert str(rule) == f"consensus({text})" and read_rule(str(rule)) == rule
+def test_a_rule_reads_as_it_is_written(text: str) -> None:
+    assert str(read_rule(f"consensus({text})")) == f"consensus({text})"
+    passes = (PassRule(4, 3, "0.25", 2), PassRule(resolution="0.5"))
+    whole = Rule((ChannelRule(Channel.TEXT), ChannelRule(Channel.MULTIMODAL, passes)))
+    assert read_rule("consensus(text,multimodal:0.25:3of4/2models>0.5)") == whole
 
 
 @pytest.mark.parametrize(
@@ -316,19 +269,3 @@ def test_a_rule_reads_as_it_is_written(text: str, rules: list[ChannelRule]) -> N
 def test_text_that_is_no_rule_is_refused(text: str) -> None:
     with pytest.raises(ValueError):
         read_rule(text)
-
-
-@given(st.integers(1, 7), st.data())
-def test_an_outcome_is_final_exactly_when_no_missing_vote_could_change_it(votes: int, data: st.DataObject) -> None:
-    quorum = data.draw(st.integers(1, votes))
-    correct = data.draw(st.integers(0, votes))
-    incorrect = data.draw(st.integers(0, votes - correct))
-    rule, left = PassRule(votes, quorum), votes - correct - incorrect
-    possible = {correct + more >= quorum for more in range(left + 1)}
-    outcome = rule.outcome(correct, incorrect)
-    assert outcome == (possible.pop() if len(possible) == 1 else None)
-    if outcome is None:
-        needed = rule.needed(correct, incorrect)
-        assert 1 <= needed <= left
-        assert {rule.outcome(correct + yes, incorrect + needed - 1 - yes) for yes in range(needed)} == {None}
-        assert rule.outcome(correct + needed, incorrect) is True or rule.outcome(correct, incorrect + needed) is False

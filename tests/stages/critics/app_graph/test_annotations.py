@@ -26,13 +26,11 @@ from tests.stages.critics.little_app import (
 from tests.stages.critics.phone import queries_of, walk_of
 from tests.stages.environments.simulated.scripted import NO_FAULTS, SeenTrees, annotated_query, scripted_episode
 from tests.stages.environments.simulated.worlds import task_of
-from tests.stages.queries.samples import making, passes
 from trajmill.schemas.actions import Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.tables.query import PathStep, Platform, Query, Slot, Source, Split
-from trajmill.stages.critics.app_graph.annotations import says_no
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Slot, Source
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import calibrate
 from trajmill.stages.critics.judge import judge_episodes
@@ -40,7 +38,6 @@ from trajmill.stages.environments.kinds import DevicesSpec
 from trajmill.stages.environments.simulated.distance import SimulatedDistances
 from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.environments.tasks import own_query
-from trajmill.stages.queries.atomic.source import AtomicSource
 
 DISH, SIZE, NOTE = RECEIPT = ("1 x Margherita", "Size: Large", "Note: ring twice")
 BACK, HOME, ENTER = (SystemButton.model_validate({"button": name}) for name in ("Back", "Home", "Enter"))
@@ -83,12 +80,6 @@ WRONG: Final[dict[str, Callable[[Trees], Episode]]] = {
     "two instead of one": lambda trees: ordered(
         large(trees).tap("+", dish(size="Large", quantity=2)), "2 x Margherita", SIZE, NOTE
     ),
-    "wrong dish": lambda trees: ordered(
-        diavola(Walk(launcher(), trees).tap("Food", menu()), "Medium").tap("Large", dish("Diavola", "Large")),
-        "1 x Diavola",
-        SIZE,
-        NOTE,
-    ),
     "right dish, then a wrong one": lambda trees: ordered(
         diavola(large(trees).do(BACK, menu()), "Large"), "1 x Diavola", SIZE, NOTE
     ),
@@ -113,37 +104,24 @@ def test_each_channel_finds_every_kind_of_mistake(name: str) -> None:
     assert episode.judgement is not None and episode.judgement.first_error_step is not None
 
 
-def test_what_was_asked_is_correct_and_all_steps_are_good() -> None:
-    trees = Trees()
-    episode = judged(right_walk(trees).end(), trees)
-    assert episode.judgement is not None and episode.judgement.correct and episode.judgement.agreed
-    assert episode.judgement.rule == "consensus(text,multimodal)"
-    assert set(labels(episode)) == {"GOOD"}
-    assert episode.judgement.redundant_steps == () and episode.judgement.first_error_step is None
-
-
 @pytest.mark.parametrize(
-    ("detour", "expected"),
+    ("begin", "redundant", "expected"),
     [
-        (lambda trees: to_dish(trees).stay(Wait()).tap("Large", dish(size="Large")), ["NEUTRAL", "GOOD"]),
-        (lambda trees: spicy_and_back(trees).tap("Large", dish(size="Large")), ["HARMFUL", "GOOD"]),
-        (lambda trees: by_the_past_orders(trees).tap("Large", dish(size="Large")), ["HARMFUL", "HARMFUL"]),
+        (to_dish, (), ["GOOD", "GOOD"]),
+        (lambda trees: to_dish(trees).stay(Wait()), (2,), ["NEUTRAL", "GOOD"]),
+        (spicy_and_back, (2,), ["HARMFUL", "GOOD"]),
+        (by_the_past_orders, (2, 3), ["HARMFUL", "HARMFUL"]),
     ],
-    ids=["an idle step", "a change taken back", "another page"],
+    ids=["no detour", "an idle step", "a change taken back", "another page"],
 )
-def test_a_detour_is_redundant_but_no_error(detour: Callable[[Trees], Walk], expected: list[str]) -> None:
+def test_a_detour_is_redundant_but_no_error(
+    begin: Callable[[Trees], Walk], redundant: tuple[int, ...], expected: list[str]
+) -> None:
     trees = Trees()
-    episode = judged(ordered(detour(trees)), trees)
-    assert episode.judgement is not None and episode.judgement.correct and 2 in episode.judgement.redundant_steps
-    assert labels(episode)[2:4] == expected
-
-
-def test_two_ways_round_that_lead_to_one_page_are_judged() -> None:
-    trees, on = Trees(), Wait()
-    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Past orders", history()).do(on, dish())
-    walk = walk.do(BACK, history()).do(on, page("help", "Help")).do(on, dish())
-    episode = judged(ordered(walk.tap("Large", dish(size="Large"))), trees)
-    assert len(labels(episode)) == len(episode.steps)
+    episode = judged(ordered(begin(trees).tap("Large", dish(size="Large"))), trees)
+    assert episode.judgement is not None and episode.judgement.correct and episode.judgement.agreed
+    assert episode.judgement.rule == "consensus(text,multimodal)" and episode.judgement.first_error_step is None
+    assert (episode.judgement.redundant_steps, labels(episode)[2:4]) == (redundant, expected)
 
 
 def test_labels_of_single_steps() -> None:
@@ -210,21 +188,16 @@ def chat(pinned: bool) -> tuple[UIElement, ...]:
     return page("chat", "Chess Night", ("value", f"Pinned: {'yes' if pinned else 'no'}", (), "", "pinned"), *buttons)
 
 
-def chats() -> tuple[UIElement, ...]:
-    return page("chats", "Chats", *(("list_item", name, PRESS, "", f"c/{name}") for name in ("Chess Night", "Choir")))
-
-
 def test_a_task_of_one_button_is_done_by_pressing_it_on_the_right_page() -> None:
     descriptions = {"chats": "All chats.", "chat": "One chat with its options."}
     asked = demanded("Chess Night should be pinned.", descriptions, ("chat", "Chess Night", "chats"))
-    trees = Trees()
-    only_looked = start(trees, chats()).tap("Chess Night", chat(False))
+    trees, names = Trees(), ("Chess Night", "Choir")
+    chats = page("chats", "Chats", *(("list_item", name, PRESS, "", f"c/{name}") for name in names))
+    only_looked = start(trees, chats).tap("Chess Night", chat(False))
     assert not is_correct(only_looked.end(asked), trees)
-    assert is_correct(
-        start(trees, chats()).tap("Chess Night", chat(False)).tap("Pin chat", chat(True)).end(asked), trees
-    )
-    wrong_chat = start(trees, chats()).tap("Choir", chat(False)).tap("Pin chat", chat(True))
-    assert not is_correct(wrong_chat.do(BACK, chats()).tap("Chess Night", chat(False)).end(asked), trees)
+    assert is_correct(start(trees, chats).tap("Chess Night", chat(False)).tap("Pin chat", chat(True)).end(asked), trees)
+    wrong_chat = start(trees, chats).tap("Choir", chat(False)).tap("Pin chat", chat(True))
+    assert not is_correct(wrong_chat.do(BACK, chats).tap("Chess Night", chat(False)).end(asked), trees)
 
 
 def tones(tone: str) -> tuple[UIElement, ...]:
@@ -265,20 +238,14 @@ def other_form(mood: str) -> tuple[UIElement, ...]:
     return page("form", "New playlist", *choices, *fields)
 
 
-def test_a_form_that_is_left_alone_does_no_harm_a_setting_does() -> None:
+def test_a_form_that_is_left_alone_does_no_harm_but_a_setting_and_something_else_that_is_done_do() -> None:
     trees = Trees()
     walk = start(trees, other_form("Calm")).tap("Loud", other_form("Loud")).do(BACK, menu())
-    walk.tap("Margherita", dish()).tap("Large", dish(size="Large")).tap("Go to checkout", checkout())
-    walk.write("ring twice", checkout("ring twice")).tap("Place order", placed(*RECEIPT))
-    assert is_correct(walk.end(), trees)
+    assert is_correct(ordered(walk.tap("Margherita", dish()).tap("Large", dish(size="Large"))), trees)
     walk = right_walk(trees).do(HOME, launcher()).tap("Food", options(True))
     assert not is_correct(walk.tap("Music", options(False)).end(), trees)
-
-
-def test_something_else_that_is_done_is_seen() -> None:
-    trees = Trees()
-    done = page("saved", "Place saved", ("value", "Saved: Park", (), "", "what"))
     question = page("ask", "Save this?", ("button", "Save", PRESS, "", "save"))
+    done = page("saved", "Place saved", ("value", "Saved: Park", (), "", "what"))
     walk = right_walk(trees).do(HOME, launcher()).tap("Food", question).tap("Save", done)
     assert not is_correct(walk.end(), trees)
 
@@ -298,23 +265,19 @@ def test_a_slow_page_and_a_message_in_the_way_change_nothing() -> None:
 def test_a_choice_that_scrolls_out_of_sight_has_not_changed() -> None:
     trees = Trees()
     scrolled = dish(size="Large")[:2] + dish(size="Large")[4:]
-    walk = start(trees, menu()).tap("Margherita", dish()).tap("Large", dish(size="Large"))
-    walk.do(SystemButton(button="Menu"), scrolled).tap("Go to checkout", checkout())
-    walk.write("ring twice", checkout("ring twice")).tap("Place order", placed(*RECEIPT))
-    assert is_correct(walk.end(), trees)
+    assert is_correct(ordered(large(trees).do(SystemButton(button="Menu"), scrolled)), trees)
 
 
 def unknown() -> list[Query]:
-    counts = {**dict.fromkeys(Split, 0), Split.TRAIN: 1}
-    atomic = asyncio.run(making(AtomicSource(counts, ("libreoffice-calc", "mousepad")), passes, ORIGIN)).queries
-    assert len(atomic) > 3 and all("." in page for query in atomic for page in query.pages)
+    window = {"pages": ("mousepad.start",), "page_descriptions": ("The window that is open at the start.",)}
+    atomic = food_query(source=Source.ATOMIC, slots=(), **window)
     pages = ("com.android.settings.wifi", "com.android.settings.main")
     seen = {"apps": ("com.android.settings",), "pages": pages, "page_descriptions": ("A page.", "A page.")}
     android = own_query(Platform.PHONE, "turn-on-wifi", "Turn Wi-Fi on.", "{}", ORIGIN, "test", **seen)
     pathway = food_query(source=Source.PATHWAY)
     nowhere = food_query(pages=(), page_descriptions=(), slots=())
     untold = food_query(page_descriptions=("The dishes.", "", "Where to deliver.", "Confirms the order."))
-    return [*atomic, android, pathway, nowhere, untold]
+    return [atomic, android, pathway, nowhere, untold]
 
 
 def test_tasks_without_known_annotations_stay_unjudged_and_are_failures() -> None:
@@ -327,21 +290,6 @@ def test_tasks_without_known_annotations_stay_unjudged_and_are_failures() -> Non
     assert all("not those of an annotated app" in failure.message for failure in found.failures)
 
 
-@pytest.mark.parametrize(
-    ("label", "instruction", "off"),
-    [
-        ("Battery saver", "Settings: battery saver on, screen off after 30 seconds.", False),
-        ("Location", "No app needs my location, switch it off in Settings.", True),
-        ("Location", "The phone should have location off, see Settings.", True),
-        ("Newsletter", "I get the newsletter every day, stop it.", True),
-        ("Airplane mode", "Turn on airplane mode and turn the sound off.", False),
-        ("Music", "Rides should have no music, see the ride options.", True),
-    ],
-)
-def test_an_instruction_to_switch_off_is_recognised(label: str, instruction: str, off: bool) -> None:
-    assert says_no(label, instruction) is off
-
-
 WORLD = shared_world(())
 ROOF = annotated_query(
     task_of(WORLD, "files.delete"),
@@ -351,7 +299,6 @@ ROOF = annotated_query(
 )
 WAY = ["launcher/files", "files.home/folders/Projects", "files.folder/files/roof.odt", "files.file/edit"]
 WAY += ["files.file/delete", "files.delete/delete", "finish"]
-WRONG_FOLDER = [WAY[0], "files.home/folders/Documents", "back", *WAY[1:]]
 SONG = annotated_query(
     task_of(WORLD, "tunes.play"),
     ("tunes.home", "tunes.search", "tunes.song", "tunes.playing"),
@@ -370,12 +317,12 @@ def unfinished(episode: Episode) -> Episode:
 
 @pytest.mark.slow
 async def test_right_walks_are_correct_and_unfinished_ones_are_not() -> None:
-    seen, queries = SeenTrees(), await queries_of(110)
+    seen, queries = SeenTrees(), await queries_of(60)
     walks = [await walk_of(query, seed) for seed, query in enumerate(queries)]
     for walk in walks:
         seen.observations |= walk.observations
     episodes = [walk.episode for walk in walks]
-    assert len({episode.query.task for episode in episodes}) > 80
+    assert len({episode.query.task for episode in episodes}) > 45
     assert all(episode.trajectory.reward == 1.0 for episode in episodes)
     cut = [unfinished(episode) for episode in episodes if episode.steps[-2].action_kind == "click"]
     judged_in = await judge_episodes([*episodes, *cut], annotated_judge(), seen, ORIGIN)
@@ -388,24 +335,19 @@ async def test_right_walks_are_correct_and_unfinished_ones_are_not() -> None:
     assert len(harmful) <= len(episodes) // 25
 
 
-def judged_in(query: Query, script: list[str], seen: SeenTrees) -> Episode:
-    episode = scripted_episode(WORLD, query, script, seen)
-    return asyncio.run(judge_episodes([episode], annotated_judge(), seen, ORIGIN)).episodes[0]
-
-
 @pytest.mark.parametrize(
     ("query", "script", "expected"),
     [
-        (ROOF, WRONG_FOLDER, "GHGGGGGGG"),
-        (ROOF, [*WAY[:2], "home", WAY[0], *WAY[2:]], "GGHGGGGGG"),
+        (ROOF, [WAY[0], "files.home/folders/Documents", "back", *WAY[1:]], "GHGGGGGGG"),
         (ROOF, [WAY[0], "files.home/folders/Documents", "files.folder/files/cv.odt", *WAY[3:]], "GHHNHHH"),
         (SONG, ["launcher/tunes", "tunes.home/artists/Night Ferry", "back", *BY_ARTIST], "GHGGGGG"),
     ],
-    ids=["a wrong folder and the way back", "a loop", "another file is deleted", "a way that was not annotated"],
+    ids=["a wrong folder and the way back", "another file is deleted", "a way that was not annotated"],
 )
 def test_steps_are_labelled_by_what_they_do_to_the_goal(query: Query, script: list[str], expected: str) -> None:
     seen = SeenTrees()
-    episode = judged_in(query, script, seen)
+    made = judge_episodes([scripted_episode(WORLD, query, script, seen)], annotated_judge(), seen, ORIGIN)
+    (episode,) = asyncio.run(made).episodes
     assert "".join(label[0] for label in labels(episode)) == expected
     measured = SimulatedDistances(WORLD, NO_FAULTS, DevicesSpec())
     quality = next(each for each in calibrate([episode], seen, measured) if each.level == "step")

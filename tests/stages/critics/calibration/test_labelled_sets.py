@@ -48,12 +48,9 @@ BOXES = {"147": Box(10, 20, 30, 60), "b9": Box(0, 0, 10, 10)}
         ("send_msg_to_user('It costs 5')", Answer(text="It costs 5")),
         ("report_infeasible('no such page')", actions.Terminate(status="failure")),
         ("click('nowhere')", None),
-        ("click(147)", None),
         ("click('147', button='up')", None),
         ("__import__('os').system('true')", None),
         ("fill('147', open('x').read())", None),
-        ("launch('missiles')", None),
-        ("click('147'", None),
         ("", None),
         ("(" * 5000, None),
     ],
@@ -81,6 +78,8 @@ def test_a_printed_tree_becomes_elements() -> None:
         UIElement("checkbox", "I'm sure", nowhere, ("clickable", "checked"), "", "d4"),
     )
     assert read_boxes({"a": {"bbox": [1.4, 2, 3, 4]}, "b": {"bbox": None}, "c": None}) == {"a": Box(1, 2, 4, 6)}
+    beyond_all_screens = {"a": [0, 0, 1e300, 4], "b": [0, float("inf"), 1, 1], "c": [float("nan"), 0, 1, 1]}
+    assert read_boxes({name: {"bbox": box} for name, box in beyond_all_screens.items()}) == {}
 
 
 def test_a_trajectory_becomes_an_episode_with_the_screen_after_each_action(tmp_path: Path) -> None:
@@ -98,9 +97,6 @@ def test_a_trajectory_becomes_an_episode_with_the_screen_after_each_action(tmp_p
     trajectory = episode.trajectory
     assert (trajectory.status, trajectory.stop_reason, trajectory.reward) == ("finished", StopReason.AGENT_DONE, 0.0)
     assert screens.size(read.screens[0]) == Size(80, 60) and screens.elements(read.screens[0])[0].text == "Shop"
-    screens.drop(read.screens)
-    with pytest.raises(KeyError):
-        screens.size(read.screens[0])
 
 
 def test_a_screen_that_two_trajectories_share_stays_until_both_are_done(tmp_path: Path) -> None:
@@ -112,6 +108,9 @@ def test_a_screen_that_two_trajectories_share_stays_until_both_are_done(tmp_path
     assert one.screens == two.screens and one.episode.trajectory.trajectory_id != two.episode.trajectory.trajectory_id
     screens.drop(one.screens)
     assert screens.image(two.screens[0])
+    screens.drop(two.screens)
+    with pytest.raises(KeyError):
+        screens.size(two.screens[0])
 
 
 @pytest.mark.parametrize(
@@ -125,7 +124,6 @@ def test_a_screen_that_two_trajectories_share_stays_until_both_are_done(tmp_path
         ({"screenshot_path": "screenshots/../../secret.png"}, "screenshot path 'screenshots/../../secret.png' is not"),
         ({"text": "[" * 100_000}, "webarena.1.json is no trajectory of this layout: RecursionError"),
         ({"text": '{"steps": [{"screenshot_path": "screenshots/\\u0000"}]}'}, "webarena.1.json is no trajectory"),
-        ({"screenshot_path": "elsewhere.png"}, "screenshot path 'elsewhere.png' is not under screenshots/"),
     ],
 )
 def test_what_cannot_be_read_gives_one_error_line(tmp_path: Path, changes: dict[str, object], message: str) -> None:
@@ -135,11 +133,6 @@ def test_what_cannot_be_read_gives_one_error_line(tmp_path: Path, changes: dict[
     with pytest.raises(UnreadableError, match=r"^[^\n]{1,330}$") as error:
         read_trajectory(path, tmp_path, LABEL, LabelledScreens(), ORIGIN)
     assert message in str(error.value)
-
-
-def test_boxes_beyond_all_screens_are_not_drawn() -> None:
-    boxes = {"a": [0, 0, 1e300, 4], "b": [0, float("inf"), 1, 1], "c": [float("nan"), 0, 1, 1]}
-    assert read_boxes({name: {"bbox": box} for name, box in boxes.items()}) == {}
 
 
 def test_a_label_leads_to_no_file_outside_the_set(tmp_path: Path) -> None:
@@ -164,10 +157,6 @@ def test_the_first_opinion_on_a_trajectory_counts(tmp_path: Path) -> None:
         (None, ": no labelled set: annotations.csv and data/annotations.csv are missing"),
         (f"{HEADER}\n", "annotations.csv:1: there is no label in it"),
         ("benchmark,task_id\nwebarena,1\n", "annotations.csv:1: column model_name is missing; there are bench"),
-        (
-            f"{HEADER}\n{label_row('webarena.1', 'Successful')}\n{label_row('webarena.2', 'yes')}\n",
-            "annotations.csv:3: trajectory_success is 'yes'; it should be Successful, Unsuccessful or Unsure",
-        ),
         (f"{HEADER}\nA,webarena\n", "annotations.csv:2: model_name is empty"),
         ("\x00\n", "annotations.csv"),
     ],
@@ -223,18 +212,12 @@ def test_an_attempt_becomes_an_episode_and_most_people_decide(tmp_path: Path) ->
     assert read is not None
     steps = read.episode.steps
     # The model saw 1428 x 896 pixels. The log has as many pictures as actions: the last one is also the end.
-    assert [action_from_json(step.action or "") for step in steps] == [
-        actions.Click(x=720, y=450),
-        actions.TypeText(text="red shoes", enter=True),
-        actions.Answer(text="5"),
-    ]
+    acted = [Click(x=720, y=450), TypeText(text="red shoes", enter=True), Answer(text="5")]
+    assert [action_from_json(step.action or "") for step in steps] == acted
     assert steps[0].thought == "The search field." and steps[2].screen_before == steps[2].screen_after
     assert (read.episode.query.instruction, read.episode.trajectory.reward) == ("What do the red shoes cost?", None)
     assert "uv_outcome" not in str(read.episode)
     assert screens.size(read.screens[0]) == SCREEN and screens.image(read.screens[0])
-    screens.drop(read.screens)
-    with pytest.raises(KeyError):
-        screens.size(read.screens[0])
 
 
 @pytest.mark.parametrize(
@@ -246,10 +229,7 @@ def test_an_attempt_becomes_an_episode_and_most_people_decide(tmp_path: Path) ->
         ({"action": "visit_url", "url": "shop.org"}, actions.OpenApp(app="shop.org")),
         ({"action": "web_search", "query": "a b&c"}, actions.OpenApp(app="https://www.bing.com/search?q=a+b%26c")),
         ({"action": "pause_and_memorize_fact", "fact": "5"}, actions.Wait(seconds=0)),
-        (
-            {"action": "type", "text": "x", "delete_existing_text": True},
-            actions.TypeText(text="x", clear=True, enter=True),
-        ),
+        ({"action": "type", "text": "x", "delete_existing_text": True}, TypeText(text="x", clear=True, enter=True)),
         ({"action": "terminate", "status": "failure"}, actions.Terminate(status="failure")),
         ({"action": "left_click"}, None),
         ({"action": "left_click", "coordinate": ["a", None]}, None),

@@ -89,15 +89,12 @@ async def test_the_three_signals_come_back_by_index(kind: str) -> None:
         answer(None),
         answer(False, [0]),
         answer(False, [18]),
-        answer(False, [1.5]),
         answer(False, ["1"]),
         answer(False, (), 18),
-        answer(False, (), 0),
         answer(True, (), 3),
         answer(reason=""),
         json.dumps({"correct": True}),
         answer(True) + answer(False),
-        answer(True)[:-3],
         "[" * 100_000,
     ],
 )
@@ -142,15 +139,11 @@ async def test_the_prompt_has_the_instruction_every_step_with_its_note_and_nothi
     assert "stopped at its limit of steps" in words(model.asked[1])
 
 
-async def test_the_text_channel_never_sees_a_screenshot() -> None:
-    model, screens = approving(), WALK.screens()
+async def test_the_text_channel_sees_no_screenshot_and_the_multimodal_one_every_different_screen_in_order() -> None:
+    model, screens, steps = approving(), WALK.screens(), WALK.episode.steps
     await judge(channel("text", model), screens=screens)
     assert screens.read == []
-    assert all(isinstance(part, str) for message in model.asked[0].messages for part in message.parts)
-
-
-async def test_the_multimodal_channel_sees_every_different_screen_in_order() -> None:
-    model, screens, steps = approving(), WALK.screens(), WALK.episode.steps
+    assert all(isinstance(part, str) for message in model.asked.pop().messages for part in message.parts)
     critic = channel("multimodal", model)
     await judge(critic, screens=screens)
     expected = [steps[0].screen_before] + [s.screen_after for s in steps if s.screen_after != s.screen_before]
@@ -161,7 +154,7 @@ async def test_the_multimodal_channel_sees_every_different_screen_in_order() -> 
 
 
 @each_kind
-@pytest.mark.parametrize("budget", [ContextBudget(screens=5), ContextBudget(tokens=9_000), ContextBudget(tokens=4_500)])
+@pytest.mark.parametrize("budget", [ContextBudget(screens=5), ContextBudget(tokens=4_500)])
 async def test_a_long_trajectory_keeps_its_ends_and_says_what_is_missing(kind: str, budget: ContextBudget) -> None:
     episode = repeated(WALK.episode, 6)
     model = ScriptedModel(lambda _: answer(False, (), len(episode.steps)))
@@ -221,18 +214,6 @@ async def test_a_note_that_gives_orders_stays_in_its_quotes(kind: str) -> None:
     notes = [StepResult(n.index, n.analysis, order, n.label) for n in notes_on(WALK.episode)]
     await channel(kind, model).judge(WALK.episode, WALK.screens(), notes)
     assert "\nStep 18:" not in words(model.asked[0]) and "<|" not in words(model.asked[0])
-
-
-@each_kind
-async def test_several_votes_are_one_request_and_each_has_its_draw(kind: str) -> None:
-    correct = {100: True, 101: False, 102: True}
-    model = SeveralModel(lambda request: answer(correct[request.seed]))
-    critic = channel(kind, model, sampling=SAMPLED)
-    assert critic.votes_together
-    votes = await critic.judge_together(WALK.episode, WALK.screens(), notes_on(WALK.episode), [0, 1, 2])
-    assert [vote.correct for vote in votes if isinstance(vote, Vote)] == [True, False, True]
-    (request,) = model.asked
-    assert (request.n, request.seed, request.draws) == (3, 100, (0, 1, 2))
 
 
 async def test_votes_of_one_request_to_a_server_are_one_row_and_cached(tmp_path: Path) -> None:
