@@ -1,21 +1,26 @@
-"""What all sources of queries share: templates, splits, leaks, levels, and the walks of a user's own tasks."""
+"""What all sources of queries share: templates, splits, leaks, levels, and walks of tasks of a user or a package."""
 
 import json
+from pathlib import Path
 from typing import Literal
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.other_package import installed
 from tests.stages.queries.pathways.toy import PROGRAM, Toy, ToyFactory
 from tests.stages.queries.samples import CLEAN, PHRASINGS, SLOTS, chosen, drafted, order_query
+from trajmill.flows.configuration.file import load_config
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
+from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.environments.tasks import ImportedQueries
-from trajmill.stages.queries.base import difficulty, level_within_reach
+from trajmill.stages.queries.base import SourceContext, UnseenApps, difficulty, level_within_reach
+from trajmill.stages.queries.generate import make_queries
 from trajmill.stages.queries.leaks import LeakIndex, LeakKind, Novelty, leaks_in_queries
 from trajmill.stages.queries.pathways.programs import start_query
 from trajmill.stages.queries.templates import parse_template
@@ -196,3 +201,48 @@ async def test_a_task_is_tried_again_after_a_failure_and_kept_where_none_starts(
     made = await own_queries(BrokenSpec(goals=(DONE,)), 0, 1, origin)
     kept = ["without a goal"] if broken == 1 else [DONE, "without a goal"]
     assert (ids(made.queries), len(made.failures), factory.started) == (kept, broken == 1, 2)
+
+
+PACKAGE = '''
+from random import Random
+from typing import Literal
+
+from trajmill.schemas.tables.query import Split
+from trajmill.stages.queries.base import Candidate, Offer, SplitCandidates
+from trajmill.stages.queries.spec import QuerySourceSpec
+from trajmill.stages.queries.tasks.source import draw_goals
+
+
+class OneTaskSpec(QuerySourceSpec):
+    """Queries of one task."""
+
+    kind: Literal["one_task"] = "one_task"
+    task: str
+
+    def open(self):
+        return OneTask(self.task)
+
+
+class OneTask:
+    def __init__(self, task):
+        self.task = task
+
+    async def candidates(self, context):
+        task = next(each for each in context.environment.navigation_graph().tasks() if each.name == self.task)
+        goals = draw_goals(task, 4, Random(context.seed))
+        found = (Candidate(goal, Split.TRAIN, False, number) for number, goal in enumerate(goals))
+        return Offer((SplitCandidates(Split.TRAIN, 2, [found]),))
+'''
+
+
+async def test_another_packages_queries_walk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, origin: Origin) -> None:
+    points = "[trajmill.queries]\none_task = one_task_source:OneTaskSpec"
+    installed(tmp_path / "packages", monkeypatch, points, one_task_source=PACKAGE)
+    (tmp_path / "trajmill.toml").write_text('[sources.orders]\nkind = "one_task"\ntask = "bites.order"\n')
+    sources = load_config(tmp_path / "trajmill.toml").sources
+    context = SourceContext(SimulatedSpec(faults=FaultRates(popup=0.0)), UnseenApps(), 3, origin)
+    made = await make_queries([spec.open() for spec in sources.values()], context)
+    assert [(query.task, query.split, query.validation) for query in made.queries] == [
+        ("bites.order", Split.TRAIN, "passed")
+    ] * 2
+    assert made.failures == ()

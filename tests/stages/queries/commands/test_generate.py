@@ -43,11 +43,11 @@ def command(instruction: str, *steps: dict[str, str], **more: Any) -> dict[str, 
 
 
 async def asked_of(
-    server: FaultServer, places: tuple[CommandPlace, ...], environment: EnvironmentSpec, origin: Origin
+    server: FaultServer, place: CommandPlace, environment: EnvironmentSpec, origin: Origin
 ) -> NewQueries:
     model = Endpoint(OpenAiSpec(urls=(server.url,), model="tiny"))
-    source = CommandSource(places, 1, model, query_prompts().commands)
-    return await make_queries([source], SourceContext(environment, UnseenApps(), 0, origin, instances=2))
+    source = CommandSource((place,), 1, model, query_prompts().commands)
+    return await make_queries([source], SourceContext(environment, UnseenApps(), 0, origin))
 
 
 async def answered(
@@ -55,7 +55,7 @@ async def answered(
 ) -> tuple[NewQueries, FaultServer]:
     text = command if isinstance(command, str) else json.dumps({"commands": [command]})
     with running_server(writes=lambda body: text) as server:
-        return await asked_of(server, (place,), SimulatedSpec(), origin), server
+        return await asked_of(server, place, SimulatedSpec(), origin), server
 
 
 @pytest.mark.slow
@@ -125,6 +125,6 @@ async def test_a_command_for_a_text_is_walked_in_libreoffice(origin: Origin) -> 
         shows=[{"target": first, "value": f"{line} today"}],
     )
     with running_server(writes=lambda _: json.dumps({"commands": [written]})) as server:
-        made = await asked_of(server, (document_place("docx", 0),), DesktopSpec(), origin)
+        made = await asked_of(server, document_place("docx", 0), DesktopSpec(), origin)
     assert [failure.message for failure in made.failures] == []
     assert {query.apps for query in made.queries} == {("libreoffice-writer",)}

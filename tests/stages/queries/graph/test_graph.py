@@ -1,7 +1,6 @@
-"""Queries from a graph: routes, values, goals, words, splits and walks."""
+"""Queries from a graph: routes, values, forms, goals, words, splits and walks."""
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,8 +10,9 @@ import pytest
 from tests.stages.queries.graph.shop import LIST
 from tests.stages.queries.samples import drafted, making, walk_all
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Query, Source, Split
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.stages.environments.kinds import SimulatedSpec
+from trajmill.stages.environments.screen_goal import PATHWAY
 from trajmill.stages.environments.simulated.environment import SimulatedFactory
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.graphs.asked import NotAsked, asked_line, not_asked
@@ -100,45 +100,22 @@ def test_every_value_is_said(heldout: bool, origin: Origin) -> None:
         assert query.phrasing.rpartition("/")[2].startswith("h") is heldout
 
 
-def test_what_is_pressed_to_choose_a_value_has_no_sentence_of_its_own(origin: Origin) -> None:
-    shows = [{"role": "radio", "text": "{order}", "state": "checked"}]
-    options = with_transitions("options", {"by": "order", "to": "options", "shows": shows}).pages["options"]
-    unnamed = {**options.slots, "order": options.slots["order"].model_copy(update={"name": ""})}
-    graph = with_pages(options=options.model_copy(update={"slots": unnamed}))
-    for sample in samples_by_task(graph, 0)["list.options-order"]:
-        text = query_for(sample, origin).instruction
-        assert "press" not in text.casefold() and f" {sample.settings[0].value}" in text
-
-
 @pytest.mark.parametrize(
-    ("title", "said"), [("the rest of them", "the rest of them and ask for help"), ("the options", " The rest and")]
+    ("role", "words", "asked"),
+    [
+        ("checkbox", {}, False),
+        ("checkbox", {"name": "the mark"}, False),
+        ("checkbox", {"name": "Mark all"}, True),
+        ("checkbox", {"does": "Ends it."}, True),
+        ("button", {"name": "Open"}, False),
+        ("button", {"name": "Open the box"}, True),
+    ],
 )
-def test_the_way_is_said_by_the_nearest_page_of_a_name(title: str, said: str, origin: Origin) -> None:
-    """Behind the options there is a page with a button on it that says something."""
-    more: dict[str, Any] = {
-        "title": title,
-        "recognise": {"shows": [{"role": "heading", "text": "More"}]},
-        "elements": {"help": {"target": "button:Help", "name": "Help"}},
-        "transitions": [{"by": "help", "to": "more", "shows": [{"role": "text", "text": "Ask somebody."}]}],
-    }
-    more["elements"]["help"]["does"] = "Asks for help."
-    rest = {"target": "button:The rest", "name": "The rest"}
-    graph = with_transitions("options", {"by": "rest", "to": "more"}, rest=rest)
-    graph = graph.model_copy(update={"pages": {**graph.pages, "more": GraphPage.model_validate(more)}})
-    found = samples_by_task(graph, 0)
-    (sample,) = found["list.more-help"]
-    text = query_for(sample, origin).instruction
-    assert said in text and "ask for help" in text and (title == "the options" or "the options" not in text)
-    assert [each.end for each in found["list.visit"]] == ["options", *(["more"] if title != "the options" else [])]
-
-
-@pytest.mark.parametrize(
-    ("words", "asked"),
-    [({}, False), ({"name": "the mark"}, False), ({"name": "Mark all"}, True), ({"does": "Ends it."}, True)],
-)
-def test_nobody_is_asked_to_press_what_no_word_says_the_purpose_of(words: dict[str, str], asked: bool) -> None:
+def test_nobody_is_asked_to_press_what_no_word_says_the_purpose_of(
+    role: str, words: dict[str, str], asked: bool
+) -> None:
     ticks = {"by": "box", "to": "things", "shows": [{"role": "text", "text": "1 left"}]}
-    graph = with_transitions("things", ticks, box={"target": "checkbox:#2", "role": "checkbox", **words})
+    graph = with_transitions("things", ticks, box={"target": f"{role}:#2", "role": role, **words})
     assert any(move.transition.by == "box" for route in routes(graph) for move in route.moves) is asked
 
 
@@ -163,64 +140,14 @@ def test_nobody_asks_for_what_only_opens_but_paths_go_through_it(mark: Mark, sai
     assert f"; 2 {said}" in asked_line(graph)
 
 
-def test_a_search_that_changes_nothing_and_two_orders_at_once_are_no_wishes() -> None:
-    orders = ({"by": name, "to": "options", "does": f"Sort by {name}."} for name in ("age", "name"))
-    shown = ({**each, "shows": [{"role": "text", "text": each["by"]}]} for each in orders)
-    graph = with_transitions("options", *shown, age={"target": "text:Age"}, name={"target": "text:Name"})
-    search = {"kind": "field", "target": "find", "type": "search", "values": ["tea"]}
-    slots = {name: GraphSlot.model_validate({**search, **more}) for name, more in {"a": {}, "b": IDLE}.items()}
-    options = graph.pages["options"].model_copy(update={"slots": slots})
-    tasks = samples_by_task(graph.model_copy(update={"pages": {**graph.pages, "options": options}}), 0)
-    assert {"list.options-age", "list.options-name", "list.options-set-a"} <= tasks.keys()
-    assert not [each for each in tasks if "set-b" in each or ("age" in each and "name" in each)]
-
-
-def test_what_stands_below_a_menu_is_set_without_opening_it_and_no_menu_is_said(origin: Origin) -> None:
-    opens = {"view": {"target": "menu:View", "role": "menu", "name": "View"}}
-    graph = with_transitions("options", {"by": "view", "to": "view-menu"}, view=opens["view"])
-    options = graph.pages["options"]
-    text = GraphSlot.model_validate({"kind": "field", "target": "text_field:", "name": "text_field", "values": ["tea"]})
-    here = options.model_copy(update={"slots": {**options.slots, "text": text}})
-    way = GraphTransition(by="more", to="rest")
-    named = {"more": GraphElement(target="more", role="menu_item", name="Edit more")}
-    menu = {"title": "", "marks": (Mark.OPENS,), "elements": named, "transitions": (way,)}
-    over = here.model_copy(update=menu)
-    end = LIST.pages["thing"].model_copy(
-        update={"title": "", "slots": {"text": text.model_copy(update={"target": "other"})}}
-    )
-    graph = graph.model_copy(update={"pages": {**graph.pages, "options": here, "view-menu": over, "rest": end}})
-    found = samples_by_task(graph, 0)
-    assert "list.options-set-text" in found and not [task for task in found if task.startswith("list.view-menu")]
-    assert re.search(r"(write|type) .tea", query_for(found["list.options-set-text"][0], origin).instruction, re.I)
-    through = found["list.rest-set-text"][0]
-    assert "view-menu" in {move.page for move in through.moves}
-    assert "view" not in query_for(through, origin).instruction.lower()
-
-
 def test_a_choice_without_a_name_is_asked_for_only_if_its_values_name_it() -> None:
-    def choice(target: str, *values: str) -> GraphSlot:
-        return GraphSlot.model_validate({"kind": "choice", "target": target, "values": values})
-
     slots = {
-        "a": choice("a/{value}", "Red", "Blue"),
-        "b": choice("b/{value}", "Blue"),
-        "c": choice("c/{value}", "Tall"),
+        name: GraphSlot.model_validate({"kind": "choice", "target": f"{name}/{{value}}", "values": values})
+        for name, values in {"a": ["Red", "Blue"], "b": ["Blue"], "c": ["Tall"]}.items()
     }
     graph = with_pages(options=LIST.pages["options"].model_copy(update={"slots": slots}))
-    asked = {
-        (each.slot, each.value) for goals in samples_by_task(graph, 0).values() for goal in goals for each in goal.final
-    }
-    assert asked == {("c", "Tall")}
-
-
-@pytest.mark.parametrize(("name", "asked"), [("Open", False), ("Open the box", True), ("Undo", True)])
-def test_a_verb_alone_is_no_wish_unless_it_says_all(name: str, asked: bool) -> None:
-    way: dict[str, object] = {"by": "it", "to": "things", "shows": [{"role": "text", "text": "Done."}]}
-    graph = with_transitions("things", way, it={"target": "button:It", "role": "button", "name": name})
-    assert any(move.transition.by == "it" for route in routes(graph) for move in route.moves) is asked
-
-
-IDLE: dict[str, object] = {"marks": ["idle"]}
+    goals = [goal for goals in samples_by_task(graph, 0).values() for goal in goals]
+    assert {(each.slot, each.value) for goal in goals for each in goal.final} == {("c", "Tall")}
 
 
 class CountedWalk:
@@ -284,3 +211,105 @@ async def test_queries_of_a_simulated_app_are_walked_in_it(world: World, origin:
     assert {(query.split, query.validation) for query in added} == {(Split.TRAIN, "passed")} and len(added) == 6
     assert not {query.instruction for query in made.queries} & {query.instruction for query in added}
     assert leaks_in_queries((*made.queries, *added), ()) == ()
+
+
+def _field(target: str, name: str, kind: str, *values: str, default: str = "") -> dict[str, Any]:
+    return {"kind": "field", "target": target, "name": name, "type": kind, "values": values, "default": default}
+
+
+_BENCHES = ["Pine bench", "Oak bench"]
+_SLOTS: dict[str, Any] = {
+    "name": _field("name", "Your name", "person", "Ann Lee", "Bo Hart"),
+    "day": _field("day", "Day", "date", "2026-12-01", "2026-12-09"),
+    "hours": _field("hours", "Hours", "number", "2", "3", default="1"),
+    "bench": {"kind": "choice", "target": "radio:{value}", "name": "Bench", "values": _BENCHES, "default": _BENCHES[0]},
+    "tools": {"kind": "switch", "target": "checkbox:With tools", "name": "With tools"},
+}
+_SHOWN = "{bench} for {name} on {day}"
+
+
+def booking(shown: str = _SHOWN, **element: str) -> AppGraph:
+    book = {"by": "book", "submits": True, "to": "form", "shows": [{"role": "list_item", "text": shown}]}
+    page = {
+        "title": "Book a bench",
+        "recognise": {"shows": [{"role": "heading", "text": "Book a bench"}]},
+        "elements": {"book": {"target": "button:Book", "role": "button", "name": "Book", **element}},
+        "slots": _SLOTS,
+        "transitions": [{**book, "slots": list(_SLOTS)}, {**book, "slots": list(_SLOTS)[:-1]}],
+    }
+    return AppGraph.model_validate(
+        {"app": "shop", "title": "the shop", "platform": Platform.WEB, "start": "form", "pages": {"form": page}}
+    )
+
+
+def queries_of(graph: AppGraph, origin: Origin) -> list[Query]:
+    return [
+        drafted(RouteGoal(each), origin, 3, False) for goals in samples_by_task(graph, 0).values() for each in goals
+    ]
+
+
+def test_a_form_is_asked_for_with_its_values_and_never_a_part_of_it(origin: Origin) -> None:
+    queries = queries_of(booking(), origin)
+    assert {query.task for query in queries} == {"shop.form-book"}
+    assert all(
+        "book a bench for " in query.instruction.lower() and " on 2026-12-" in query.instruction for query in queries
+    )
+    assert all(slot.said in query.instruction for query in queries for slot in query.slots)
+    asked = [{slot.name for slot in query.slots} for query in queries]
+    assert all({"name", "day"} <= names for names in asked) and {"name", "day", "tools"} in asked
+    words = " ".join(query.instruction for query in queries)
+    assert "for 2 hours" in words and "with tools" in words and "Oak bench" in words
+    assert "press" not in words and "into" not in words
+    # What is left at its default is neither said nor done.
+    short = next(query for query in queries if {slot.name for slot in query.slots} == {"name", "day"})
+    assert [step.target for step in short.path if step.operation == "tap"] == ["name", "day", "button:Book"]
+    assert "Pine bench for " in json.loads(short.goal)["showing"][1]["text"]
+
+
+def test_what_the_end_does_not_show_must_stand_in_the_form_before_it_is_sent(origin: Origin) -> None:
+    query = next(each for each in queries_of(booking(), origin) if {slot.name for slot in each.slots} == {*_SLOTS})
+    [filled] = json.loads(query.goal)[PATHWAY]
+    assert {"target": "checkbox:With tools", "any_state": ["checked", "selected"]} in filled["showing"]
+    assert {each["target"] for each in filled["showing"]} >= {"name", "day", "hours"}
+    shown = booking(f"{_SHOWN}, {{hours}} hours")
+    assert all(PATHWAY not in each.goal for each in queries_of(shown, origin) if "tools" not in each.instruction)
+
+
+@pytest.mark.parametrize(
+    ("name", "title", "said"),
+    [
+        ("Save", "Add a bench", "add a bench for "),
+        ("Reserve it", "Benches", "reserve it for "),
+        ("OK", "Benches", 'ill in and send the form "Benches" for '),
+        ("Rent", "Benches", "ill in and send the form"),
+        ("Order", "Benches", "order for "),
+    ],
+)
+def test_the_words_come_from_the_button_or_the_title(name: str, title: str, said: str, origin: Origin) -> None:
+    graph = booking(name=name)
+    page = graph.pages["form"].model_copy(update={"title": title})
+    queries = queries_of(graph.model_copy(update={"pages": {"form": page}}), origin)
+    assert queries and all(said in query.instruction.lower() or said in query.instruction for query in queries)
+
+
+def test_a_form_that_leads_back_to_its_list_is_asked_for_by_what_it_adds(origin: Origin) -> None:
+    boards = {"kind": "list", "target": "{value}", "values": ["To do", "Done"], "targets": {"To do": "a", "Done": "b"}}
+    board = {
+        "title": "Board",
+        "recognise": {"shows": [{"role": "heading", "text": "Board"}]},
+        "slots": {"board": boards},
+        "transitions": [{"by": "board", "to": "card", "does": "Add a card to {board}."}],
+    }
+    shows = [{"role": "text", "text": "{text}"}]
+    card = {
+        "recognise": {"shows": [{"role": "button", "text": "Add"}]},
+        "elements": {"add": {"target": "button:Add", "role": "button", "name": "Add"}},
+        "slots": {"text": _field("text", "Card", "title", "Fix the lamp")},
+        "transitions": [{"by": "add", "to": "board", "submits": True, "slots": ["text"], "shows": shows}],
+    }
+    graph = AppGraph.model_validate(
+        {"app": "kanban", "platform": Platform.WEB, "start": "board", "pages": {"board": board, "card": card}}
+    )
+    [query] = [each for each in queries_of(graph, origin) if each.task == "kanban.board-add"]
+    assert 'dd "Fix the lamp"' in query.instruction and "To do" not in query.instruction
+    assert [step.target for step in query.path] == ["a", "a", "text", "text", "button:Add", ""]

@@ -8,33 +8,26 @@ from pathlib import Path
 import pytest
 
 from tests.stages.models.scripted import ScriptedModel
-from tests.stages.queries.pathways.toy import PROGRAM, Toy, ToyFactory, by_names
+from tests.stages.queries.pathways.toy import PROGRAM, ToyFactory, by_names
 from tests.stages.queries.samples import making, passes, walk_all
-from tests.stages.rollout.rolling import rolled_out
 from trajmill.schemas.errors import BadInputError, FailureClass, ModelFailure
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway
-from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
-from trajmill.stages.agents.reference import ReferenceAgent
+from trajmill.schemas.tables.query import PathStep, Query, Source, Split
 from trajmill.stages.environments.desktop.task import parse_task
-from trajmill.stages.environments.kinds import FaultRates
-from trajmill.stages.environments.simulated.environment import SimulatedFactory
-from trajmill.stages.environments.simulated.world import World
-from trajmill.stages.graphs.explore.deny_list import deny_list, packaged_deny_list
+from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.models.prompts import PromptedModel
 from trajmill.stages.queries.base import NewQueries, WalkQueries
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.pathways.programs import (
-    PathwayProgram,
     WalkBounds,
     WalkResult,
     packaged_programs,
     read_programs,
 )
-from trajmill.stages.queries.pathways.search import collect_pathways, deep_search, needs_by_model, needs_by_tree
+from trajmill.stages.queries.pathways.search import deep_search, needs_by_model, needs_by_tree
 from trajmill.stages.queries.pathways.source import PathwaySource
 from trajmill.stages.queries.written import query_prompts
 
@@ -97,11 +90,6 @@ async def test_a_late_program_is_waited_for_and_one_that_is_not_fails(origin: Or
     slow = await walk(origin, ToyFactory(opens_late=2))
     assert by_names(slow.pathways).keys() == by_names(walked.pathways).keys()
     assert sorted(each.message for each in slow.failures) == sorted(each.message for each in walked.failures)
-
-
-async def test_a_walk_that_finds_nothing_says_so(origin: Origin) -> None:
-    found = await deep_search(ToyFactory(), PROGRAM, BOUNDS, deny_list(["file", "edit"]), origin)
-    assert not found.pathways and "shows nothing that opens" in found.failures[0].message
 
 
 def test_denied_words_are_whole_words() -> None:
@@ -210,20 +198,6 @@ async def test_a_selection_that_is_needed_is_asked_for_and_made(toy: WalkResult,
     assert "does not meet the goal check" in failure.message
 
 
-class SlowOnce(Toy):
-    """Shows in its first episode nothing that could be pressed."""
-
-    async def reset(self, query: Query, seed: int) -> Observation:
-        observation = await super().reset(query, seed)
-        self.looks_until_shown = 0
-        return observation
-
-
-class SlowOnceFactory(ToyFactory):
-    async def __call__(self) -> Toy:
-        return SlowOnce(self.log, looks_until_shown=self.looks_until_shown)
-
-
 async def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(toy: WalkResult, origin: Origin) -> None:
     query = asking_for("Open", (await made_of(toy, origin)).queries)
     nowhere = PathStep(page="toy.start", operation="tap", target="toy/menu:Nothing")
@@ -232,23 +206,3 @@ async def test_a_path_that_is_lost_and_a_goal_that_is_met_at_once_are_refused(to
     met = query.model_copy(update={"query_id": "3e7", "goal": json.dumps(shown)})
     told = [failure.message for failure in (await walk_all(ToyFactory(), [lost, met], origin)).failures]
     assert ["lost" in told[0], "before anything was done" in told[1]] == [True, True]
-    # A path that is lost once is walked again.
-    walked = await walk_all(SlowOnceFactory(looks_until_shown=60), [query], origin)
-    assert [each.query_id for each in walked.queries] == [query.query_id]
-
-
-async def test_pathways_of_the_simulated_desktop_become_solvable_queries(world: World, origin: Origin) -> None:
-    program = PathwayProgram(
-        name="files",
-        title="the file manager",
-        start_state="{}",
-        opening=(PathStep(page="files.start", operation="double_tap", target="launcher/files"),),
-        presses_commands=True,
-    )
-    factory = SimulatedFactory(world, Platform.DESKTOP, FaultRates(popup=0.0))
-    collected = await collect_pathways(factory, program, BOUNDS, origin)
-    assert {EndKind.MENU, EndKind.DIALOG, EndKind.PAGE} <= {each.end_kind for each in collected.pathways}
-    source = PathwaySource(collected.pathways, [program])
-    made = await making(source, lambda drafts: walk_all(factory, drafts, origin), origin, seed=1)
-    done = await rolled_out(made.queries, ReferenceAgent, factory, concurrency=2)
-    assert len(done) >= 5 and {each.episode.trajectory.reward for each in done} == {1.0}

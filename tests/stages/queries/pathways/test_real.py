@@ -27,24 +27,15 @@ BOUNDS = WalkBounds(depth=3, seconds=240)
 
 
 async def collect(
-    factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds, queries: int = 0
+    factory: EnvironmentFactory, program: PathwayProgram, origin: Origin, bounds: WalkBounds, queries: int
 ) -> tuple[WalkResult, NewQueries]:
     try:
         collected = await collect_pathways(factory, program, bounds, origin)
-        if not queries:
-            return collected, NewQueries(())
         source = PathwaySource(collected.pathways, [program], queries)
         made = await making(source, lambda drafts: walk_all(factory, drafts, origin), origin, seed=1)
         return collected, made
     finally:
         await factory.close()
-
-
-def desktops() -> EnvironmentFactory:
-    from trajmill.stages.environments.desktop.environment import LocalDesktops
-    from trajmill.stages.environments.desktop.task import packaged_tasks
-
-    return LocalDesktops(packaged_tasks())
 
 
 # A small web office with menus, a submenu, tabs, a dialog and an action that must not be taken.
@@ -103,31 +94,21 @@ async def test_menus_tabs_and_pages_of_a_web_page_are_walked_and_asked_for(origi
 
 
 @pytest.mark.desktop
-async def test_a_calculator_on_a_real_desktop_is_walked_and_leaves_no_process(origin: Origin) -> None:
+async def test_a_real_file_manager_is_walked_with_what_needs_a_selection_and_leaves_no_process(origin: Origin) -> None:
+    from trajmill.stages.environments.desktop.environment import LocalDesktops
     from trajmill.stages.environments.desktop.local.processes import descendants
+    from trajmill.stages.environments.desktop.task import packaged_tasks
 
     before = descendants(os.getpid())
-    (program,) = read_programs(packaged_programs(), ("galculator",))
-    bounds = BOUNDS.model_copy(update={"depth": 2})
-    collected, made = await collect(desktops(), program, origin, bounds, 3)
-    found = by_names(collected.pathways)
-    assert found["File > Quit"].end_kind is EndKind.MENU_ITEM and not found["File > Quit"].pressed
-    assert len(found) >= 20
-    for pathway in collected.pathways:
-        for step in pathway.steps:
-            size = collected.screens[step.screen_id].screen.size
-            assert 0 <= step.bounds.left < step.bounds.right <= size.width
-            assert 0 <= step.bounds.top < step.bounds.bottom <= size.height
-    assert len(made.queries) == 3
-    assert descendants(os.getpid()) <= before
-
-
-@pytest.mark.desktop
-async def test_what_needs_a_selection_in_a_real_file_manager(origin: Origin) -> None:
     (program,) = read_programs(packaged_programs(), ("pcmanfm",))
     narrow = BOUNDS.model_copy(update={"breadth": 2, "depth": 1})
-    collected, _ = await collect(desktops(), program, origin, narrow)
-    assert [failure.message for failure in collected.failures] == []
+    collected, made = await collect(LocalDesktops(packaged_tasks()), program, origin, narrow, 1)
+    assert [failure.message for failure in collected.failures] == [] and len(made.queries) == 1
     needs = {name: pathway.needs_selection for name, pathway in by_names(collected.pathways).items()}
     assert needs["Edit > Rename..."] is True and needs["Edit > Cut"] is True
     assert needs["File"] is False
+    for step in (step for pathway in collected.pathways for step in pathway.steps):
+        size = collected.screens[step.screen_id].screen.size
+        assert 0 <= step.bounds.left < step.bounds.right <= size.width
+        assert 0 <= step.bounds.top < step.bounds.bottom <= size.height
+    assert descendants(os.getpid()) <= before

@@ -8,15 +8,13 @@ import pytest
 
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.samples import chosen, drafted
-from tests.warehouse.samples import judgement, query, stage_run, trajectory
+from tests.warehouse.samples import query, stage_run, trajectory
 from trajmill.schemas.errors import BadInputError, FailureClass, ModelFailure
-from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Platform, Query, Source, Split
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.environments.kinds import SimulatedSpec
-from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import TaskGraph, World
+from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.generate import unwalked_queries
@@ -53,12 +51,11 @@ async def propose(
     starts: Sequence[StartingPoint] = (BITES,),
     existing: Sequence[Query] = (),
     wanted: int = 3,
-    heldout: Sequence[str] = (),
     at_once: int = 1,
 ) -> tuple[NewQueries, ScriptedModel]:
     model = ScriptedModel(answer)
     source = ProposalSource(model, query_prompts(), starts, existing, wanted)
-    context = SourceContext(SimulatedSpec(), UnseenApps(heldout), 0, origin, at_once)
+    context = SourceContext(SimulatedSpec(), UnseenApps(), 0, origin, at_once)
     return await unwalked_queries(source, context), model
 
 
@@ -87,12 +84,9 @@ async def test_a_proposal_is_a_query_without_path_and_goal(origin: Origin, known
 
 
 async def test_the_curriculum_shows_what_people_wrote_and_how_the_agent_does(origin: Origin, known: Query) -> None:
-    written = [
-        HumanTask(instruction="Order me a pizza", platform=Platform.PHONE, apps=("bites",)),
-        HumanTask(instruction="Wake me at 7:30", platform=Platform.PHONE, apps=("clock",)),
-        HumanTask(instruction='Book a table "now"', platform=Platform.PHONE, apps=("bites",)),
-        HumanTask(instruction="Order again", platform=Platform.PHONE, apps=("bites",), start_state={"a": 1}),
-    ]
+    said = [("Order me a pizza", "bites"), ("Wake me at 7:30", "clock"), ('Book a table "now"', "bites")]
+    written = [HumanTask(instruction=text, platform=Platform.PHONE, apps=(app,)) for text, app in said]
+    written.append(written[0].model_copy(update={"start_state": {"a": 1}}))
     tried = [("easy one", "bites", 0.9), ("half one", "bites", 0.5), ("hard one", "bites", 0.0)]
     tried.append(("another app", "clock", 1.0))
     successes = [TaskSuccess(text, Platform.PHONE, (app,), success) for text, app, success in tried]
@@ -116,16 +110,6 @@ async def test_the_curriculum_shows_what_people_wrote_and_how_the_agent_does(ori
         assert sections.partition(heading)[2].startswith(f"\n{listed}"), heading
     assert "Propose 2 new tasks." in told
     assert "another app" not in told and "Something held out" not in told
-
-
-async def test_a_screen_is_shown_and_its_tasks_are_marked(world: World, origin: Origin, known: Query) -> None:
-    screen = await SimulatedEnvironment(world, Platform.PHONE).reset(known, 0)
-    start = StartingPoint(Platform.PHONE, (), screen=screen)
-    made, model = await propose(lambda request: tasks("Open the app Notes"), origin, [start], wanted=1)
-    assert [part for part in model.asked[0].messages[1].parts if isinstance(part, Observation)] == [screen]
-    (one,) = made.queries
-    assert (one.source, one.made_by) == (Source.SCREENSHOT, "writer_screen-1@scripted-1")
-    assert "Software: (the whole device), on a phone" in words(model.asked[0])
 
 
 @pytest.mark.parametrize(
@@ -183,15 +167,11 @@ async def test_the_wanted_tasks_are_divided_over_the_grounds_and_concurrency_cha
     assert len(many.queries) == BATCH + 1
 
 
-async def test_the_same_task_on_two_grounds_is_taken_once_and_a_heldout_app_gets_none(origin: Origin) -> None:
+async def test_the_same_task_on_two_grounds_is_taken_once(origin: Origin) -> None:
     other = BITES._replace(start_state='{"a": 1}')
     made, _ = await propose(lambda request: tasks("Order a soup and a salad"), origin, [BITES, other], wanted=2)
     assert len(made.queries) == 1
     assert "the same words as on another starting point" in made.failures[0].message
-    made, _ = await propose(numbered, origin, [BITES, CLOCK], wanted=4, heldout=("clock",))
-    assert {one.apps for one in made.queries} == {("bites",)}
-    (failure,) = made.failures
-    assert failure.message == "curriculum: training must not see the app clock: it is held out"
 
 
 @pytest.mark.parametrize("wanted", [1, 2, 5, 8])
@@ -245,17 +225,6 @@ ORIGIN = Origin(round=2, run_id="run-a", code_version="0")
 
 def attempt(**changes: object) -> Trajectory:
     return trajectory(0, LATER, PROPOSED.query_id, **changes)
-
-
-@pytest.mark.parametrize(("correct", "validation"), [(True, FEASIBLE), (False, INFEASIBLE)])
-def test_the_judge_decides_and_the_row_belongs_to_the_round_of_the_decision(correct: bool, validation: str) -> None:
-    tried = attempt()
-    decided = decide_proposal(PROPOSED, tried, judgement(tried.trajectory_id, LATER, correct), ORIGIN)
-    assert decided is not None
-    changed = {key for key in Query.model_fields if getattr(decided.query, key) != getattr(PROPOSED, key)}
-    assert {"validation", "round"} <= changed <= {"validation", "round", "code_version", "written_at"}
-    assert (decided.query.validation, decided.query.round) == (validation, 2)
-    assert (decided.refusal is None) is correct
 
 
 def test_an_attempt_that_nobody_judged_says_nothing_unless_the_task_cannot_be_started() -> None:

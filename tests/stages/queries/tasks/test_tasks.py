@@ -7,7 +7,7 @@ import pytest
 
 from tests.stages.environments.simulated.worlds import garden
 from tests.stages.queries.samples import chosen
-from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.schemas.errors import BadInputError, EnvironmentFailure
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
@@ -37,7 +37,7 @@ from trajmill.stages.queries.walk import walk
 
 HELDOUT_APPS = ("notes", "clock")
 SETTINGS = GraphQueriesSpec(
-    train=150, heldout_slots=30, heldout_phrasings=30, heldout_apps=20, heldout_app_names=HELDOUT_APPS, validation=24
+    train=60, heldout_slots=12, heldout_phrasings=12, heldout_apps=8, heldout_app_names=HELDOUT_APPS, validation=8
 )
 
 
@@ -57,8 +57,14 @@ def test_every_split_has_its_queries_and_nothing_held_out_is_in_training(generat
     assert generated.failures == () and leaks_in_queries(queries, HELDOUT_APPS) == ()
     goals = {split: {query.goal_key() for query in queries if query.split is split} for split in Split}
     assert sum(map(len, goals.values())) == len(set.union(*goals.values()))
+    for query in queries:
+        if query.split is not Split.HELDOUT_APPS:
+            assert ("/h" in query.phrasing) is (query.split is Split.HELDOUT_PHRASINGS), query.phrasing
+    # Half of the validation queries are of an app that no other split has.
+    assert SETTINGS.validation_app_names == ("rides",)
+    assert [query.split for query in queries if "rides" in query.apps] == [Split.VALIDATION] * 4
     # The queries of the grammar do not change.
-    assert content_id([query.query_id for query in queries]) == "e7a0fd449ad15e66a03b1ddc"
+    assert content_id([query.query_id for query in queries]) == "7bd22a8480ccc36254c3668c"
 
 
 class _LastFirst(GrammarWriter):
@@ -79,23 +85,8 @@ class _LastFirst(GrammarWriter):
 @pytest.mark.slow
 async def test_the_number_in_flight_changes_nothing(world: World, origin: Origin, generated: NewQueries) -> None:
     writer = _LastFirst()
-    assert await generate_queries(world, SETTINGS, 1, origin, [writer], in_flight=64) == generated
-    assert 32 < writer.most_at_once <= 64
-
-
-@pytest.mark.slow
-def test_heldout_phrasings_are_marked_and_others_are_not(generated: NewQueries) -> None:
-    for query in generated.queries:
-        template = query.phrasing.split(" ")[0].rpartition("/")[2]
-        if query.split is Split.HELDOUT_PHRASINGS:
-            assert template.startswith("h")
-        elif query.split is not Split.HELDOUT_APPS:
-            assert "/h" not in query.phrasing
-        assert query.phrasing.startswith(query.task)
-    # Half of the validation queries are of an app that no other split has.
-    assert SETTINGS.validation_app_names == ("rides",)
-    of_app = [query.split for query in generated.queries if "rides" in query.apps]
-    assert of_app == [Split.VALIDATION] * 12
+    assert await generate_queries(world, SETTINGS, 1, origin, [writer], in_flight=32) == generated
+    assert 16 < writer.most_at_once <= 32
 
 
 async def test_validation_needs_no_app_of_its_own(world: World, origin: Origin) -> None:
@@ -106,21 +97,6 @@ async def test_validation_needs_no_app_of_its_own(world: World, origin: Origin) 
     assert leaks_in_queries(made.queries, spared.unseen_app_names) == ()
     with pytest.raises(BadInputError, match=r"validation_app_names: there is no app 'cluck'; did you mean clock\?"):
         await generate_queries(clock, spared.model_copy(update={"validation_app_names": ("cluck",)}), 1, origin)
-
-
-@pytest.mark.slow
-async def test_an_app_whose_path_is_broken_is_dropped_with_the_reason(world: World, origin: Origin) -> None:
-    bites = world.apps["bites"]
-    checkout = bites.screens["checkout"]
-    idle = tuple(w.model_copy(update={"do": ()}) if w.id == "order" else w for w in checkout.widgets)
-    screens = {**bites.screens, "checkout": checkout.model_copy(update={"widgets": idle})}
-    broken = bites.model_copy(update={"screens": screens, "tasks": {"order": bites.tasks["order"]}})
-    settings = GraphQueriesSpec(train=5, heldout_app_names=(), validation=0)
-    generated = await generate_queries(_only(broken), settings, 1, origin)
-    assert generated.queries == ()
-    first = generated.failures[0]
-    assert (first.stage, first.failure_class) == ("generate", FailureClass.TASK)
-    assert first.message.startswith("bites.order: the reference path does not meet the goal check (")
 
 
 async def test_too_few_goals_are_said_and_not_hidden(world: World, origin: Origin) -> None:
@@ -203,11 +179,6 @@ def mistakes(folder: Path, text: str) -> list[str]:
     path = folder / "garden.yaml"
     path.write_text(text, encoding="utf-8")
     return [str(mistake).removeprefix(f"{path}:") for mistake in check_app_files([path])]
-
-
-@pytest.mark.slow
-def test_a_right_file_has_no_mistakes(tmp_path: Path) -> None:
-    assert mistakes(tmp_path, garden()) == []
 
 
 @pytest.mark.slow
