@@ -45,7 +45,7 @@ def check(spec: CurateSpec | None = None) -> LeakCheck:
     return LeakCheck([query(), HELDOUT], (), spec or CurateSpec())
 
 
-@pytest.mark.parametrize("kind", ["end_to_end", "reasoning", "grounding", "role_manager"])
+@pytest.mark.parametrize("kind", ["end_to_end", "grounding"])
 def test_near_matches_leave_supervised_rows_of_any_kind_out(kind: str) -> None:
     rows = rows_to_arrow("examples", [example(kind, "I order pizza."), example(kind, NEAR)])
     clean = without_leaks(rows, "example_id", check().examples(rows))
@@ -120,12 +120,6 @@ QUERIES = [
 def found(text: str, spec: CurateSpec | None = None) -> list[tuple[str, str]]:
     leaks = NearLeaks(QUERIES, spec or CurateSpec()).in_texts([TrainingText("row", "a", text)])
     return [(leak.reason, leak.found) for leak in leaks.values()]
-
-
-def test_most_of_a_heldout_instruction_in_one_line_is_found() -> None:
-    thought = "Thought: I book a quiet table for two at La Cantina on Friday, as asked."
-    assert found(f"Task progress: none\n{thought}") == [("near_heldout", "h")]
-    assert found(thought, CurateSpec(near_heldout=0.0)) == []
 
 
 @pytest.mark.parametrize(

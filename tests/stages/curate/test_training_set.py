@@ -19,7 +19,6 @@ from trajmill.stages.curate.training_set import (
     Alike,
     alike_queries,
     digests_of,
-    shortest_successes,
     training_set,
     with_equal_sides,
     without_alike_screens,
@@ -181,25 +180,3 @@ def test_every_query_gets_its_share_of_the_groups(given_: dict[str, float], tota
     assert not any(attempts % size for attempts in counts.values())
     for query_id, average in given_.items():
         assert abs(counts.get(query_id, 0) / size - groups * task_weight(average) / summed) < 1 + 1e-6
-
-
-Success = tuple[str, str, int]
-successes = st.tuples(st.sampled_from("ab"), st.text("tu", min_size=1, max_size=4), st.integers(1, 5))
-
-
-def kept(found: list[Success], per_query: int = 3) -> frozenset[str]:
-    """What is kept of queries, trajectories and their lengths, each of which has a row for each step."""
-    rows = [(query, trajectory, step) for query, trajectory, steps in found for step in range(steps)]
-    names = ("query_id", "trajectory_id", "step_index")
-    return shortest_successes(pa.table({name: [row[at] for row in rows] for at, name in enumerate(names)}), per_query)
-
-
-@given(st.lists(successes, min_size=1, max_size=20, unique_by=lambda s: s[1]), st.integers(1, 3))
-def test_selection_is_a_function_of_the_set_alone(found: list[Success], per_query: int) -> None:
-    chosen = kept(found, per_query)
-    assert chosen == kept(found[::-1], per_query) == kept(found + found, per_query)
-    for asked in "ab":
-        lengths = {name: steps for query, name, steps in found if query == asked}
-        assert len(chosen & lengths.keys()) == min(per_query, len(lengths))
-        left = [steps for name, steps in lengths.items() if name not in chosen]
-        assert not left or min(left) >= max(lengths[name] for name in chosen & lengths.keys())

@@ -3,7 +3,7 @@ import pytest
 from tests.stages.derive.samples import DONE, PHONE, TAP, episode, query, size_of, step
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.models.toy import ToyPhone
-from trajmill.schemas.actions import Action, Click, LongPress, Swipe, SystemButton, TypeText, action_to_json
+from trajmill.schemas.actions import Action, Click, LongPress, Swipe, TypeText, action_to_json
 from trajmill.schemas.dialects.base import NotExpressible, Reply
 from trajmill.schemas.dialects.families import FAMILIES, Family
 from trajmill.schemas.episode import Episode
@@ -101,10 +101,8 @@ WALLET = TargetElement(role="list_row", text='The "big" wallet', bounds=Box(left
         (Click(x=36, y=64), WALLET, "Tap \"The 'big' wallet\"."),
         (Click(x=36, y=64), WALLET.model_copy(update={"text": ""}), "Tap the list row."),
         (LongPress(x=700, y=20), None, "Hold the element at the top right."),
-        (Click(x=360, y=640), None, "Tap the element in the middle."),
         (Swipe(x=360, y=960, x2=360, y2=320), WALLET, "Scroll down."),
         (TypeText(text="Pad\nThai"), None, 'Type "Pad Thai".'),
-        (SystemButton(button="Back"), None, "Press Back."),
         (DONE, None, "Report that the task is complete."),
     ],
 )

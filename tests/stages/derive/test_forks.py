@@ -1,6 +1,6 @@
 import pytest
 
-from tests.stages.derive.samples import DONE, PHONE, episode, query, step
+from tests.stages.derive.samples import DONE, episode, query, step
 from tests.stages.derive.screens import DrawnScreens, derived, kept, refused, tools_of
 from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, TypeText, action_from_json
 from trajmill.schemas.episode import Episode
@@ -49,7 +49,14 @@ LATE = UIElement("text", "10:32", Box(0, 0, 90, 30))
 PIZZA = UIElement("list_item", "Pizza", Box(0, 200, 720, 300), ("clickable",))
 SUSHI = UIElement("list_item", "Sushi", Box(0, 300, 720, 400), ("clickable",))
 LOWER = PIZZA._replace(bounds=Box(100, 500, 300, 700))
-TREES = {"s0": (CLOCK, PIZZA, SUSHI), "f0": (LATE, SUSHI, LOWER), "s1": (PIZZA,), "f1": (SUSHI,), "two": (PIZZA, PIZZA)}
+Trees = dict[str, tuple[UIElement, ...]]
+TREES: Trees = {
+    "s0": (CLOCK, PIZZA, SUSHI),
+    "f0": (LATE, SUSHI, LOWER),
+    "s1": (PIZZA,),
+    "f1": (SUSHI,),
+    "two": (PIZZA, PIZZA),
+}
 RIGHT, WRONG = Click(x=360, y=250), Click(x=360, y=350)
 
 
@@ -63,10 +70,10 @@ def failure(action: Action | None = WRONG, before: str = "f0", label: StepLabel 
     return episode([step(0, action, (before, "f1"), prompt="The user query: eat")], correct=False, labels=labels)
 
 
-def forks(failed: Episode, *successes: Episode) -> DerivedRows:
+def forks(failed: Episode, *successes: Episode, trees: Trees = TREES) -> DerivedRows:
     of_groups = TaskSources({failed.trajectory.trajectory_id: successes}, {}, NearLeaks([], CurateSpec()))
     spec = ForksSpec()
-    return derived(spec, failed, tools_of(spec, DrawnScreens(TREES), of_tasks=of_groups))
+    return derived(spec, failed, tools_of(spec, DrawnScreens(trees), of_tasks=of_groups))
 
 
 def test_the_action_of_a_success_is_taught_on_the_screen_of_the_failure() -> None:
@@ -111,11 +118,8 @@ def test_positions_without_a_unique_element_are_not_guessed() -> None:
     assert action_from_json(typed.examples[0].action or "") == TypeText(text="pizza")
     assert refused(forks(failure(), success(Click(x=360, y=1200)))) == [(0, "position_without_element")]
     twice = {**TREES, "s0": (PIZZA, SUSHI, PIZZA), "f0": (PIZZA, PIZZA, SUSHI)}
-    failed, spec = failure(SystemButton(button="Back")), ForksSpec()
-    of_groups = TaskSources({failed.trajectory.trajectory_id: (success(),)}, {}, NearLeaks([], CurateSpec()))
-    rows = derived(spec, failed, tools_of(spec, DrawnScreens(twice), of_tasks=of_groups))
+    rows = forks(failure(SystemButton(button="Back")), success(), trees=twice)
     assert refused(rows) == [(0, "element_is_not_unique")]
-    assert PHONE.width == 720
 
 
 @pytest.mark.parametrize(

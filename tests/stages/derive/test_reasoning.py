@@ -5,7 +5,7 @@ import pytest
 
 from tests.stages.derive.samples import DONE, PHONE, TAP, episode, step
 from tests.stages.derive.screens import OK, Body, DrawnScreens, derived, derived_with, tools_of, words
-from trajmill.schemas.actions import Action, Click, Wait, action_to_json
+from trajmill.schemas.actions import Action, Click, Wait
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
@@ -71,67 +71,45 @@ def test_the_next_try_has_another_style_the_last_is_told_the_action_and_then_it_
     assert len(asked) == 4
 
 
-def thinks(thought: str | Callable[[Body], str]) -> Callable[[Body], str]:
-    def answer(body: Body) -> str:
-        if "response_format" not in body:
-            return call(TAP)
-        return json.dumps({"thought": thought if isinstance(thought, str) else thought(body)})
-
-    return answer
+def thinks(thought: str) -> Callable[[Body], str]:
+    return lambda body: json.dumps({"thought": thought}) if "response_format" in body else call(TAP)
 
 
 def refused(rows: DerivedRows) -> list[tuple[str | None, str]]:
     return [(row.variant, row.reason) for row in rows.refusals]
 
 
-@pytest.mark.parametrize("nothing", ["(not told)", "—", " None. ", "the thought"])
-def test_a_placeholder_is_no_thought_though_the_action_is_right(nothing: str) -> None:
-    answer = thinks(lambda body: "I press OK." if "button" in words(body) else nothing)
-    rows, asked = derived_with(OFFLINE, one_step(), answer)
-    assert [row.variant for row in rows.examples] == ["hinted"]
-    assert len(asked) == 4, "nothing follows from a placeholder, so its action is not asked for"
-    rows, _ = derived_with(ReasoningSpec(sources=("online",)), one_step(thought=nothing), answer)
-    assert refused(rows) == [("online", "no_thought")]
-
-
 @pytest.mark.parametrize(
-    ("copied", "reason"),
+    ("thought", "reason"),
     [
+        ("(not told)", "no_thought"),
+        ("—", "no_thought"),
+        (" None. ", "no_thought"),
+        ("the thought", "no_thought"),
         ('I clicked button "OK" at (50%, 63%).', "tells_position"),
         ("The button is at x=360, y=812.", "tells_position"),
         ("It is 50% across, so I press it.", "tells_position"),
         ("The hint says to press OK.", "tells_hint"),
+        ("Seats (4, 5) are free, so I press OK.", None),
+        ("Back.", None),
+        ("点击确定", None),
     ],
 )
-def test_a_thought_that_copies_its_hint_is_refused_though_the_action_is_right(copied: str, reason: str) -> None:
-    rows, asked = derived_with(
-        OFFLINE, one_step(), thinks(lambda body: "..." if "(not told)" in words(body) else copied)
-    )
-    assert rows.examples == ()
-    assert refused(rows) == [("offline", reason)]
-    assert len(asked) == 3, "the action of such a thought is not asked for"
-
-
-def test_numbers_of_the_task_and_few_letters_of_any_script_may_be_thought() -> None:
-    answer = thinks("Seats (4, 5) are free, so I press OK.")
+def test_a_placeholder_or_a_copied_hint_is_no_thought_though_the_action_is_right(
+    thought: str, reason: str | None
+) -> None:
     given = one_step(prompt="The user query: take seats (4, 5)\nTask progress: none")
-    rows, _ = derived_with(OFFLINE, given, answer)
-    assert [row.variant for row in rows.examples] == ["style_1"]
-    rows, _ = derived_with(OFFLINE, one_step(), answer)
+    rows, asked = derived_with(OFFLINE, given, thinks(thought))
+    assert [row.variant for row in rows.examples] == ([] if reason else ["style_1"])
+    assert refused(rows) == ([("offline", reason)] if reason else [])
+    assert len(asked) == (3 if reason else 2), "the action of such a thought is not asked for"
+
+
+def test_numbers_that_the_task_does_not_have_are_positions_and_an_agents_own_placeholder_is_no_thought() -> None:
+    rows, _ = derived_with(OFFLINE, one_step(), thinks("Seats (4, 5) are free, so I press OK."))
     assert refused(rows) == [("offline", "tells_position")]
-    for short in ("Back.", "点击确定"):
-        rows, _ = derived_with(OFFLINE, one_step(), thinks(short))
-        assert [row.variant for row in rows.examples] == ["style_1"]
-
-
-def test_a_hint_tells_a_position_only_where_words_do_not_tell_the_element() -> None:
-    def hint_of(given: Episode) -> str:
-        _, asked = derived_with(OFFLINE, given, thinking(99))
-        return next(line for line in words(asked[4]).splitlines() if line.startswith("The right action"))
-
-    assert hint_of(one_step()).endswith('Clicked button "OK"')
-    elsewhere = action_to_json(Click(x=20, y=20))
-    assert hint_of(one_step(action=elsewhere, target=None)).endswith("(3%, 2%)")
+    rows, _ = derived_with(ReasoningSpec(sources=("online",)), one_step(thought="—"), thinks("I press OK."))
+    assert refused(rows) == [("online", "no_thought")]
 
 
 def test_outputs_of_several_agents_are_merged_into_one_thought() -> None:

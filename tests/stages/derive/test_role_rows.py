@@ -5,19 +5,18 @@ import pytest
 
 from tests.records import record
 from tests.stages.derive.samples import COMMON, DONE, TAP, episode, query, step, walked
-from tests.stages.derive.screens import derived as derived_by
-from tests.stages.derive.screens import kept, refused
-from trajmill.schemas.actions import Action, Answer, Click, LongPress, OpenApp, Swipe, SystemButton, Terminate, TypeText
+from tests.stages.derive.screens import derived, kept, refused
+from trajmill.schemas.actions import Action, Answer, Click, OpenApp, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.stages.agents.candidates import read_label
 from trajmill.stages.derive.ces_rows import instruction_of, state_after
-from trajmill.stages.derive.collected import DerivedRows
-from trajmill.stages.derive.kind_spec import KindSpec
-from trajmill.stages.derive.spec import CesDataSpec, CodaDataSpec, RftDataSpec, RolesSpec
+from trajmill.stages.derive.spec import CesDataSpec, CodaDataSpec, JudgeDataSpec, PrmDataSpec, RftDataSpec, RolesSpec
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
@@ -43,24 +42,20 @@ def walk(outcomes: str, calls: Sequence[ModelCall], correct: bool = True, labels
     return episode([steps[0], *marked], correct=correct, labels=labels).model_copy(update={"calls": tuple(calls)})
 
 
-def derived(given: Episode, spec: KindSpec) -> DerivedRows:
-    return derived_by(spec, given)
-
-
 def reflections(count: int) -> list[ModelCall]:
     return [call("reflector", n + 1, screens=(f"s{n}", f"s{n + 1}")) for n in range(count)]
 
 
 def test_each_role_gives_the_conversation_that_it_had() -> None:
     calls = [call("manager", 0), call("worker", 0), call("critic.text", 0), call("policy", 1)]
-    rows = derived(walk("++", calls), RolesSpec())
+    rows = derived(RolesSpec(), walk("++", calls))
     assert kept(rows) == [(0, "manager"), (0, "worker")]
     first: Example = rows.examples[0]
     told = [("system", "Be a role."), ("user", "Ask manager 0<image>"), ("assistant", "manager says 0")]
     assert [(message.role, message.content) for message in first.messages] == told
     assert (first.screens, first.written_by, first.kind) == (("s0",), "manager-model", "roles")
     both = walk("++", [call("manager", 0), call("worker", 0)])
-    assert kept(derived(both, RolesSpec(only=("worker",)))) == [(0, "worker")]
+    assert kept(derived(RolesSpec(only=("worker",)), both)) == [(0, "worker")]
 
 
 def test_steps_that_were_judged_bad_calls_without_answer_and_quoted_guidance_teach_no_role() -> None:
@@ -71,11 +66,11 @@ def test_steps_that_were_judged_bad_calls_without_answer_and_quoted_guidance_tea
         call("notetaker", 2, "As the guidance says, tap Checkout."),
     ]
     given = walk("++", calls, labels=[GOOD, HARMFUL, GOOD]).model_copy(update={"guidance": "1. Tap Checkout."})
-    rows = derived(given, RolesSpec())
+    rows = derived(RolesSpec(), given)
     assert kept(rows) == [(0, "worker")]
     assert refused(rows) == [(1, "harmful"), (2, "no_answer"), (2, "quotes_guidance")]
-    assert refused(derived(walk("+", [call("worker", 0)], correct=False), RolesSpec())) == [(0, "judged_incorrect")]
-    assert refused(derived(walk("+", []), RolesSpec())) == [(None, "no_role_calls")]
+    assert refused(derived(RolesSpec(), walk("+", [call("worker", 0)], correct=False))) == [(0, "judged_incorrect")]
+    assert refused(derived(RolesSpec(), walk("+", []))) == [(None, "no_role_calls")]
 
 
 def test_a_malformed_reply_is_never_a_row_of_its_role_but_the_retry_is() -> None:
@@ -85,16 +80,16 @@ def test_a_malformed_reply_is_never_a_row_of_its_role_but_the_retry_is() -> None
         call("reflector", 1, "Well.", malformed="neither SUCCESS nor FAILURE"),
         call("worker", 1, malformed="no <tool_call> in the reply"),
     ]
-    rows = derived(walk("+", calls), RolesSpec())
+    rows = derived(RolesSpec(), walk("+", calls))
     assert kept(rows) == [(0, "manager")] and rows.examples[0].messages[-1].content == "manager says 0"
     reasons = {reason for _, reason in refused(rows)}
     assert reasons <= {"malformed", "no_answer", "reflection_not_retained"}
     retried = [call("planner", 0, "", malformed="no thought"), call("planner", 0, call_id="retry")]
     for order in (retried, retried[::-1]):
-        assert kept(derived(walk("", order), CodaDataSpec())) == [(0, "bites")]
-    assert refused(derived(walk("", retried[:1]), CodaDataSpec())) == [(0, "no_answer")]
+        assert kept(derived(CodaDataSpec(), walk("", order))) == [(0, "bites")]
+    assert refused(derived(CodaDataSpec(), walk("", retried[:1]))) == [(0, "no_answer")]
     cut = [call("planner", 0, "<think>Well", malformed="its thinking is not closed")]
-    assert refused(derived(walk("", cut), CodaDataSpec())) == [(0, "malformed")]
+    assert refused(derived(CodaDataSpec(), walk("", cut))) == [(0, "malformed")]
 
 
 @pytest.mark.parametrize("form", ["go{}", "\n\nGuidance:\n{}\nTask progress: none", "go Guidance: {one_line}"])
@@ -103,7 +98,7 @@ def test_guidance_in_the_prompt_of_a_role_is_taken_out(form: str) -> None:
     asked = form.format(guidance, one_line=guidance.replace("\n", " "))
     messages = json.dumps([{"role": "user", "content": [asked]}])
     given = walk("+", [call("worker", 0, messages=messages)]).model_copy(update={"guidance": guidance})
-    rows = derived(given, RolesSpec())
+    rows = derived(RolesSpec(), given)
     if form == "go{}":
         assert refused(rows) == [(0, "quotes_guidance")]
     else:
@@ -123,31 +118,31 @@ def test_guidance_in_the_prompt_of_a_role_is_taken_out(form: str) -> None:
     ],
 )
 def test_reflections_are_kept_by_the_papers_rules(outcomes: str, expected: list[tuple[int, str]]) -> None:
-    rows = derived(walk(outcomes, reflections(len(outcomes)), correct=False), RolesSpec())
+    rows = derived(RolesSpec(), walk(outcomes, reflections(len(outcomes)), correct=False))
     assert kept(rows) == expected
     assert {reason for _, reason in refused(rows)} <= {"reflection_not_retained"}
 
 
 def test_planners_teach_a_generalist_by_clean_successes_alone() -> None:
     planned = walk("+", [call("planner", 0, "Tap the cart.", ("s9", "s0")), call("planner", 1, "Done.", ("s0", "s1"))])
-    rows = derived(planned, CodaDataSpec())
+    rows = derived(CodaDataSpec(), planned)
     told = [(row.variant, row.written_by, row.step_index) for row in rows.examples]
     assert told == [("bites", "planner-model", 0), ("bites", "planner-model", 1)]
     assert rows.examples[0].messages[1].content.endswith("<image><image>")
     assert planned.judgement is not None
     redundant = {"judgement": planned.judgement.model_copy(update={"redundant_steps": (1,)})}
-    assert refused(derived(planned.model_copy(update=redundant), CodaDataSpec())) == [(None, "not_clean")]
-    assert refused(derived(walk("+", []), CodaDataSpec())) == [(None, "no_planner")]
+    assert refused(derived(CodaDataSpec(), planned.model_copy(update=redundant))) == [(None, "not_clean")]
+    assert refused(derived(CodaDataSpec(), walk("+", []))) == [(None, "no_planner")]
 
 
 def test_candidates_need_a_process_reward() -> None:
     good = walk("++", [], labels=[GOOD, GOOD, NEUTRAL])
-    assert kept(derived(good, RftDataSpec())) == [(0, "positive"), (1, "positive"), (2, "positive")]
+    assert kept(derived(RftDataSpec(), good)) == [(0, "positive"), (1, "positive"), (2, "positive")]
     poor = walk("++", [], labels=[GOOD, HARMFUL, NEUTRAL])
-    assert refused(derived(poor, RftDataSpec())) == [(None, "low_process_reward")]
-    assert (1, "harmful") in refused(derived(poor, RftDataSpec(least_reward=0.5)))
-    assert refused(derived(walk("+", [], correct=False), RftDataSpec())) == [(None, "judged_incorrect")]
-    assert refused(derived(walked(good), RftDataSpec())) == [(None, "template_conclusions")], "no attempt of a policy"
+    assert refused(derived(RftDataSpec(), poor)) == [(None, "low_process_reward")]
+    assert (1, "harmful") in refused(derived(RftDataSpec(least_reward=0.5), poor))
+    assert refused(derived(RftDataSpec(), walk("+", [], correct=False))) == [(None, "judged_incorrect")]
+    assert refused(derived(RftDataSpec(), walked(good))) == [(None, "template_conclusions")], "no attempt of a policy"
 
 
 TASK = "Organize a business meeting with saltyfunsweets using ZOOM Cloud Meetings."
@@ -166,12 +161,8 @@ def meeting(labels: tuple[StepLabel, ...] = ()) -> Episode:
     return episode([schedule, done], asked=query().model_copy(update={"instruction": TASK}), labels=labels)
 
 
-def derived_words(given: Episode) -> DerivedRows:
-    return derived_by(CesDataSpec(), given)
-
-
 def test_a_coordinators_row_has_the_intention_and_the_low_level_instruction() -> None:
-    first, last, tracker = derived_words(meeting()).examples
+    first, last, tracker = derived(CesDataSpec(), meeting()).examples
     thought = "I should select the 'Schedule' option to set up a new meeting."
     assert first.messages[-1].content == f'<think>{thought}</think><answer>Tap "Schedule".</answer>'
     asked = first.messages[1].content
@@ -184,14 +175,14 @@ def test_a_coordinators_row_has_the_intention_and_the_low_level_instruction() ->
 
 
 def test_a_state_trackers_row_has_the_context_of_its_step_and_a_walk_has_no_roles() -> None:
-    tracker = derived_words(meeting()).examples[-1]
+    tracker = derived(CesDataSpec(), meeting()).examples[-1]
     said = "I have accessed the 'Schedule' section in the Zoom app."
     told = f"<think>The Executor's step: {said} It takes the task on, so it joins the state.</think>"
     assert tracker.messages[-1].content == f"{told}<answer>{said}</answer>"
     asked = tracker.messages[1].content
     assert '"kind":"click","button"' in asked and "I should select" in asked and "<image>" not in asked
     assert (tracker.screens, tracker.source_screens, tracker.step_index) == ((), ("s1",), 1)
-    rows = derived_words(walked(meeting()))
+    rows = derived(CesDataSpec(), walked(meeting()))
     assert (rows.examples, [row.reason for row in rows.refusals]) == ((), ["template_conclusions"])
 
 
@@ -215,11 +206,11 @@ def test_a_state_is_compressed() -> None:
 
 
 def test_bad_steps_and_elements_without_a_name_are_refused() -> None:
-    rows = derived_words(meeting((StepLabel.HARMFUL,)))
+    rows = derived(CesDataSpec(), meeting((StepLabel.HARMFUL,)))
     assert [row.variant for row in rows.examples] == ["coordinator"]
     both = {("coordinator", "harmful"), ("state_tracker", "harmful")}
     assert {(row.variant, row.reason) for row in rows.refusals} == both
-    nameless = derived_words(episode([step(0, TAP), step(1, DONE)]))
+    nameless = derived(CesDataSpec(), episode([step(0, TAP), step(1, DONE)]))
     assert [(row.reason, row.variant) for row in nameless.refusals] == [("element_without_name", "coordinator")]
 
 
@@ -228,10 +219,8 @@ def test_bad_steps_and_elements_without_a_name_are_refused() -> None:
     [
         (Click(x=1, y=1, count=2), "Cart", 'Double-tap "Cart".'),
         (Click(x=1, y=1), "", None),
-        (LongPress(x=1, y=1), "Cart", 'Hold "Cart".'),
         (TypeText(text="Bob"), "Name", 'Type "Bob" into "Name".'),
         (Swipe(x=5, y=900, x2=5, y2=100), "", "Scroll down."),
-        (Swipe(x=900, y=5, x2=100, y2=5), "", "Scroll right."),
         (SystemButton(button="Home"), "", "Press Home."),
         (OpenApp(app="Zoom"), "", 'Open "Zoom".'),
         (Answer(text="3 pm"), "", 'The task is complete. Answer "3 pm".'),
@@ -240,3 +229,77 @@ def test_bad_steps_and_elements_without_a_name_are_refused() -> None:
 )
 def test_the_instruction_of_an_action(action: Action, named: str, said: str | None) -> None:
     assert instruction_of(action, named) == said
+
+
+GOOD, HARMFUL = StepLabel.GOOD, StepLabel.HARMFUL
+
+
+def verdict(correct: bool, **changes: object) -> str:
+    said = {"reason": "so", "correct": correct, "redundant_steps": [], "first_error_step": None}
+    return json.dumps(said | changes)
+
+
+def vote(response: str | None, *others: str, role: str = "critic.multimodal", again: bool = False) -> ModelCall:
+    parts = ["Judge it.", {"screen": "s0"}, {"screen": "s1"}]
+    messages = [{"role": "system", "content": ["Be a judge."]}, {"role": "user", "content": parts}]
+    if again:
+        messages += [{"role": "assistant", "content": ["What?"]}, {"role": "user", "content": ["Again."]}]
+    asked = {"messages": json.dumps(messages), "response": response, "other_responses": others, "made_by": "critic-1"}
+    return record(ModelCall, **COMMON | {"call_id": f"{response}", "trajectory_id": "t", "role": role} | asked)
+
+
+def judged(reward: float | None, *calls: ModelCall, split: Split = Split.TRAIN) -> Episode:
+    made = episode([step(0, TAP), step(1, DONE)], asked=query(split=split))
+    trajectory = made.trajectory.model_copy(update={"reward": reward})
+    return made.model_copy(update={"trajectory": trajectory, "calls": calls})
+
+
+def test_only_verdicts_that_the_reward_confirms_are_learned() -> None:
+    rows = derived(JudgeDataSpec(), judged(1.0, vote(verdict(True)), vote(verdict(False), role="critic.text")))
+    (row,) = rows.examples
+    assert (row.variant, row.written_by, row.screens) == ("verdict_correct", "critic-1", ("s0", "s1"))
+    assert [message.content for message in row.messages] == ["Be a judge.", "Judge it.<image><image>", verdict(True)]
+    assert refused(rows) == [(None, "no_right_verdict")]
+    failed = derived(JudgeDataSpec(), judged(0.0, vote(verdict(True), "no JSON", verdict(False), verdict(False))))
+    assert [(row.variant, row.messages[-1].content) for row in failed.examples] == [
+        ("verdict_incorrect", verdict(False))
+    ]
+
+
+def test_broken_repeated_and_failed_requests_teach_no_verdict() -> None:
+    calls = (vote(verdict(True, first_error_step=9)), vote(verdict(True), again=True), vote(None))
+    assert {reason for _, reason in refused(derived(JudgeDataSpec(), judged(1.0, *calls)))} == {
+        "no_right_verdict",
+        "asked_again",
+    }
+    others = judged(1.0, vote("GOOD", role="critic.step"), vote("Tap it.", role="planner"))
+    assert refused(derived(JudgeDataSpec(), others)) == [(None, "no_critic_calls")]
+
+
+def test_unknown_outcomes_and_held_out_queries_teach_no_judge() -> None:
+    assert refused(derived(JudgeDataSpec(), judged(None, vote(verdict(True))))) == [(None, "no_reward")]
+    held_out = judged(1.0, vote(verdict(True)), split=Split.HELDOUT_SLOTS)
+    assert refused(derived(JudgeDataSpec(), held_out)) == [(None, "held_out")]
+
+
+def test_each_judged_step_is_a_candidate_of_failed_attempts_too() -> None:
+    made = episode(
+        [step(0, TAP), step(1, None), step(2, TAP), step(3, DONE)], correct=False, labels=[GOOD, GOOD, HARMFUL]
+    )
+    rows = derived(PrmDataSpec(), made)
+    assert kept(rows) == [(0, "good"), (2, "harmful")]
+    assert refused(rows) == [(1, "unparsed"), (3, "not_judged")]
+    first, later = rows.examples
+    assert (first.screens, later.screens) == (("s0",), ("s2",))
+    assert first.messages[1].content.endswith("<image>") and "1. Did 0\n2. Did 1" in later.messages[1].content
+    assert '"x": "50.0%", "y": "63.4%"' in first.messages[1].content
+    assert "Did 2" not in later.messages[1].content, "what came of the step is not known before it"
+    assert [read_label(row.messages[-1].content) for row in rows.examples] == [GOOD, HARMFUL]
+
+
+def test_a_branch_teaches_its_own_steps_and_no_hint_is_learned() -> None:
+    made = episode([step(0, TAP), step(1, DONE)], labels=[GOOD, GOOD])
+    branch = made.model_copy(update={"trajectory": made.trajectory.model_copy(update={"branched_at": 1})})
+    assert kept(derived(PrmDataSpec(), branch)) == [(1, "good")]
+    hinted = derived(PrmDataSpec(), made.model_copy(update={"guidance": "1. Did 0"}))
+    assert (kept(hinted), refused(hinted)) == ([(0, "good")], [(1, "quotes_guidance")])

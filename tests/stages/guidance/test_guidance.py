@@ -142,29 +142,16 @@ def test_an_episode_with_nothing_to_tell_or_a_missing_screen_is_a_failure() -> N
     assert isinstance(made, Failure) and made.failure_class is FailureClass.JUDGE
 
 
-@pytest.mark.parametrize(
-    ("text", "quotes"),
-    [
-        ('The user query: x\nGuidance:\n1. Open "Food".\nTask progress: none', True),
-        ('1. Open "Food".', True),
-        ('Task progress: Step 1: Tapped "Food".', False),
-        ('Thought: the hints say 1.  open\n"Food". So I do.', True),
-        ("", False),
-    ],
-)
-def test_guidance_in_a_text_is_found(text: str, quotes: bool) -> None:
-    trees = Trees()
-    guidance = written(right_walk(trees).end(), trees).text
-    assert quotes_guidance(text, guidance) is quotes
-    assert not quotes_guidance(text, "")
-
-
 MODEL_GUIDANCE = '1. Tap Checkout to see what you owe.\n2. Tap Pay.\n3. Choose "Card" as the way of payment.'
 
 
 @pytest.mark.parametrize(
     ("text", "quotes"),
     [
+        ("The user query: x\nGuidance:\n2. Tap Pay.\nTask progress: none", True),
+        ("Thought: the hints say 2.  tap\nPay. So I do.", True),
+        ("Task progress: Step 1: Tapped Pay.", False),
+        ("", False),
         ("I see the cart. As the guidance says, tap Checkout.", True),
         ("As the guidance says, there is a cart.", False),
         ("The hint tells me to tap Pay, so I do.", True),
@@ -176,5 +163,6 @@ MODEL_GUIDANCE = '1. Tap Checkout to see what you owe.\n2. Tap Pay.\n3. Choose "
         ("The hints are off in the settings. Next I tap Pay.", False),
     ],
 )
-def test_guidance_that_is_cited_freely_is_found(text: str, quotes: bool) -> None:
+def test_guidance_in_a_text_is_found_though_it_is_cited_freely(text: str, quotes: bool) -> None:
     assert quotes_guidance(text, MODEL_GUIDANCE) is quotes
+    assert not quotes_guidance(text, "")

@@ -1,3 +1,4 @@
+import importlib.util
 import io
 import json
 from collections import defaultdict
@@ -8,25 +9,25 @@ import pytest
 from PIL import Image
 
 from tests.http_server import QuietHandler, serving
-from tests.stages.derive.samples import DONE, PHONE, TAP, episode, step
-from tests.stages.derive.screens import DrawnScreens, tools_of
+from tests.stages.derive.samples import DONE, TAP, episode, step
+from tests.stages.derive.screens import DrawnScreens, WrittenScreens, tools_of
 from tests.stages.derive.screens import derived as derived_by
 from tests.stages.environments.simulated.worlds import NO_FAULTS, query_of
-from tests.stages.models.scripted import ScriptedModel, SeveralModel
+from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.actions import Click
 from trajmill.schemas.coordinates import native_frame
-from trajmill.schemas.dialects.base import Reply, bare_call
-from trajmill.schemas.dialects.families import family_named
+from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
-from trajmill.schemas.errors import BadInputError, ModelFailure
-from trajmill.schemas.geometry import Box, Point, Size
-from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.screen import ObservedScreens
-from trajmill.stages.agents.base import AgentModel
 from trajmill.stages.derive.collected import DerivedRows
 from trajmill.stages.derive.grounding.boxes import regions
 from trajmill.stages.derive.grounding.colours import colour_name, element_colours
+from trajmill.stages.derive.grounding.instructions import Instruction, NoInstruction
+from trajmill.stages.derive.grounding.words import ReadLetter, ReadLine, TextRules, text_instructions
 from trajmill.stages.derive.spec import GroundingRLSpec, GroundingSpec
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import shared_world
@@ -199,50 +200,94 @@ def test_an_icon_has_the_colour_of_its_app_and_not_of_the_wallpaper(platform: Pl
     for icon in icons:
         name = colour_name(*bytes.fromhex(colours[icon.text][1:]))
         assert named[icon.bounds].name in ("", name)
-
-
-def test_colours_have_common_names_and_a_box_off_the_screen_has_none() -> None:
-    named = {
-        "#ffffff": "white", "#101010": "black", "#808080": "grey", "#c02020": "red", "#7a4a08": "brown",
-        "#0a4a18": "dark green", "#00695c": "", "#c58b00": "", "#ad1457": "", "#546e7a": "", "#e8eef9": "",
-    }  # fmt: skip
-    for code, name in named.items():
-        assert colour_name(*bytes.fromhex(code[1:])) == name, code
-    seen = SimulatedEnvironment(shared_world(()), Platform.PHONE, NO_FAULTS).reset_now(query_of(Platform.PHONE), 3)
-    size, image = seen.screen.size, seen.screen.encode()
-    boxes = [Box(0, 0, size.width, size.height), Box(-9, -9, 5, 5), Box(size.width, 0, size.width + 9, 9)]
-    assert element_colours(image, boxes)[boxes[2]].name == ""
-
-
-@pytest.mark.parametrize("model_class", [SeveralModel, ScriptedModel])
-def test_rl_takes_what_the_policy_hits_with_some_of_its_samples(model_class: type[ScriptedModel]) -> None:
-    family = family_named("qwen2.5-vl")
-    dialect = family.dialect(Platform.PHONE)
-
-    def press(request: ChatRequest) -> str | ModelFailure:
-        asked, lucky = str(request.messages[1].parts[0]), request.seed % 4 == 0
-        if "House" in asked:
-            return ModelFailure("the server is gone")
-        hit = "Share" in asked or ('Use "Save"' in asked and lucky)
-        at = (SHARE if "Share" in asked else SAVE).bounds.center if hit else Point(5, 5)
-        return "I see." if not hit and lucky else bare_call(Click(x=at.x, y=at.y), dialect, native_frame(PHONE))
-
-    model, spec = model_class(press), GroundingRLSpec(instructions=("functional",), dense_from=4, region_elements=2)
-    screens = DrawnScreens({"s0": TREE, "s1": TREE}, COLOURS)
-    tools = tools_of(spec, screens)._replace(policy=AgentModel(model, family, 1.0))
-    rows = derived_by(spec, episode([step(0, TAP), step(1, DONE)]), tools, frozenset({0}))
-    kept = [row for row in rows.examples if row.variant == "functional"]
-    assert [(row.box, row.kind, row.messages[1].content[-18:]) for row in kept] == [
-        (SAVE.bounds, "grounding_rl", 'Use "Save".<image>')
-    ]
-    assert {reason for _, reason in refused(rows)} >= {"always_hit"}
-    assert rows.failures and "the server is gone" in rows.failures[0].message
-    (first, *_) = model.asked
-    assert first.messages[0].parts == (dialect.system_prompt(native_frame(PHONE)),)
-    assert (first.n, first.temperature) == (8 if model_class is SeveralModel else 1, 1.0)
-    assert isinstance(first.messages[1].parts[1], ScreenHandle)
+    beyond = Box(seen.screen.size.width, 0, seen.screen.size.width + 9, 9)
+    assert element_colours(seen.screen.encode(), [beyond])[beyond].name == ""
 
 
 def test_rl_needs_a_policy_that_reads_images() -> None:
     with pytest.raises(BadInputError, match=r"map models.policy to an \[endpoints.NAME\]"):
         GroundingRLSpec().refuse_without({"writer": "embedded", "policy": "embedded"}, "embedded")
+
+
+RULES = TextRules(smallest=8, score=0.9, overlap=0.5)
+ENTRIES = (
+    element("Garden Friends", (24, 100, 696, 180), "list_item"),
+    element("Monday: closed", (24, 200, 696, 280), "text", ()),
+    element("Sunday: closed", (24, 300, 696, 380), "text", ()),
+)
+
+
+def line(text: str, top: int = 0, score: float = 1.0) -> ReadLine:
+    letters = [ReadLetter(letter, Box(20 * at, top, 20 * at + 20, top + 30), score) for at, letter in enumerate(text)]
+    return ReadLine(Box(0, top, 20 * len(text), top + 30), tuple(letters))
+
+
+def made(
+    lines: Sequence[ReadLine], elements: Sequence[UIElement] = (), detected: Sequence[Box] | None = None
+) -> Iterator[Instruction | NoInstruction]:
+    return text_instructions(lines, elements, detected, RULES)
+
+
+def reasons(*lines: ReadLine, elements: Sequence[UIElement] = (), detected: Sequence[Box] | None = None) -> set[str]:
+    return {one.reason for one in made(lines, elements, detected) if isinstance(one, NoInstruction)}
+
+
+def test_words_and_characters_are_named_with_their_places_and_where_needed_their_line() -> None:
+    one, letter, other, _ = made([line("Open house")])
+    assert one == Instruction("word", 'The word "Open".', Box(0, 0, 80, 30))
+    assert isinstance(other, Instruction)
+    assert other.box == Box(100, 0, 200, 30)
+    assert isinstance(letter, Instruction)
+    assert letter.text == f'The letter "{"Open"[letter.box.left // 20]}" of the word "Open".'
+    texts = [one.text for one in made([line("Monday: no"), line("Sunday: no", 50)]) if isinstance(one, Instruction)]
+    assert 'The word "no" in "Sunday: no".' in texts
+    assert "ambiguous" in reasons(line("no"), line("no", 50))
+
+
+@pytest.mark.parametrize(
+    ("read", "reason"),
+    [
+        (line("House", score=0.6), "unsure_text"),
+        (line("***"), "no_text"),
+        (line("an <image> x"), "placeholder_in_text"),
+        (ReadLine(Box(0, 0, 4, 4), (ReadLetter("H", Box(0, 0, 4, 4), 1.0),)), "too_small"),
+        (line("it"), "short_word"),
+        (line("till"), "narrow_letters"),
+        (line("moom"), "no_single_letter"),
+    ],
+)
+def test_a_text_that_cannot_be_pointed_at_is_refused(read: ReadLine, reason: str) -> None:
+    assert reason in reasons(read)
+
+
+def test_a_misread_word_and_a_line_without_a_detected_box_are_refused() -> None:
+    tree = [element("House", (0, 0, 100, 30))]
+    assert "not_in_tree" not in reasons(line("House"), elements=tree)
+    assert "not_in_tree" in reasons(line("Hause"), elements=tree)
+    assert "no_detected_box" not in reasons(line("House"), detected=[Box(0, 0, 60, 30)])
+    assert "no_detected_box" in reasons(line("House"), detected=[Box(0, 0, 40, 30)])
+
+
+@pytest.mark.slow
+def test_rapidocr_reads_the_words_of_a_screen() -> None:
+    pytest.importorskip("rapidocr_onnxruntime", reason="the extra `ocr` is not installed", exc_type=ImportError)
+    spec, screens = GroundingSpec(instructions=(), ocr="rapidocr"), WrittenScreens({"s0": ENTRIES})
+    rows = derived_by(spec, episode([step(0, TAP), step(1, DONE)]), tools_of(spec, screens), frozenset({0}))
+    words = said(rows, "word")
+    read = ['"Garden"', '"Friends"', '"Monday:"', '"Sunday:"']
+    read += [f'"closed" in "{day}: closed"' for day in ("Monday", "Sunday")]
+    assert set(words) == {f"The word {word}." for word in read}
+    assert len(said(rows, "character")) == 6
+    for row in rows.examples:
+        reply = GuiOwlMobile().parse(row.messages[-1].content, native_frame(Size(720, 1280)))
+        assert isinstance(reply, Reply) and row.box is not None and reply.action is not None
+    garden, closed = words['The word "Garden".'], words['The word "closed" in "Sunday: closed".']
+    assert garden is not None and ENTRIES[0].bounds.contains(*garden.center)
+    assert closed is not None and ENTRIES[2].bounds.contains(*closed.center)
+
+
+def test_a_missing_package_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    GroundingSpec().refuse_without({}, "embedded")
+    with pytest.raises(BadInputError, match=r"pip install 'trajmill\[ocr\]'"):
+        GroundingSpec(ocr="rapidocr").refuse_without({}, "embedded")

@@ -210,10 +210,7 @@ def manual() -> Example:
 
 
 def pizza(name: str, dish: str) -> Query:
-    slots = (
-        Slot(name="dish", value=dish, said=dish.lower(), page="bites.menu"),
-        Slot(name="size", value="Large", said="big", page="bites.dish"),
-    )
+    slots = (PIZZA.model_copy(update={"value": dish, "said": dish.lower()}), SIZE)
     return query(name).model_copy(update={"slots": slots})
 
 
