@@ -8,7 +8,7 @@ import pytest
 from datasets import load_dataset
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples
-from tests.stages.export.test_card import CONTENTS
+from tests.stages.export.test_release import CONTENTS
 from trajmill.pipelines.reading.examples import StoredExamples
 from trajmill.pipelines.release import ReleaseRows, SharedRows, share_rows
 from trajmill.schemas.errors import BadInputError

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from tests.records import record
+from tests.stages.critics.phone import queries_of, walk_of
 from tests.stages.derive.samples import COMMON, ORIGIN
 from trajmill.schemas.actions import Terminate, action_to_json
 from trajmill.schemas.dialects.user_text import compose
@@ -19,19 +20,11 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
-from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.collected import Maker
 from trajmill.stages.derive.kind_spec import KindSpec, TaskSources, Tools
 from trajmill.stages.derive.spec import DERIVE_KINDS, DerivePromptFiles
-from trajmill.stages.environments.kinds import FaultRates
-from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import shared_world
-from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
-from trajmill.stages.rollout.base import Attempt, Limits
-from trajmill.stages.rollout.episode import run_episode
 
 _ROLES: Final[Mapping[str, int]] = {"manager": 1, "worker": 1, "state_tracker": 0, "planner": 2}
 """Roles that say something at each step, with the number of screens that they are shown."""
@@ -106,19 +99,12 @@ class SeenScreens(ObservedScreens):
 
 def walks(screens: SeenScreens, each: int) -> list[Episode]:
     """So many walks on each platform; what is seen is added to the screens."""
-    world = shared_world(())
-    settings = GraphQueriesSpec(
-        train=60, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
-    )
-    writing = generate_queries(world, settings, 0, ORIGIN)
-    queries = asyncio.run(writing).queries
+    queries = asyncio.run(queries_of(60, seed=0))
 
     def walk(query: Query) -> Episode:
-        environment = SimulatedEnvironment(world, query.platform, FaultRates())
-        attempt = Attempt(query, Purpose.TRAIN, 0, 0)
-        rollout = asyncio.run(run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN))
-        screens.seen.update(rollout.screens)
-        return _as_learned(rollout.episode)
+        walked = asyncio.run(walk_of(query))
+        screens.seen.update(walked.observations)
+        return _as_learned(walked.episode)
 
     platforms = [[query for query in queries if query.platform is platform] for platform in Platform]
     return [walk(query) for chosen in platforms for query in chosen[:each]]
@@ -134,4 +120,5 @@ def _as_learned(episode: Episode) -> Episode:
     judgement = record(Judgement, **judged | COMMON)
     labels = {"trajectory_id": episode.trajectory.trajectory_id, "label": StepLabel.GOOD}
     verdicts = tuple(record(StepVerdict, **labels | {"index": step.index} | COMMON) for step in steps)
-    return episode.model_copy(update={"steps": tuple(steps), "judgement": judgement, "step_verdicts": verdicts})
+    learned = {"trajectory": episode.trajectory.model_copy(update={"purpose": Purpose.TRAIN}), "steps": tuple(steps)}
+    return episode.model_copy(update=learned | {"judgement": judgement, "step_verdicts": verdicts})

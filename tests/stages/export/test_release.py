@@ -1,7 +1,6 @@
 import hashlib
-from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -9,26 +8,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import yaml
 
 from tests.stages.export.stored import EXPORTERS, StoredScreens, examples, png, rl_rows, write_release
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.screen import ELEMENT
+from trajmill.stages.curate.diversity import Diversity
+from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, dataset_card
 from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
 from trajmill.stages.export.images import ImageCache, row_groups
-from trajmill.stages.export.release import GROUP, SCREENS_FILE, check_release, export_release, screen_batches
+from trajmill.stages.export.release import GROUP, SCREENS_FILE, ExportedFile, check_release, export_release
 
 
 @dataclass
 class MadeScreens(StoredScreens):
-    """Counts how often an image is asked for."""
-
-    make: Callable[[str], bytes] = str.encode
-    reads: Counter[str] = field(default_factory=Counter)
+    make: Callable[[str], bytes]
 
     def image(self, screen_id: str) -> bytes:
-        self.reads[screen_id] += 1
         return self.make(screen_id)
 
 
@@ -81,7 +78,7 @@ def test_the_screens_file_has_every_tree_once_and_no_pixels(release: Path) -> No
 
 @pytest.mark.slow
 def test_the_same_rows_give_the_same_bytes_however_they_come(tmp_path: Path) -> None:
-    rows, groups = examples([40, 5, 30]), rl_rows()
+    rows, groups = examples([9, 5, 8]), rl_rows()
     files = write_release(tmp_path / "a", rows.to_batches(), groups.to_batches(), StoredScreens())
     again = write_release(tmp_path / "b", rows.to_batches(max_chunksize=7), groups.to_batches(), StoredScreens())
     assert files == again
@@ -100,7 +97,7 @@ def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
     shown = [["1"]] * (GROUP.rows + 2) + [[third]] * 4 + [[str(GROUP.repeated + 1)], [third, third], [], ["5"]]
     numbers = pa.array(range(len(shown)), pa.int64())
     table = pa.table({"number": numbers, "screen_ids": pa.array(shown, pa.list_(pa.string()))})
-    screens = MadeScreens(make=lambda screen_id: bytes(int(screen_id)))
+    screens = MadeScreens(lambda screen_id: bytes(int(screen_id)))
     with TemporaryFile() as file:
         groups = list(row_groups(table.to_batches(max_chunksize=rows), ImageCache(file, screens), GROUP))
     assert [group.rows.num_rows for group in groups] == [GROUP.rows, 4, 2, 1, 3]
@@ -108,25 +105,9 @@ def test_a_row_group_has_few_rows_and_few_bytes_of_images(rows: int) -> None:
     assert [group.bytes for group in groups] == [1, int(third) + 1, int(third), GROUP.repeated + 1, int(third) + 5]
 
 
-def test_images_are_read_once_and_some_rows_ahead() -> None:
-    ids = pa.array([[f"s{row % 7000}"] for row in range(9000)], pa.list_(pa.string()))
-    batches = pa.table({"screen_ids": ids}).to_batches(max_chunksize=3000)
-    screens = MadeScreens()
-    with TemporaryFile() as file:
-        cache = ImageCache(file, screens)
-        groups = row_groups(batches, cache, GROUP)
-        assert screens.reads == {}
-        assert next(groups).rows.num_rows == GROUP.rows and len(screens.reads) == 3000
-        assert GROUP.rows + sum(group.rows.num_rows for group in groups) == 9000
-        assert cache.screen_ids() == sorted(screens.reads) and set(screens.reads.values()) == {1}
-        assert cache.column(["s6999", "s0", "s6999"]).to_pylist() == [b"s6999", b"s0", b"s6999"]
-        with pytest.raises(KeyError):
-            cache.column(["unseen"])
-
-
 def test_screens_with_equal_pixels_share_an_image(tmp_path: Path) -> None:
     table = examples([40])
-    file, _, _ = write_release(tmp_path, table.to_batches(), [], MadeScreens(make=lambda screen_id: png("s0")))
+    file, _, _ = write_release(tmp_path, table.to_batches(), [], MadeScreens(lambda screen_id: png("s0")))
     assert table.num_rows * len(png("s0")) > 2 * len(png("s0")) + file.bytes // 2
     images = pq.read_table(tmp_path / SFT_FILE)["images"].to_pylist()
     assert images == [[{"bytes": png("s0"), "path": None}]] * table.num_rows
@@ -147,16 +128,7 @@ def test_a_bad_row_is_named_and_leaves_the_old_file_alone(release: Path) -> None
     assert (release / SFT_FILE).read_bytes() == before
 
 
-def test_a_screen_without_a_tree_has_no_elements() -> None:
-    class Bare(StoredScreens):
-        def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-            return () if screen_id == "s0" else super().elements(screen_id)
-
-    for ids in (["s0"], ["s0", "s1"]):
-        (batch,) = screen_batches(ids, Bare())
-        assert [len(tree) for tree in batch["elements"].to_pylist()] == [0, 2][: len(ids)]
-
-
+NO_CALL = [{"type": "text", "text": "hm"}]
 LEFT_IN_A_TEXT = [{"type": "text", "text": "a <image>"}, {"type": "image", "text": ""}]
 
 
@@ -174,39 +146,28 @@ def test_what_was_exported_is_sound(release: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "what"),
+    ("file", "values", "what"),
     [
-        ({"split": "heldout_slots"}, "split heldout_slots"),
-        ({"action": '{"kind":"click","x":1,"y":1}'}, "does not say the stored action"),
-        ({"completion": [{"role": "assistant", "content": [{"type": "text", "text": "hm"}]}]}, "stored action"),
-        ({"prompt": [{"role": "user", "content": [{"type": "text", "text": "no image"}]}]}, "do not match"),
-        ({"images": []}, "do not match"),
-        ({"images": [{"bytes": b"no png", "path": None}]}, "does not open"),
-        ({"images": [{"bytes": png("s0")[:-40], "path": None}]}, "does not open"),
-        ({"images": [{"bytes": png("d0"), "path": None}]}, "screens.parquet says"),
-        ({"prompt": [{"role": "user", "content": LEFT_IN_A_TEXT}]}, "left in a text"),
+        (SFT_FILE, {"split": "heldout_slots"}, "split heldout_slots"),
+        (SFT_FILE, {"action": '{"kind":"click","x":1,"y":1}'}, "does not say the stored action"),
+        (SFT_FILE, {"completion": [{"role": "assistant", "content": NO_CALL}]}, "stored action"),
+        (SFT_FILE, {"prompt": [{"role": "user", "content": NO_CALL}]}, "do not match"),
+        (SFT_FILE, {"images": [{"bytes": b"no png", "path": None}]}, "does not open"),
+        (SFT_FILE, {"images": [{"bytes": png("s0")[:-40], "path": None}]}, "does not open"),
+        (SFT_FILE, {"images": [{"bytes": png("d0"), "path": None}]}, "screens.parquet says"),
+        (SFT_FILE, {"prompt": [{"role": "user", "content": LEFT_IN_A_TEXT}]}, "left in a text"),
+        (RL_FILE, {"advantage": float("nan")}, "advantage nan"),
+        (RL_FILE, {"step_weight": 0.0}, "step weight 0.0"),
+        (RL_FILE, {"response_token_ids": [5, 7], "old_logprobs": [-0.5]}, "1 log probabilities for 2 tokens"),
+        (RL_FILE, {"prompt": [{"role": "user", "content": "<image><image>"}]}, "do not match"),
     ],
 )
-def test_a_damaged_sft_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:
-    spoil(release / SFT_FILE, 0, **values)
+def test_a_damaged_row_is_found(release: Path, file: str, values: dict[str, Any], what: str) -> None:
+    spoil(release / file, 0, **values)
     problems = check_release(release, EXPORTERS, {}).problems
     assert any(what in problem.what for problem in problems)
-    assert {problem.row_id for problem in problems} == {pq.read_table(release / SFT_FILE)["example_id"][0].as_py()}
-
-
-@pytest.mark.parametrize(
-    ("values", "what"),
-    [
-        ({"advantage": float("nan")}, "advantage nan"),
-        ({"step_weight": 0.0}, "step weight 0.0"),
-        ({"response_token_ids": [5, 7], "old_logprobs": [-0.5]}, "1 log probabilities for 2 tokens"),
-        ({"prompt": [{"role": "user", "content": "<image><image>"}]}, "do not match"),
-    ],
-)
-def test_a_damaged_rl_row_is_found(release: Path, values: dict[str, Any], what: str) -> None:
-    spoil(release / RL_FILE, 0, **values)
-    (problem,) = check_release(release, EXPORTERS, {}).problems
-    assert what in problem.what and problem.file == RL_FILE
+    row_id = pq.read_table(release / file)["example_id" if file == SFT_FILE else "rl_step_id"][0].as_py()
+    assert {(problem.file, problem.row_id) for problem in problems} == {(file, row_id)}
 
 
 @pytest.mark.parametrize("hint", ["progress: 1 steps", "Thought 1"])
@@ -224,3 +185,78 @@ def test_a_sample_of_the_row_groups_can_be_checked(release: Path) -> None:
     assert len(check_release(release, EXPORTERS, {}).problems) == 1
     sampled = check_release(release, EXPORTERS, {}, groups_every=3)
     assert sampled.rows[SFT_FILE] == 3 and sampled.problems == ()
+
+
+CONTENTS = CardContents(
+    name="round-003",
+    licence="apache-2.0",
+    run_id="run",
+    round=3,
+    code_version="0.1.0",
+    policy="m2",
+    judge="consensus(text,multimodal)",
+    tables={"steps": 7, "examples": 4},
+    queries=3,
+    trajectories=5,
+    dropped=(DroppedRows("harmful", 4), DroppedRows("judged_incorrect", 12)),
+)
+FILES = [ExportedFile("trl/sft.parquet", 1, "0" * 64, 1)]
+
+
+def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
+    files = [ExportedFile("trl/sft.parquet", 6000, "0" * 64, 123), ExportedFile("verl/rl.parquet", 0, "0" * 64, 9)]
+    card = dataset_card(CONTENTS, EXPORTERS, files)
+    front = yaml.safe_load(card.split("---\n")[1])
+    assert front["license"] == "apache-2.0"
+    assert front["size_categories"] == ["1K<n<10K"]
+    assert [c["config_name"] for c in front["configs"]] == ["sft"]
+    assert "| sft | `trl/sft.parquet` | 6,000 | 123 |" in card
+    assert "| judged_incorrect | 12 |" in card
+    assert "| table `examples` | 4 |" in card
+    assert "| `images` |" in card and "`rl`\n" not in card
+
+
+def test_the_card_says_for_each_sort_whose_words_it_teaches() -> None:
+    authors = [
+        AuthoredRows("sft", "", "embedded-3", 5),
+        AuthoredRows("action_semantics", "action", "embedded-3", 4),
+        AuthoredRows("action_semantics", "effect", "template", 3),
+        AuthoredRows("step", "positive", "owl-7b", 2),
+        AuthoredRows("step", "positive", "import.aitz", 1),
+    ]
+    card = dataset_card(CONTENTS._replace(authors=authors), EXPORTERS, FILES)
+    assert "| sft |  | embedded-3 | filled into templates | 5 |" in card
+    assert "| action_semantics | action | embedded-3 | none, the call alone | 4 |" in card
+    assert "| action_semantics | effect | template | filled into templates | 3 |" in card
+    assert "| step | positive | owl-7b | a model's | 2 |" in card
+    assert "| step | positive | import.aitz | a data set's | 1 |" in card
+
+
+def test_the_card_says_how_varied_the_rows_are_and_where_they_narrow() -> None:
+    of_apps = Diversity(aspect="app", rows=1200, distinct_values=3, effective=2.24, largest="a|b", largest_share=0.625)
+    card = dataset_card(CONTENTS._replace(diversity=(of_apps,), narrowed=("app: 3.0 -> 2.2",)), EXPORTERS, FILES)
+    assert "| app | 1,200 | 3 | 2.2 | a\\|b | 62% |\n\n- narrower than the release before in app: 3.0 -> 2.2\n" in card
+    assert "## Diversity" not in dataset_card(CONTENTS, EXPORTERS, FILES)
+
+
+def test_odd_names_break_neither_the_front_matter_nor_a_table() -> None:
+    odd = CONTENTS._replace(name="a: [b]\n---\nlicense: mit", judge="x | y\n| z |")
+    card = dataset_card(odd, EXPORTERS, FILES)
+    front = yaml.safe_load(card.split("\n---\n", 1)[0])
+    assert front["license"] == "apache-2.0"
+    assert "| judge | x \\| y \\| z \\| |" in card
+
+
+def test_the_folder_loads_by_the_configurations_of_its_card(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    from datasets import load_dataset
+
+    folder = tmp_path / "release"
+    files = write_release(folder, examples([3]).to_batches(), rl_rows().to_batches(), StoredScreens())
+    (folder / "README.md").write_text(dataset_card(CONTENTS, EXPORTERS, files))
+    (folder / "manifest.json").write_text("{}")
+    for name, rows in (("sft", 5), ("rl", 5), ("screens", 5)):
+        data = load_dataset(str(folder), name, split="train", cache_dir=str(tmp_path / "cache"))
+        assert data.num_rows == rows
+    whole = load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))
+    assert whole[0]["images"][0].size == (720, 1280)

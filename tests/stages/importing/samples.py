@@ -155,6 +155,8 @@ def _message(name: str, *fields: tuple[str, int, str]) -> descriptor_pb2.Descrip
     return made
 
 
+_SIDES = ("left", "top", "right", "bottom")
+_FLAGS = (("flag14", 14, "int64"), ("flag16", 16, "int64"), ("flag23", 23, "int64"))
 _FILE = descriptor_pb2.FileDescriptorProto(
     name="sample.proto",
     package="sample",
@@ -166,16 +168,8 @@ _FILE = descriptor_pb2.FileDescriptorProto(
         _message("Entry", ("key", 1, "string"), ("value", 2, "Feature")),
         _message("Features", ("feature", 1, "Entry")),
         _message("Example", ("features", 1, "Features")),
-        _message(
-            "Rect", *((side, number, "int64") for number, side in enumerate(("left", "top", "right", "bottom"), 1))
-        ),
-        _message(
-            "Node",
-            ("bounds", 2, "Rect"),
-            ("class_name", 3, "string"),
-            ("text", 7, "string"),
-            *((f"flag{number}", number, "int64") for number in (14, 16, 23)),
-        ),
+        _message("Rect", *((side, number, "int64") for number, side in enumerate(_SIDES, 1))),
+        _message("Node", ("bounds", 2, "Rect"), ("class_name", 3, "string"), ("text", 7, "string"), *_FLAGS),
         _message("Tree", ("nodes", 1, "Node")),
         _message("Window", ("tree", 11, "Tree")),
         _message("Forest", ("windows", 1, "Window")),
@@ -193,10 +187,9 @@ def forest(label: str, box: tuple[int, int, int, int]) -> bytes:
     """An accessibility forest with one button, encoded by Google's library."""
     found = _make("Forest")
     node = found.windows.add().tree.add().nodes.add(class_name=["android.widget.Button"], text=[label])
-    for flag in ("flag14", "flag16", "flag23"):
+    for flag, *_ in _FLAGS:
         getattr(node, flag).append(1)
-    sides = dict(zip(("left", "top", "right", "bottom"), ([side] for side in box), strict=True))
-    node.bounds.add(**sides)
+    node.bounds.add(**dict(zip(_SIDES, ([side] for side in box), strict=True)))
     return bytes(found.SerializeToString())
 
 

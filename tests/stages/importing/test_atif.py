@@ -18,12 +18,11 @@ from trajmill.schemas.actions import (
     PressKeys,
     Scroll,
     Swipe,
-    SystemButton,
     Terminate,
     TypeText,
     action_from_json,
 )
-from trajmill.schemas.dialects.families import ANY, family_named
+from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.importing.atif import read_call
@@ -53,18 +52,12 @@ def test_a_trial_of_harbor_has_its_first_screenshot_its_reward_and_one_end(tmp_p
     names = ("init", "ep0", "ep1", "ep2")
     assert shown(recording) == [(agent / f"screenshot_{name}.webp").read_bytes() for name in names]
     assert recording.last is not None and recording.last.image == shown(recording)[-1]
-    assert (recording.instruction, recording.platform, recording.agent) == (
-        "Save the file",
-        Platform.DESKTOP,
-        "computer-1",
-    )
+    assert (recording.instruction, recording.platform) == ("Save the file", Platform.DESKTOP)
     rows = rows_of(recording, "atif", ORIGIN)
     assert (rows.trajectory.reward, rows.trajectory.answer, rows.trajectory.steps) == (0.5, "success", 4)
     assert rows.steps[0].thought == "Analysis: a0\nPlan: p0"
-    assert (
-        rows.steps[1].conclusion
-        == "computer_action(x=10, y=20, scroll_x=0, scroll_y=300, type=scroll, source=native_prescaled)"
-    )
+    said = "computer_action(x=10, y=20, scroll_x=0, scroll_y=300, type=scroll, source=native_prescaled)"
+    assert rows.steps[1].conclusion == said
 
 
 @pytest.mark.parametrize(("content", "reward"), [("0.25\n", 0.25), ("1", 1.0)])
@@ -81,13 +74,8 @@ def test_looks_are_no_steps_and_a_batch_of_calls_is_several(tmp_path: Path) -> N
     write(tmp_path, "run.json", document)
     samples.pictures(tmp_path, ["0.png", "1.png", "2.png", "part.png"])
     recording = only(tmp_path)
-    actions = [
-        Click(x=30, y=40),
-        TypeText(text="hello"),
-        Drag(x=1, y=2, x2=3, y2=4),
-        None,
-        Answer(text="I wrote hello."),
-    ]
+    hello, last = TypeText(text="hello"), Answer(text="I wrote hello.")
+    actions = [Click(x=30, y=40), hello, Drag(x=1, y=2, x2=3, y2=4), None, last]
     assert [step.action for step in recording.steps] == actions
     # A zoomed picture is no screen, and a text changes none.
     assert shown(recording) == [(tmp_path / f"{name}.png").read_bytes() for name in (0, 0, 1, 2, 2)]
@@ -155,18 +143,6 @@ def _linked_document(folder: Path) -> None:
     (folder / "bad.json").symlink_to(folder.parent / "outside.json")
 
 
-def _long(folder: Path) -> None:
-    samples.tap(folder)
-    steps = b",".join(b'{"step_id": %d, "source": "system", "message": "x"}' % number for number in range(1, 100_001))
-    write(folder, "bad.json", b'{"schema_version": "ATIF-v1.8", "steps": [' + steps + b"]}")
-
-
-def _text_only(document: Any) -> None:
-    for each in document["steps"]:
-        each["message"] = "x"
-        each.pop("observation", None)
-
-
 def _step(number: int, **fields: Any) -> Callable[[Path], None]:
     return _edit(lambda document: document["steps"][number - 1].update(fields))
 
@@ -175,28 +151,25 @@ def _holding(content: bytes | object) -> Callable[[Path], None]:
     return lambda folder: write(folder, "bad.json", content)
 
 
+_MANY = [{"step_id": number, "source": "system", "message": "x"} for number in range(4, 2004)]
 _OTHER_RESULT = {"results": [samples.result(9, "ok")]}
 BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "version": (_edit(lambda found: found.update(schema_version="ATIF-v9.9")), "'ATIF-v9.9' is none of ATIF-v1.0 to"),
-    "no version": (_edit(lambda found: found.pop("schema_version")), "schema_version None is none of"),
     "gap": (_step(3, step_id=4), "step_id 4 stands where 3 is expected"),
     "unknown key": (_step(2, mood="good"), "steps.1.mood: unknown key"),
     "result of nothing": (_step(2, observation=_OTHER_RESULT), "steps.1: a result names call 'call_9'"),
     "missing": (_path("images/none.png"), "step 3: picture 'images/none.png' is not in the folder"),
     "upwards": (_path("../../etc/x.png"), "is not in the folder"),
-    "absolute": (_path("/etc/hostname"), "step 3: picture '/etc/hostname' is not in the folder"),
     "link": (_linked, "step 3: picture 'images/linked.png' is not in the folder"),
     "url": (_path("https://example.org/a.png"), "is not in the folder: download it"),
     "no picture": (_path("bad.json"), "cannot be decoded"),
     "nul": (_path("a\0b"), "null byte"),
     "linked document": (_linked_document, "it leads out of the folder"),
-    "10^5 steps": (_long, "it has 100,000 steps; at most 2,000 are read"),
+    "many steps": (_edit(lambda found: found["steps"].extend(_MANY)), "it has 2,003 steps; at most 2,000 are read"),
     "no user": (_step(1, source="system"), "it has no instruction"),
-    "text only": (_edit(_text_only), "no screenshot"),
     "tokens": (_step(2, metrics={"completion_token_ids": [1, 2], "logprobs": [-1.0]}), "step 2: 1 log prob"),
     "reward": (_edit(lambda found: found.update(extra={"trajmill": {"reward": "a"}})), "'a' is no reward from 0 to 1"),
     "platform": (_edit(lambda found: found.update(extra={"trajmill": {"platform": "x"}})), "'x' is not a valid"),
-    "tree": (_step(1, extra={"trajmill": {"tree": [{"role": 1}]}}), "validation error"),
     "not a document": (_holding([7, None]), "schema_version None"),
     "not JSON": (_holding(b"{"), "JSONDecodeError"),
     "NaN": (_holding(b'{"a": NaN}'), "NaN is no JSON"),
@@ -226,10 +199,8 @@ _SCREEN = Size(2000, 1000)
     [
         ("computer_action", {"type": "drag", "x": 1, "y": 2, "end_x": 3, "end_y": 4}, Drag(x=1, y=2, x2=3, y2=4)),
         ("computer_action", {"type": "click", "x": 7.6, "y": 2.0, "button": None}, Click(x=8, y=2)),
-        ("computer_action", {"type": "click", "x": 7, "y": 2, "button": "right"}, Click(x=7, y=2, button="right")),
         ("computer_action", {"type": "scroll", "x": 1, "y": 1}, Scroll(x=1, y=1, clicks=-5)),
         ("computer_action", {"type": "swipe", "x": 1, "y": 2, "end_x": 3, "end_y": 4}, Swipe(x=1, y=2, x2=3, y2=4)),
-        ("computer_action", {"type": "system_button", "button": "Back"}, SystemButton(button="Back")),
         ("computer_action", {"type": "answer", "result": "42"}, Answer(text="42")),
         ("mark_task_complete", {"result": "42"}, Answer(text="42")),
         ("mark_task_complete", {}, DONE),
@@ -241,7 +212,6 @@ _SCREEN = Size(2000, 1000)
         ("computer_action", {"type": "click", "x": 7, "y": 2, "modifier": "shift"}, None),
         ("computer_action", {"type": "click", "x": 7}, None),
         ("computer_action", {"type": "navigate", "url": "https://example.org"}, None),
-        ("computer_action", {"type": "mouse_down", "x": 1, "y": 1}, None),
         ("computer", {"action": "left_click", "coordinate": "here"}, None),
         ("computer_use", {"action": "dance"}, None),
         ("click_at", {"x": 1, "y": 2}, None),
@@ -250,8 +220,3 @@ _SCREEN = Size(2000, 1000)
 def test_a_call_is_an_action_or_stays_as_it_is(name: str, arguments: dict[str, Any], action: Action | None) -> None:
     assert read_call(name, arguments, _SCREEN, Platform.DESKTOP, ANY) == action
     assert action_from_json(action.model_dump_json()) == action if action else True
-
-
-def test_a_family_without_room_for_the_screen_reads_nothing() -> None:
-    call = {"action": "click", "coordinate": [1, 1]}
-    assert read_call("mobile_use", call, Size(10, 9000), Platform.PHONE, family_named("qwen2.5-vl")) is None

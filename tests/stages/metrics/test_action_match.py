@@ -31,19 +31,6 @@ def test_the_failures_of_the_papers_case_study_and_other_types_count_as_it_says(
 
 
 @pytest.mark.parametrize(
-    ("said", "alike"),
-    [
-        ("meeting agenda", True),
-        ("the Meeting agenda for monday", True),
-        ("the Meeting agenda for monday morning", False),
-        ("", False),
-    ],
-)
-def test_texts_are_right_above_an_f1_of_a_half(said: str, alike: bool) -> None:
-    assert match_action(TypeText(text=said), right(TypeText(text="Meeting agenda"))).parameters is alike
-
-
-@pytest.mark.parametrize(
     ("said", "wanted", "box", "is_right"),
     [
         (Click(x=560, y=1250), Click(x=600, y=1305), MESSAGES, True),

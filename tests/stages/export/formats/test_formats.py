@@ -1,47 +1,31 @@
 import json
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from tests.stages.derive.samples import DONE, TAP, episode, size_of, step
-from tests.stages.export.formats.folders import BOX, read, walked, write
-from tests.stages.export.stored import png
+from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
+from tests.stages.derive.samples import DONE, TAP, episode, query, size_of, step
+from tests.stages.export.formats.folders import BOX, SOURCE, read, walked, write
+from tests.stages.export.stored import StoredScreens, png
 from trajmill.schemas.actions import PressKeys, TypeText, action_from_json
-from trajmill.schemas.dialects.base import Reply
-from trajmill.schemas.dialects.families import FAMILIES, family_named
-from trajmill.schemas.tables.query import Platform
-from trajmill.stages.export.formats.base import FORMATS
-from trajmill.stages.export.formats.steps import same_action
+from trajmill.schemas.dialects.families import ANY, Family
+from trajmill.schemas.dialects.user_text import compose
+from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.tables.example import RLStep
+from trajmill.stages.derive.rl_steps import PolicyWords
+from trajmill.stages.export.formats.base import FORMATS, format_spec
+from trajmill.stages.export.formats.card import ExportedFolder
+from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
+from trajmill.stages.export.formats.steps import rl_step_example
 from trajmill.stages.export.rewards import ReplyTarget
 
 # `dpo` takes no steps of attempts.
 kinds = pytest.mark.parametrize("kind", [kind for kind in FORMATS.kinds() if kind != "dpo"])
-families = pytest.mark.parametrize("family", FAMILIES)
-
-
-@kinds
-@families
-def test_a_row_says_the_stored_action_and_shows_the_stored_images(kind: str, family: str, tmp_path: Path) -> None:
-    episodes = walked()
-    stored = {(one.query.query_id, at.index): at for one in episodes for at in one.steps}
-    written = write(kind, family, tmp_path / "out", episodes)
-    rows = read(written.folder)
-    assert len(rows) == len(stored) - sum(written.exported.counts.left_out.values()) == written.exported.written.rows
-    chosen = family_named(family)
-    for row in rows:
-        own = stored[row.columns["query_id"], row.columns["step_index"]]
-        assert row.images == tuple(png(screen) for screen in row.columns["screen_ids"])
-        assert row.columns["screen_ids"][-1] == own.screen_before
-        assert "".join(text for _, text in row.messages).count("<image>") == len(row.images)
-        assert row.messages[0][0] == "system" and row.messages[1][0] == row.messages[-1][0] == "user"
-        frame = chosen.frame(size_of(own.screen_before))
-        action = action_from_json(str(own.action))
-        assert row.columns["action"] == own.action
-        if row.reply is not None:
-            said = chosen.dialect(Platform(row.columns["platform"])).parse(row.reply, frame)
-            assert isinstance(said, Reply) and same_action(said.action, action, frame)
 
 
 @pytest.mark.parametrize(
@@ -162,16 +146,6 @@ def test_the_features_are_read_by_every_version_of_the_datasets_library(kind: st
     assert '"List"' not in json.dumps(features) and '"Sequence"' not in json.dumps(features)
 
 
-def test_the_datasets_library_decodes_the_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
-    from datasets import load_dataset
-
-    folder = write("trl", "gui-owl-1.5", tmp_path / "out", walked()).folder
-    rows = load_dataset(str(folder), split="train", cache_dir=str(tmp_path / "cache"))
-    assert [image.size for image in rows[6]["images"]] == [(720, 1280)] * 5
-    assert rows[0]["prompt"][0]["content"][0].keys() == {"type", "text"}
-
-
 def test_llamafactory_finds_rows_and_settings(tmp_path: Path) -> None:
     folder = write("llamafactory", "qwen3-vl", tmp_path / "out", walked()).folder
     info = json.loads((folder / "dataset_info.json").read_text())["trajmill"]
@@ -190,3 +164,79 @@ def test_the_card_says_what_the_data_is(tmp_path: Path) -> None:
     longest = max(row.columns["tokens_at_most"] for row in read(written.folder))
     figures = json.loads((written.folder / "export.json").read_text())
     assert longest <= figures["max_length"] < longest + 256 and figures["rows"] == 10
+
+
+rl_kinds = pytest.mark.parametrize("kind", ["grpo", "verl"])
+TOKENS, LOGPROBS = (5, 7, 11), (-0.5, -0.25, 0.0)
+
+
+def attempts() -> list[Episode]:
+    """A group of three: a success, a failure, and a failure with a reply that is no action."""
+    asked = query("a")
+    told = [compose(asked.instruction, None, [f"Did {index}" for index in range(at)]) for at in range(4)]
+    right = [step(0, TAP, prompt=told[0]), step(1, DONE, prompt=told[1])]
+    wrong = [step(at, TAP, prompt=told[at]) for at in range(4)]
+    malformed = [step(0, None, prompt=told[0]), step(1, TAP, prompt=compose(asked.instruction, None, ["Did 0"]))]
+    given = {"reply_token_ids": TOKENS, "reply_logprobs": LOGPROBS}
+    return [
+        episode([each.model_copy(update=given) for each in steps], name=name, asked=asked, correct=correct)
+        for name, steps, correct in (("r", right, True), ("w", wrong, False), ("m", malformed, False))
+    ]
+
+
+def derived(episodes: Sequence[Episode]) -> tuple[RLStep, ...]:
+    words = PolicyWords(ANY, size_of, with_tokens=True, temperature=0.7)
+    return rl_rows_of(EpisodeBatch(episodes), words=words).rows
+
+
+def write_rl(folder: Path, kind: str, family: Family, rows: Sequence[RLStep]) -> ExportedFolder:
+    folder.mkdir()
+    by_id = {one.trajectory.trajectory_id: one for one in attempts()}
+    steps = [rl_step_example(family, by_id[row.trajectory_id], row, size_of) for row in rows]
+    return write_folder(folder, format_spec(kind), family, SOURCE, ReleaseSteps([], steps), StoredScreens())
+
+
+def read_rl(folder: Path) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(folder / "rl_steps/train-00000.parquet").to_pylist()
+    return rows
+
+
+@rl_kinds
+def test_every_reply_of_a_group_has_its_advantage(kind: str, tmp_path: Path) -> None:
+    stored = derived(attempts())
+    exported = write_rl(tmp_path / "out", kind, ANY, stored)
+    rows = read_rl(tmp_path / "out")
+    assert [row["rl_step_id"] for row in rows] == [row.rl_step_id for row in stored]
+    assert {round(row["reward"], 2) for row in rows} == {1.0, 0.0, -0.25}
+    for row, own in zip(rows, stored, strict=True):
+        assert (row["advantage"], row["step_weight"]) == (own.advantage, own.step_weight)
+        assert (row["group"], row["group_size"], row["replayed"], row["guided"]) == ("a", 3, False, False)
+        assert (row["policy_version"], row["temperature"], row["round"]) == ("m0", 0.7, 1)
+        assert tuple(row["response_token_ids"]) == TOKENS and tuple(row["old_logprobs"]) == LOGPROBS
+        assert [image["bytes"] for image in row["images"]] == [png(screen) for screen in row["screen_ids"]]
+        assert all(value is not None for value in row.values())
+    assert exported.rl_counts.group_sizes == {"a": 3} and exported.rl_counts.with_tokens == len(rows) == 8
+
+
+def test_card_figures_and_datasets_find_the_stored_replies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    from datasets import load_dataset
+
+    write_rl(tmp_path / "out", "grpo", ANY, derived(attempts()))
+    card = (tmp_path / "out/README.md").read_text()
+    assert "8 replies of 3 attempts in 1 groups" in card and "1 of size 3" in card and "8 replies have their" in card
+    assert "TRL and verl sample their own replies" in card
+    figures = json.loads((tmp_path / "out/export.json").read_text())
+    assert figures["rl_rows"] == 8 and figures["rl_group_sizes"] == {"3": 1}
+    rows = load_dataset(str(tmp_path / "out"), "rl_steps", split="train", cache_dir=str(tmp_path / "cache"))
+    assert [image.size for image in rows[0]["images"]] == [(720, 1280)]
+    assert rows[0]["response_token_ids"] == list(TOKENS) and rows[0]["old_logprobs"] == list(LOGPROBS)
+
+
+@pytest.mark.parametrize(
+    "given", [{"old_logprobs": None}, {"old_logprobs": LOGPROBS[:2]}, {"response_token_ids": None}]
+)
+def test_log_probabilities_that_are_not_one_for_each_token_are_refused(given: dict[str, Any], tmp_path: Path) -> None:
+    row = derived(attempts())[0].model_copy(update=given)
+    with pytest.raises(BadInputError, match=r"^step 0 of trajectory .*: \d log probabilities for \d tokens; derive"):
+        write_rl(tmp_path / "out", "verl", ANY, [row])
