@@ -33,9 +33,10 @@ def test_the_images_copy_what_there_is_and_all_that_is_sent() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("image", _IMAGES)
-def test_a_wheel_of_what_an_image_copies_is_whole(image: str, tmp_path: Path) -> None:
-    for name in _copied(image):
+def test_a_wheel_of_what_the_images_copy_is_whole(tmp_path: Path) -> None:
+    fewer, more = sorted((set(_copied(image)) for image in _IMAGES), key=len)
+    assert fewer <= more
+    for name in fewer:
         source, target = _ROOT / name, tmp_path / "source" / name
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copytree(source, target, ignore=_COMPILED) if source.is_dir() else shutil.copy(source, target)

@@ -54,12 +54,12 @@ def small_config(root: Path, rounds: int = 2) -> Config:
     """A configuration whose rounds take a few seconds."""
     return Config(
         run=RunSection(root=root, rounds=rounds, name="small", seed=4),
-        queries=QueriesSection(train=12, heldout_slots=4, heldout_phrasings=4, heldout_apps=0, validation=4),
+        queries=QueriesSection(train=12, heldout_slots=2, heldout_phrasings=2, heldout_apps=0, validation=4),
         rollout=RolloutSection(episodes_per_round=32, concurrency=16, group_size=4),
         judge=JudgeSection(precision_floor=0.0),
         guidance=GuidanceSection(after_failures=1, share=0.4),
         train=EmbeddedSftSpec(min_updates=5, max_updates=10),
-        evaluate=EvaluateSection(episodes=2, train_sample=2, promote_without_evidence=True),
+        evaluate=EvaluateSection(episodes=1, train_sample=2, promote_without_evidence=True),
         # Trials of manuals would double the attempts of each test that derives them.
         derive=DeriveSpec(planning=PlanningSpec(trials=0)),
     )
@@ -84,8 +84,7 @@ def tiny_config(root: Path | BucketUrl, beam: BeamSettings | None = None, worker
 def judged_config(root: Path, episodes: int = 12) -> Config:
     """A small run whose rounds have few episodes, as judging them again takes long."""
     queries = {"train": 8, "heldout_slots": 1, "heldout_phrasings": 1, "heldout_apps": 0, "validation": 0}
-    measured = EvaluateSection(episodes=1, train_sample=1)
-    rollout = {"episodes_per_round": episodes}
+    rollout, measured = {"episodes_per_round": episodes}, EvaluateSection(episodes=1, train_sample=1)
     return changed(small_config(root), queries=queries, rollout=rollout, evaluate=measured)
 
 

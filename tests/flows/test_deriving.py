@@ -1,6 +1,7 @@
 import io
 import shutil
 from pathlib import Path
+from unittest.mock import Mock
 
 import pyarrow.parquet as pq
 import pytest
@@ -9,8 +10,6 @@ from PIL import Image
 from tests.built_once import built_once
 from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, small_config
-from trajmill.flows import deriving
-from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.deriving import Attempted, derive_in_round, derive_kind, lifts_by_task
 from trajmill.flows.stage import RoundContext
@@ -22,7 +21,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.derive.kind_spec import GuidanceLift
-from trajmill.stages.derive.planning.manual import MANUAL, MANUAL_HELPED, TriedManual
+from trajmill.stages.derive.planning.manual import MANUAL, MANUAL_HELPED
 from trajmill.stages.export.exporter import SFT_FILE, SftExporter
 from trajmill.stages.export.release import check_release, released_rows
 from trajmill.warehouse.layout import Warehouse, open_warehouse
@@ -48,6 +47,7 @@ def derived_run(small_run: Warehouse, tmp_path_factory: pytest.TempPathFactory) 
         config = small_config(folder / "root")
         for kind in ("step", "grounding", "planning", "forks"):
             derive_kind(config, kind)
+        derive_in_round(RoundContext.of(config, 2), "rft")
         release_again(config)
 
     return small_config(built_once(tmp_path_factory, "derived-run", build) / "root")
@@ -58,10 +58,16 @@ def derived(config: Config) -> list[Example]:
     return [row for row in rows if row.kind != "end_to_end"]
 
 
-def test_a_kind_is_derived_once_from_each_trajectory(copied: Config) -> None:
+def test_a_kind_is_derived_once_from_each_trajectory_though_it_was_killed(
+    copied: Config, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+        patched.setattr("trajmill.flows.stage.commit_stage", Mock(side_effect=KeyboardInterrupt))
+        derive_kind(copied, "step")
+    assert derived(copied) == []
     made = derive_kind(copied, "step")
     rows = derived(copied)
-    assert made.examples == len(rows) > 0
+    assert made.examples == len(rows) == len({row.example_id for row in rows}) > 0
     assert {row.round for row in rows} == {1, 2}
     refusals = read_rows(open_warehouse(copied.run.root), Refusal, run_id=copied.run_id)
     assert sum(row.count for row in refusals) == sum(made.refused.values()) > 0
@@ -72,20 +78,6 @@ def test_a_kind_is_derived_once_from_each_trajectory(copied: Config) -> None:
     without_failed = copied.derive.step.model_copy(update={"failed": False, "self_corrections": False})
     other = derive_kind(changed(copied, derive={"step": without_failed}), "step")
     assert len({row.made_by for row in derived(copied)}) == 2 and other.refused["judged_incorrect"] > 0
-
-
-def test_a_batch_is_finished_that_was_interrupted_early(copied: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    def killed(*arguments: object) -> None:
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patched:
-        patched.setattr("trajmill.flows.stage.commit_stage", killed)
-        with pytest.raises(KeyboardInterrupt):
-            derive_kind(copied, "step")
-    assert derived(copied) == []
-    made = derive_kind(copied, "step")
-    rows = derived(copied)
-    assert len({row.example_id for row in rows}) == len(rows) == made.examples > 0
 
 
 def test_each_screen_is_grounded_once_and_every_image_opens(derived_run: Config) -> None:
@@ -138,13 +130,8 @@ def test_only_queries_that_were_attempted_in_both_ways_are_compared() -> None:
     assert lifts_by_task(attempts, tasks) == {"bites": GuidanceLift(without=0.25, guided=1.0)}
 
 
-def trying(config: Config, trials: int) -> Config:
-    """Manuals are tried so often."""
-    return changed(config, derive={"planning": config.derive.planning.model_copy(update={"trials": trials})})
-
-
 def test_the_policy_tries_each_manual_with_and_without_it(copied: Config) -> None:
-    config = trying(copied, 2)
+    config = changed(copied, derive={"planning": copied.derive.planning.model_copy(update={"trials": 2})})
     made = derive_kind(config, "planning")
     warehouse = open_warehouse(config.run.root)
     trials = [row for row in read_rows(warehouse, Trajectory, run_id=config.run_id) if row.purpose is Purpose.TRIAL]
@@ -165,12 +152,6 @@ def test_the_policy_tries_each_manual_with_and_without_it(copied: Config) -> Non
     assert (again.trajectories, again.examples) == (0, 0)
 
 
-def test_a_manual_that_does_not_help_is_refused(copied: Config, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deriving, "tried_manual", lambda *_: TriedManual(1, 0.0, 0.0))
-    made = derive_kind(trying(copied, 1), "planning")
-    assert made.examples == 0 and made.refused["manual_did_not_help"] > 0
-
-
 @pytest.fixture
 def released(derived_run: Config) -> tuple[Warehouse, str]:
     warehouse = open_warehouse(derived_run.run.root)
@@ -187,45 +168,32 @@ def test_a_release_holds_each_kind_in_files_of_its_own(released: tuple[Warehouse
     earlier = released_rows(warehouse.release(before), SFT_FILE, ids)
     assert released_rows(folder, SFT_FILE, ids) == earlier, "what the policy is trained on does not change"
     stored = read_rows(warehouse, Example)
-    for kind in ("step", "grounding", "planning"):
+    for kind in ("step", "grounding", "planning", "rft"):
         rows = released_rows(
             folder / kind, SftExporter(derived_kind=kind).file, ["example_id", "kind", "variant"]
         ).to_pylist()
         of_kind = {row.example_id: row for row in stored if row.kind == kind}
-        assert {row["example_id"] for row in rows} <= of_kind.keys()
+        assert of_kind and {row["example_id"] for row in rows} <= of_kind.keys()
         assert all(row["variant"] == of_kind[row["example_id"]].variant for row in rows)
     shards = {path.parent.parent for path in warehouse.shards(stored[0].run_id).glob("*/trl/grounding.parquet")}
     for shard in shards:
         assert check_release(shard, [SftExporter(derived_kind="grounding")], {}).problems == ()
 
 
-@pytest.mark.parametrize("form", ["trl", "grpo"])
-def test_a_kind_is_exported_for_a_trainer(released: tuple[Warehouse, str], form: str, tmp_path: Path) -> None:
+def test_a_kind_is_exported_for_a_trainer(
+    released: tuple[Warehouse, str], tmp_path: Path, command: CommandLine
+) -> None:
     warehouse, name = released
-    arguments = ["export", "--root", str(warehouse.root), "--release", name, "--family", "qwen3-vl", "--format", form]
-    for kind in ("grounding",) if form == "grpo" else ("step", "grounding", "planning"):
-        assert run([*arguments, "--kind", kind, "--out", str(tmp_path / kind)]) == 0
-    if form == "trl":
-        rows = pq.read_table(tmp_path / "grounding" / "data").to_pylist()
-        assert all(max(map(int, _coordinates(row))) <= 1000 for row in rows)
+    export = ("export", "--root", warehouse.root, "--release", name, "--family", "qwen3-vl", "--format", "trl")
+    command.said(*export, "--kind", "grounding", "--out", tmp_path / "out")
+    rows = pq.read_table(tmp_path / "out" / "data").to_pylist()
+    assert rows and all(max(map(int, _coordinates(row))) <= 1000 for row in rows)
+    command.said(*export[:-1], "grpo", "--kind", "grounding", "--out", tmp_path / "prompts")
+    assert "has no kind 'reasoning'; it has: " in command.refused(
+        *export, "--kind", "reasoning", "--out", tmp_path / "no"
+    )
 
 
 def _coordinates(row: dict[str, list[dict[str, list[dict[str, str]]]]]) -> list[str]:
     said = "".join(block["text"] or "" for block in row["completion"][0]["content"])
     return said.split('"coordinate": [')[1].split("]")[0].split(",")
-
-
-def test_a_kind_it_lacks_is_one_line(small_run: Warehouse, tmp_path: Path, command: CommandLine) -> None:
-    export = ("export", "--root", small_run.root, "--family", "qwen3-vl", "--format", "trl", "--out", tmp_path / "out")
-    assert "has no kind 'grounding'; it has: none" in command.refused(*export, "--kind", "grounding")
-
-
-def test_a_release_has_the_rows_of_all_rounds(copied: Config) -> None:
-    warehouse = open_warehouse(copied.run.root)
-    made = derive_in_round(RoundContext(copied, warehouse, 2), "rft")
-    rows = [row for row in read_rows(warehouse, Example) if row.kind == "rft"]
-    assert made.examples == len(rows) > 0
-    released = released_rows(
-        warehouse.release(release_again(copied)) / "rft", SftExporter(derived_kind="rft").file, ["example_id"]
-    )
-    assert set(released["example_id"].to_pylist()) <= {row.example_id for row in rows}

@@ -2,12 +2,9 @@
 
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from tests.flows.runs import small_config
@@ -17,17 +14,11 @@ from trajmill.flows.round import STAGES, do_stage, run_stage
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.release import RELEASE, release, release_name
 from trajmill.flows.tasks.train import TRAIN, train
-from trajmill.pipelines.derive import DeriveExamples
-from trajmill.pipelines.reading.episodes import guidance_texts
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.policy_version import PolicyVersion, RoundSummary
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.export.exporter import SFT_FILE, Exporter
-from trajmill.stages.export.images import ReleaseScreenReader
-from trajmill.stages.export.release import ExportedFile, RowsWritten, export_release
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import release_names, verify_release
@@ -41,6 +32,16 @@ def test_doing_a_finished_stage_again_changes_nothing(small_run: Warehouse) -> N
     for stage in STAGES:
         do_stage(stage, RoundContext(config, small_run, config.run.rounds))
     assert read_table(small_run, "trajectories").num_rows == before
+
+
+def test_no_row_is_stored_twice_and_every_step_has_its_screens(small_run: Warehouse) -> None:
+    screens = read_table(small_run, "screens", ["screen_id"])["screen_id"].to_pylist()
+    assert len(set(screens)) == len(screens)
+    steps = read_table(small_run, "steps", ["screen_before", "screen_after"])
+    assert {name for column in steps.columns for name in column.to_pylist()} <= set(screens)
+    for table, key in (("trajectories", "trajectory_id"), ("examples", "example_id"), ("queries", "query_id")):
+        ids = read_table(small_run, table, [key])[key].to_pylist()
+        assert len(set(ids)) == len(ids), table
 
 
 def test_only_training_queries_are_learned_from(small_run: Warehouse) -> None:
@@ -62,12 +63,10 @@ def test_only_training_queries_are_learned_from(small_run: Warehouse) -> None:
 
 def test_attempts_are_made_and_compared_in_groups_of_the_configured_size(small_run: Warehouse) -> None:
     size = small_config(small_run.root).rollout.group_size
-    made = Counter(
-        (row.round, row.query_id) for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.TRAIN
-    )
+    tried = [row for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.TRAIN]
+    made = Counter((row.round, row.query_id) for row in tried)
     assert {attempts % size for attempts in made.values()} == {0}
-    seeds = [row.seed for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.TRAIN]
-    assert len(set(seeds)) == len(seeds)
+    assert len({row.seed for row in tried}) == len(tried)
     rows = read_rows(small_run, RLStep)
     members: dict[tuple[int, str], set[str]] = {}
     for row in rows:
@@ -87,31 +86,6 @@ def test_guidance_goes_to_queries_that_failed_and_never_into_prompts(small_run: 
     hints = {line for text in read_table(small_run, "guidance")["text"].to_pylist() for line in text.splitlines()}
     prompts = read_table(small_run, "steps")["prompt"].to_pylist()
     assert not hints & {line for prompt in prompts for line in prompt.splitlines()}
-
-
-def test_quoted_hints_are_not_learned(
-    small_run: Warehouse, small_copy: Warehouse, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    context = RoundContext(small_config(small_copy.root), small_copy, 2)
-    guided = {row.trajectory_id for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.GUIDED}
-    learned = read_table(small_run, "examples", rounds=[context.round])["trajectory_id"].to_pylist()
-    hint = "1. never said\n<tool_call>"
-
-    monkeypatch.setattr("trajmill.pipelines.release.hints_of", lambda *_: dict.fromkeys(guided, hint))
-    shutil.rmtree(context.at(RELEASE).staging(context.warehouse))
-    shutil.rmtree(context.warehouse.release(release_name(context)))
-    with pytest.raises(TrajmillError, match=r"it quotes the guidance .*; nothing was released"):
-        release(context)
-
-    told = dict.fromkeys(guidance_texts(small_run, context.run_id), hint)
-    monkeypatch.setattr("trajmill.pipelines.reading.episodes.guidance_texts", lambda *_: told)
-    job = DeriveExamples(
-        context.warehouse, context.at("again"), context.origin, (context.round,), True, True, CurateSpec()
-    )
-    made = job("00000", sorted(set(learned)))
-    quoting = sum(name in guided for name in learned)
-    assert made.dropped["quotes_guidance"] == quoting > 0
-    assert made.rows("examples") == len(learned) - quoting
 
 
 def test_policies_descend_from_the_untrained_one_and_rounds_start_where_the_last_ended(small_run: Warehouse) -> None:
@@ -156,26 +130,6 @@ def test_a_stage_whose_input_is_missing_names_the_command_to_run_first(small_run
         run_stage("jugde", small_config(small_run.root))
 
 
-def export_spoiled(
-    directory: Path,
-    exporters: Sequence[Exporter],
-    tables: Mapping[str, Iterable[pa.RecordBatch]],
-    screens: ReleaseScreenReader,
-    written: RowsWritten,
-    shown: Iterable[str] = (),
-) -> list[ExportedFile]:
-    files = export_release(directory, exporters, tables, screens, written, shown)
-    if "examples" not in tables:
-        return files
-    table = pq.read_table(directory / SFT_FILE)
-    wrong = pa.array(["heldout_apps"] * table.num_rows, table.schema.field("split").type)
-    pq.write_table(
-        table.set_column(table.schema.get_field_index("split"), table.schema.field("split"), wrong),
-        directory / SFT_FILE,
-    )
-    return files
-
-
 def test_what_fails_its_check_stays(
     small_run: Warehouse, small_copy: Warehouse, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -183,9 +137,11 @@ def test_what_fails_its_check_stays(
     shutil.rmtree(context.at(RELEASE).staging(context.warehouse))
     shutil.rmtree(context.warehouse.release(release_name(context)))
 
+    guided = [row.trajectory_id for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.GUIDED]
     with monkeypatch.context() as spoiling:
-        spoiling.setattr("trajmill.pipelines.release.export_release", export_spoiled)
-        with pytest.raises(TrajmillError, match=r"\A[^\n]+ it is of split heldout_apps; nothing was released\Z"):
+        hints = dict.fromkeys(guided, "1. never said\n<tool_call>")
+        spoiling.setattr("trajmill.pipelines.release.hints_of", lambda *_: hints)
+        with pytest.raises(TrajmillError, match=r"it quotes the guidance .*; nothing was released\Z"):
             release(context)
     assert release_name(context) not in release_names(context.warehouse)
 

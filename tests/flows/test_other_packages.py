@@ -29,52 +29,26 @@ from typing import Literal
 
 from pydantic import PositiveInt
 
-from tests.stages.rollout.toy import BUTTON, ToyEnvironment, ToyFactory
-from tests.warehouse.samples import SIZE, png
-from trajmill.schemas.observation import Observation, ScreenHandle
+from tests.stages.rollout.toy import ToyEnvironment, ToyFactory
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.environments.tasks import ImportedQueries, own_query
-
-
-class Lamps(ToyEnvironment):
-    def __init__(self, bright):
-        super().__init__(platform=Platform.DESKTOP, name="lamps")
-        self.bright = bright
-
-    async def reset(self, query, seed):
-        await super().reset(query, seed)
-        return self.look()
-
-    async def step(self, action):
-        await super().step(action)
-        return self.look()
-
-    def look(self):
-        screen = ScreenHandle(f"{self.pressed}{self.bright}", SIZE, lambda: png(self.bright + self.pressed))
-        return Observation(screen, (BUTTON._replace(element_id="lamp/switch"),), "lamp")
 
 
 class LampsSpec(EnvironmentSpec):
     """Lamps with a switch."""
 
     kind: Literal["lamps"] = "lamps"
-    bright: PositiveInt = 100
     tasks: PositiveInt = 1
 
     def factory(self, platform):
-        return ToyFactory([Lamps(self.bright) for _ in range(100)])
+        return ToyFactory([ToyEnvironment(platform=Platform.DESKTOP, name="lamps") for _ in range(100)])
 
     async def own_queries(self, seed, origin):
-        path = (
-            PathStep(page="lamp", operation="tap", target="lamp/switch"),
-            PathStep(page="lamp", operation="finish", target=""),
-        )
-        seen = {"apps": ("lamp",), "pages": ("lamp",), "page_descriptions": ("",), "path": path}
-        queries = [
-            own_query(Platform.DESKTOP, f"lamp{n}", f"Light lamp {n}.", "{}", origin, "lamps", **seen)
-            for n in range(self.tasks)
-        ]
+        steps = [PathStep(page="lamp", operation=name, target="go") for name in ("tap", "finish")]
+        tasks = [f"lamp{number}" for number in range(self.tasks)]
+        given = "{}", origin, "lamps"
+        queries = [own_query(Platform.DESKTOP, task, f"Light {task}.", *given, path=tuple(steps)) for task in tasks]
         return ImportedQueries(queries, [])
 '''
 FAMILY = """
@@ -86,30 +60,17 @@ BRIGHT = FAMILIES["qwen2.5-vl"]._replace(name="bright-vl", space=CoordinateSpace
 RECIPE = '''
 from typing import Literal
 
-import torch
-from pydantic import PositiveFloat
+from pydantic import PositiveInt
 
-from trajmill.stages.models.embedded.model import is_embedded_policy, load_network, save_network
-from trajmill.stages.training.spec import TrainingReport
-from trajmill.stages.training.spec import RecipeSpec
+from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 
 
-class NudgeSpec(RecipeSpec):
-    """Moves each weight by a random amount."""
+class FewSpec(EmbeddedSftSpec):
+    """Makes a few updates."""
 
-    kind: Literal["nudge"] = "nudge"
-    size: PositiveFloat = 1e-3
-
-    def trains(self, folder):
-        return is_embedded_policy(folder)
-
-    def train(self, parent, release, seed, folder, progress=None):
-        network = load_network(parent.folder)
-        torch.manual_seed(seed)
-        with torch.no_grad():
-            for weights in network.parameters():
-                weights += self.size * torch.randn_like(weights)
-        return TrainingReport(1, 0, 1, 0.0, save_network(network, folder))
+    kind: Literal["few"] = "few"
+    min_updates: PositiveInt = 2
+    max_updates: PositiveInt = 2
 '''
 ENTRY_POINTS = """
 [trajmill.environments]
@@ -119,14 +80,13 @@ bright-vl = bright_family:BRIGHT
 dim-vl = bright_family:BRIGHT
 gone-vl = bright_family:GONE
 [trajmill.recipes]
-nudge = bright_recipe:NudgeSpec
+few = bright_recipe:FewSpec
 """
 CONFIG = """
 [run]
 root = "warehouse"
 [environment]
 kind = "lamps"
-bright = 200
 tasks = 2
 """
 
@@ -151,8 +111,8 @@ def test_episodes_happen_in_an_environment_of_another_package(folder: Path, comm
 def test_its_keys_are_checked_like_any_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine
 ) -> None:
-    (folder / "trajmill.toml").write_text(CONFIG.replace("bright = 200", "brigth = 200"))
-    wrong = "trajmill.toml:6: unknown key environment.brigth; did you mean environment.bright?\n"
+    (folder / "trajmill.toml").write_text(CONFIG.replace("tasks", "taskz"))
+    wrong = "trajmill.toml:6: unknown key environment.taskz; did you mean environment.tasks?\n"
     assert command.refused("config") == wrong
     monkeypatch.delitem(sys.modules, "bright_lamps")
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(folder / "packages")])
@@ -180,8 +140,8 @@ def test_a_family_that_cannot_be_used_is_refused(family: str, reason: str, comma
 
 
 def test_a_round_trains_with_a_recipe_of_another_package(waiting_run: WaitingRun) -> None:
-    context = waiting_run.trained_by(Config.model_validate({"train": {"kind": "nudge", "size": 0.002}}).train)
+    context = waiting_run.trained_by(Config.model_validate({"train": {"kind": "few", "max_updates": 3}}).train)
     assert first_waiting(context) is None
     untrained, trained = read_rows(context.warehouse, PolicyVersion)
-    assert trained.parent == untrained.model_version
-    assert json.loads(trained.recipe)["kind"] == "nudge"
+    recipe = json.loads(trained.recipe)
+    assert trained.parent == untrained.model_version and (recipe["kind"], recipe["max_updates"]) == ("few", 3)

@@ -1,8 +1,6 @@
-import logging
 import os
 import signal
 import socket
-import sys
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import cast
@@ -10,17 +8,14 @@ from typing import cast
 import pytest
 from prefect.settings import PREFECT_API_URL, PREFECT_HOME, temporary_settings
 
-from tests.flows.runs import changed
 from trajmill.flows import evolve
 from trajmill.flows.cli import app as cli
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed
 from trajmill.flows.interrupt import asked_to_stop, noticing_interrupts, still_noticing_interrupts
-from trajmill.flows.prefect_settings import long_lived_server, names_a_server, scrub_record
+from trajmill.flows.prefect_settings import long_lived_server, names_a_server
 from trajmill.flows.stage import RoundContext
 from trajmill.schemas.errors import TrajmillError
-from trajmill.schemas.secrets import Secrets
 from trajmill.warehouse.store.base import LeaseLostError
 
 pytestmark = pytest.mark.slow
@@ -54,39 +49,11 @@ def test_a_named_server_that_does_not_answer_is_reported(
     assert line.startswith(f"the Prefect server {address} does not answer")
 
 
-@pytest.mark.parametrize(("accepted", "label"), [(4, "no"), (5, "yes")])
-def test_it_says_if_enough_landed(accepted: int, label: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[str, dict[str, str], dict[str, int]]] = []
-    monkeypatch.setattr(
-        "prefect.events.emit_event", lambda name, resource, payload: sent.append((name, resource, payload))
-    )
-    monkeypatch.setattr("trajmill.flows.evolve.accepted_since_training", lambda config: accepted)
-    config = Config.model_validate({"run": {"root": tmp_path}, "serve": {"retrain_after_accepted": 5}})
-    other = changed(config, run={"seed": 1})
-    assert announce_landed(config) == accepted
-    announce_landed(other)
-    (name, resource, payload), (_, of_other, _) = sent
-    assert resource["prefect.resource.id"] != of_other["prefect.resource.id"]
-    assert (name, resource[ENOUGH_LABEL]) == (LANDED, label)
-    assert payload == {"accepted_since_training": accepted, "enough": 5}
-
-
 def test_a_taken_port_is_reported(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, temporary_settings(restore_defaults={PREFECT_API_URL}):
         port = other.getsockname()[1]
         with pytest.raises(TrajmillError, match=f"port {port} is taken"), long_lived_server(tmp_path / "log", port):
             raise AssertionError("no server can have started")
-
-
-def test_a_traceback_has_no_key_of_any_run_that_this_process_began() -> None:
-    keys = ("the-key-of-one-run", "the-key-of-another")
-    try:
-        raise ValueError(" and ".join(keys))
-    except ValueError:
-        record = logging.LogRecord("trajmill", logging.ERROR, "", 0, "failed", (), sys.exc_info())
-    for key in keys:
-        scrub_record(Secrets([key]), record)
-    assert "ValueError: *** and ***" in logging.Formatter().format(record)
 
 
 class TakenError(Exception):
@@ -106,15 +73,6 @@ def test_a_signal_is_noticed_where_somebody_else_has_taken_it_meanwhile() -> Non
         with pytest.raises(TakenError):
             signal.raise_signal(signal.SIGTERM)
         signal.signal(signal.SIGTERM, noticed)
-
-
-def test_where_nobody_notices_signals_they_stay_with_whom_they_are() -> None:
-    before = signal.signal(signal.SIGTERM, take)
-    try:
-        with still_noticing_interrupts(), pytest.raises(TakenError):
-            signal.raise_signal(signal.SIGTERM)
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @pytest.mark.slow

@@ -4,7 +4,6 @@ import errno
 import json
 import shutil
 from collections.abc import Mapping
-from itertools import product
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -16,27 +15,24 @@ from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, opinion, small_config, up_to
 from tests.stages.export.formats.folders import read
 from tests.stages.models.fault_server import running_server
-from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, JudgeSection, QueriesSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.deriving import derive_kind
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.release import RELEASE, release_again
+from trajmill.flows.tasks.release import RELEASE
 from trajmill.schemas.actions import Action, action_from_json
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import family_named
-from trajmill.schemas.geometry import Point, Size
-from trajmill.schemas.tables.example import Example
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step, Trajectory
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.derive.spec import DeriveSpec, GroundingRLSpec, GroundingSpec
+from trajmill.stages.derive.spec import DeriveSpec, GroundingRLSpec
 from trajmill.stages.export.formats.base import FORMATS
 from trajmill.stages.export.formats.steps import same_action
-from trajmill.stages.export.rewards import compute_score
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.warehouse.layout import Warehouse, open_warehouse
+from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import newest_release
 from trajmill.warehouse.screens import WarehouseScreens
@@ -106,12 +102,8 @@ def _reply(messages: list[dict[str, Any]], draw: int) -> str:
 OWL, QWEN = "gui-owl-1.5", "qwen2.5-vl"
 
 
-def words(warehouse: Warehouse, out: Path) -> tuple[object, ...]:
-    return "export", "--root", warehouse.root, "--out", out
-
-
-def export(warehouse: Warehouse, out: Path, *arguments: str) -> int:
-    return run([*map(str, words(warehouse, out)), *arguments])
+def words(warehouse: Warehouse, out: Path, *arguments: str) -> tuple[object, ...]:
+    return "export", "--root", warehouse.root, "--out", out, *arguments
 
 
 @pytest.fixture(scope="module")
@@ -137,20 +129,21 @@ def parsed(family: str, row: Mapping[str, Any], reply: str) -> tuple[Action | No
 
 @pytest.mark.parametrize(
     ("kind", "made", "family"),
-    [("trl", "small_run", QWEN), *product(sorted({*FORMATS.kinds()} - {"dpo"}), ["served_run"], [QWEN, OWL])],
+    [("trl", "small_run", QWEN), ("trl", "served_run", QWEN)]
+    + [(kind, "served_run", OWL) for kind in sorted({*FORMATS.kinds()} - {"dpo"})],
 )
 def test_every_format_says_the_stored_actions_on_the_stored_screens(
     kind: str,
     made: str,
     family: str,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    command: CommandLine,
     request: pytest.FixtureRequest,
 ) -> None:
     warehouse: Warehouse = request.getfixturevalue(made)
-    assert export(warehouse, tmp_path / "out", "--format", kind, "--family", family) == 0
+    told = command.said(*words(warehouse, tmp_path / "out", "--format", kind, "--family", family))
     rows, stored, screens = read(tmp_path / "out"), steps_of(warehouse), WarehouseScreens(warehouse)
-    assert rows and capsys.readouterr().out.startswith(f"{newest_release(warehouse)}: {len(rows):,} rows of ")
+    assert rows and told.startswith(f"{newest_release(warehouse)}: {len(rows):,} rows of ")
     attempts = {row.trajectory_id: row for row in read_rows(warehouse, Trajectory)}
     most, served = 1 + family_named(family).past_screens, made == "served_run"
     assert {row.columns["platform"] for row in rows} == {"phone", "desktop"} or not served
@@ -170,10 +163,11 @@ def test_every_format_says_the_stored_actions_on_the_stored_screens(
     assert max(row.columns["step_index"] for row in rows) >= 5 or not served
 
 
-@pytest.mark.parametrize("family", [OWL, QWEN])
-@pytest.mark.parametrize("kind", ["grpo", "verl"])
-def test_own_words_of_groups_have_their_tokens(kind: str, family: str, served_run: Warehouse, tmp_path: Path) -> None:
-    assert export(served_run, tmp_path / "out", "--format", kind, "--family", family) == 0
+@pytest.mark.parametrize(("kind", "family"), [("grpo", QWEN), ("verl", OWL)])
+def test_own_words_of_groups_have_their_tokens(
+    kind: str, family: str, served_run: Warehouse, tmp_path: Path, command: CommandLine
+) -> None:
+    command.said(*words(served_run, tmp_path / "out", "--format", kind, "--family", family))
     rows = pq.read_table(tmp_path / "out/rl_steps/train-00000.parquet").to_pylist()
     stored = steps_of(served_run)
     left_out = 0
@@ -193,7 +187,7 @@ def test_own_words_of_groups_have_their_tokens(kind: str, family: str, served_ru
 
 def test_a_release_without_groups_is_no_rl_data(small_copy: Warehouse, tmp_path: Path, command: CommandLine) -> None:
     shutil.rmtree(small_copy.table("rl_steps"))
-    said = command.refused(*words(small_copy, tmp_path / "out"), "--format", "grpo", "--family", "gui-owl")
+    said = command.refused(*words(small_copy, tmp_path / "out", "--format", "grpo", "--family", "gui-owl"))
     assert "it is no RL data" in said and "rollout.group_size of 2 or more" in said
     assert not (tmp_path / "out").exists()
 
@@ -225,69 +219,38 @@ def test_a_full_folder_is_left_alone(small_run: Warehouse, tmp_path: Path, comma
 
 
 def test_a_full_disk_leaves_nothing_half_written(
-    small_run: Warehouse, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    small_run: Warehouse, tmp_path: Path, command: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_bytes = Path.write_bytes
-    written: list[Path] = []
+    out, write_bytes, full = tmp_path / "out", Path.write_bytes, OSError(errno.ENOSPC, "No space left on device")
+    swift, room = words(small_run, out, "--format", "swift", "--family", "gui-owl"), iter("abc")
 
     def until_full(path: Path, data: bytes) -> int:
-        written.append(path)
-        if len(written) > 3:
-            raise OSError(errno.ENOSPC, "No space left on device")
+        if next(room, None) is None:
+            raise full
         return write_bytes(path, data)
 
-    monkeypatch.setattr(Path, "write_bytes", until_full)
-    out = tmp_path / "out"
-    assert export(small_run, out, "--format", "swift", "--family", "gui-owl") == 1
-    assert f"disk full while writing {out}" in capsys.readouterr().err
+    with monkeypatch.context() as filling:
+        filling.setattr(Path, "write_bytes", until_full)
+        assert f"disk full while writing {out}" in command.failed(*swift)
     assert list(tmp_path.iterdir()) == []
-    monkeypatch.undo()
     # What a killed export has left is cleared away.
     left = tmp_path / ".out.unfinished"
     left.mkdir()
     (left / "half").write_text("half")
-    assert export(small_run, out, "--format", "swift", "--family", "gui-owl") == 0
+    command.said(*swift)
     assert [path.name for path in tmp_path.iterdir()] == ["out"] and not (out / "half").exists()
 
 
-def press(at: Point, on_phone: bool) -> str:
-    name, action = ("mobile_use", "click") if on_phone else ("computer_use", "left_click")
-    call = {"name": name, "arguments": {"action": action, "coordinate": [*at]}}
-    return f"Action: Press it.\n<tool_call>\n{json.dumps(call)}\n</tool_call>"
-
-
-def test_grounding_that_the_policy_does_by_luck_becomes_rows_for_rl(served_run: Warehouse, tmp_path: Path) -> None:
+def test_the_policy_of_a_run_is_asked_what_grounding_it_does_by_luck(served_run: Warehouse, tmp_path: Path) -> None:
     root = Path(shutil.copytree(served_run.root, tmp_path / "root"))
-    aims: dict[str, Point] = {}
 
-    def presses(body: dict[str, Any]) -> list[str]:
-        """Hit always, never or with every second sample, as the instruction decides."""
-        asked = "".join(block.get("text", "") for block in body["messages"][-1]["content"])
-        at, luck, on_phone = aims[asked], crc32(asked.encode()) % 3, "mobile_use" in str(body["messages"][0])
-        hits = (luck == 0 or (luck == 2 and number % 2 == 0) for number in range(body["n"]))
-        return [press(at if hit else Point(0, 0), on_phone) for hit in hits]
+    def miss(body: dict[str, Any]) -> list[str]:
+        return [_reply(body["messages"], draw=0)] * body["n"]
 
     with running_server() as server:
-        server.writes_samples = presses
-        few: dict[str, Any] = {"instructions": ("functional",), "dense_from": 0}
-        kinds = DeriveSpec(grounding=GroundingSpec(**few), grounding_rl=GroundingRLSpec(**few))
-        config = changed(served_config(root, server.url), derive=kinds)
-        derive_kind(config, "grounding")
-        screens = WarehouseScreens(open_warehouse(root))
-        for row in read_rows(open_warehouse(root), Example):
-            if row.kind == "grounding" and row.box is not None:
-                (width, height), (x, y) = screens.size(row.screens[0]), row.box.center
-                asked = row.messages[1].content.removesuffix("<image>")
-                aims[asked] = Point(1000 * x // width, 1000 * y // height)
-        made = derive_kind(config, "grounding_rl")
-    assert made.examples and made.failures == 0 and {"always_hit", "never_hit"} <= made.refused.keys()
-    release_again(config)
-    arguments = ("--format", "verl", "--family", OWL, "--kind", "grounding_rl")
-    assert export(open_warehouse(root), tmp_path / "out", *arguments) == 0
-    written = pq.read_table(tmp_path / "out" / "data").to_pylist()
-    assert 0 < len(written) <= made.examples
-    for row in written:
-        truth, on_phone = row["reward_model"]["ground_truth"], row["platform"] == "phone"
-        aim = aims[row["prompt"][-1]["content"].removesuffix("<image>")]
-        scores = [compute_score("", press(at, on_phone), truth, rule="action") for at in (aim, Point(0, 0))]
-        assert [score["score"] for score in scores] == [1.0, 0.0]
+        server.writes_samples = miss
+        spec = GroundingRLSpec(instructions=("functional",), dense_from=0)
+        made = derive_kind(
+            changed(served_config(root, server.url), derive=DeriveSpec(grounding_rl=spec)), "grounding_rl"
+        )
+    assert made.refused["never_hit"] == len(server.received) > 0 == made.examples

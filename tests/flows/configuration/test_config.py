@@ -63,14 +63,8 @@ def test_the_printed_configuration_reads_back_the_same(tmp_path: Path) -> None:
         ("run.asynchronous = true\nrollout.largest_group = 8\n", "2: rollout.largest_group: … needs one policy; …"),
         ("[release]\nquotas = { app = 0 }\n", "2: release.quotas.app should be greater than 0, not 0"),
         ("environment.kind = 'miniwob'\nqueries.fresh = 3\n", "2: queries.fresh: … has no navigation graphs"),
-        (
-            "environment.kind = 'desktop'\natomic.programs = ['gimp']\n",
-            "2: atomic.programs should be 'libreoffice-…",
-        ),
-        (
-            "[atomic]\ntrain = 1\n[environment]\nkind = 'miniwob'\n",
-            "1: atomic: its programs are … environment.kind = …",
-        ),
+        ("environment.kind = 'desktop'\natomic.programs = ['gimp']\n", "2: atomic.programs should be 'libre…"),
+        ("[atomic]\ntrain = 1\n[environment]\nkind = 'miniwob'\n", "1: atomic: its programs … environment.kind = …"),
         ("environment.kind = 'desktop'\natomic.written = 2\n", "2: atomic.written: … map models.writer to an …"),
         ("[train]\nlearning_rate = nan\n", "2: train.learning_rate should be a finite number, not NaN"),
         ("[run]\nseed = " + "9" * 20, "2: run.seed should be at most 9223372036854775807, not " + "9" * 20),
@@ -192,17 +186,15 @@ urls = ["http://two/v1"]
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (('policy = "owl"', 'policy = "oul"'), ":3: models.policy: there is no [endpoints.oul]; did you mean owl?"),
-        (('urls = ["http://two/v1"]', ""), ":8: endpoints.judge.urls is missing: the base address of its server"),
-        (("http://two/v1", ""), ":10: endpoints.judge.urls should be addresses of servers, such as http://gpu"),
-        (("http://two/v1", "http://two:80x/v1"), ":10: endpoints.judge.urls should be addresses of servers"),
-        (('model = "J"', 'modell = "J"'), ":9: unknown key endpoints.judge.modell; did you mean endpoints.judge."),
+        (('policy = "owl"', 'policy = "oul"'), "3: models.policy: there is no [endpoints.oul]; did you mean owl?"),
+        (('urls = ["http://two/v1"]', ""), "8: endpoints.judge.urls is missing: the base address of its server"),
+        (("http://two/v1", ""), "10: endpoints.judge.urls should be addresses of servers, such as http://gpu"),
+        (("http://two/v1", "http://two:80x/v1"), "10: endpoints.judge.urls should be addresses of servers"),
+        (('model = "J"', 'modell = "J"'), "9: unknown key endpoints.judge.modell; did you mean endpoints.judge."),
     ],
 )
 def test_a_wrong_endpoint_is_named_with_its_line(tmp_path: Path, change: tuple[str, str], message: str) -> None:
-    with pytest.raises(BadInputError) as caught:
-        load_config(written(tmp_path, ENDPOINTS.replace(*change)))
-    assert message in str(caught.value)
+    assert any(line.startswith(message) for line in mistakes(tmp_path, ENDPOINTS.replace(*change)))
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "docs/examples").glob("*.toml")), ids=lambda file: file.stem)
@@ -259,17 +251,16 @@ def test_roles_votes_and_resolutions_become_a_judge(tmp_path: Path) -> None:
 
 def test_names_of_endpoints_and_prompt_files_make_no_other_judge(tmp_path: Path) -> None:
     [packaged] = (ROOT / "trajmill/stages/critics/model/prompts").glob("critic_text-*.md")
-    for name in ("one.md", "two.md"):
-        (tmp_path / name).write_text(packaged.read_text())
-    first = load_config(written(tmp_path, THREE_SERVERS + '[prompts]\ncritic_text = "one.md"\n'))
-    second = load_config(
-        written(tmp_path, THREE_SERVERS.replace("other", "second") + '[prompts]\ncritic_text = "two.md"\n')
-    )
-    third = load_config(written(tmp_path, THREE_SERVERS.replace("judge-72b", "judge-7b")))
-    renamed = second.endpoints["second"].model_copy(update={"model": "other-32b"})
-    second = second.model_copy(update={"endpoints": {**second.endpoints, "second": renamed}})
-    assert own_judge(first).identity == own_judge(second).identity
-    assert own_judge(first).identity != own_judge(third).identity
+
+    def identity(prompt: str, *changes: tuple[str, str]) -> object:
+        (tmp_path / prompt).write_text(packaged.read_text())
+        text = f'{THREE_SERVERS}[prompts]\ncritic_text = "{prompt}"\n'
+        for before, after in changes:
+            text = text.replace(before, after)
+        return own_judge(load_config(written(tmp_path, text))).identity
+
+    renamed = (("endpoints.other", "endpoints.second"), ('"judge", "other"', '"judge", "second"'))
+    assert identity("one.md") == identity("two.md", *renamed) != identity("one.md", ("judge-72b", "judge-7b"))
     assert Config(judge=JudgeSection(concurrency=512)).run_id == Config().run_id, "it decides no row"
     assert Config(judge=JudgeSection(votes=2)).run_id != Config().run_id
 

@@ -50,19 +50,16 @@ def test_every_extra_for_users_is_looked_at() -> None:
 
 
 def test_a_prefect_server_that_does_not_answer_as_one_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config, warehouse = Config.model_validate({"run": {"root": tmp_path}}), create_warehouse(tmp_path)
     with saying(b"SSH-2.0-OpenSSH_9.6\r\n") as address:
         monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
-        found = list(check_surroundings(Config.model_validate({"run": {"root": tmp_path}})))
+        found = list(check_surroundings(config))
     assert "Prefect server" in wrong(found)
     assert found[-1].mend == "start it (`trajmill serve`), or correct PREFECT_API_URL"
-
-
-def test_the_server_that_served_the_run_may_be_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("PREFECT_API_URL", raising=False)
-    config, warehouse = Config.model_validate({"run": {"root": tmp_path}}), create_warehouse(tmp_path)
+    monkeypatch.delenv("PREFECT_API_URL")
     assert "Prefect server" not in wrong(list(check_surroundings(config)))
     remember_server(warehouse, config.run_id, "http://127.0.0.1:1/api", datetime.now(UTC))
-    assert "Prefect server" in wrong(list(check_surroundings(config)))
+    assert "Prefect server" in wrong(list(check_surroundings(config))), "the one that served the run is gone"
 
 
 def test_servers_that_do_not_answer_and_full_disks_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,9 +74,7 @@ def test_servers_that_do_not_answer_and_full_disks_are_named(tmp_path: Path, mon
 
 @pytest.mark.slow
 def test_damage_in_a_warehouse_is_named(run_warehouse: Warehouse, tmp_path: Path) -> None:
-    root = tmp_path / "copy"
-    shutil.copytree(run_warehouse.root, root)
-    warehouse = open_warehouse(root)
+    warehouse = open_warehouse(Path(shutil.copytree(run_warehouse.root, tmp_path / "copy")))
     assert wrong(list(check_consistency(warehouse))) == []
     shard = next(warehouse.table("steps").glob("*.parquet"))
     shard.write_bytes(shard.read_bytes()[:100])

@@ -39,7 +39,7 @@ MESSAGE = Notice(
 def file(inbox: Inbox, tmp_path: Path, prefect_server: Path) -> Path:
     """A configuration that notifies the inbox."""
     file = tmp_path / "trajmill.toml"
-    file.write_text(f'[notify]\nwebhook = "{inbox.webhook}"\nheartbeat = "{inbox.webhook}?alive"\n')
+    file.write_text(f'[notify]\nwebhook = "{inbox.notify.webhook}"\nheartbeat = "{inbox.notify.webhook}?alive"\n')
     return file
 
 
@@ -56,7 +56,7 @@ def flow_run(settings: Path, number: int) -> FlowRun:
 
 
 def test_a_webhook_gets_the_message(inbox: Inbox) -> None:
-    assert send(MESSAGE, inbox, Secrets([])) == []
+    assert send(MESSAGE, inbox.notify, Secrets([])) == []
     (received,) = inbox.received
     assert received["subject"] == "trajmill: nightly/default failed"
     assert received["text"].splitlines() == [
@@ -70,8 +70,8 @@ def test_a_webhook_gets_the_message(inbox: Inbox) -> None:
 
 
 def test_an_unreachable_receiver_is_named_and_the_others_are_notified(inbox: Inbox, prefect_server: Path) -> None:
-    block = CustomWebhookNotificationBlock(name="team", url=inbox.webhook, json_data={"text": "{{subject}}: {{body}}"})
-    block.save("team")
+    message = {"text": "{{subject}}: {{body}}"}
+    CustomWebhookNotificationBlock(name="team", url=inbox.notify.webhook, json_data=message).save("team")
     Secret(value="x").save("no-notification")
     blocks = ("custom-webhook/team", "custom-webhook/missing", "secret/no-notification")
     problems = send(MESSAGE, NotifySection(webhook="http://127.0.0.1:1/", blocks=blocks), Secrets([]))

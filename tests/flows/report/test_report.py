@@ -2,8 +2,6 @@ import base64
 import io
 import json
 import re
-import shutil
-from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,50 +23,16 @@ from trajmill.flows.report.page import (
     share_chart,
     stacked_bars,
     warnings,
-    write_report,
 )
 from trajmill.flows.terminal.show import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.schemas.tables.verdict import TrajectoryVerdict
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
-from trajmill.warehouse.views import refresh_views
 
 pytestmark = pytest.mark.slow
-
-
-class Reader(HTMLParser):
-    """Collects the tags, attributes and words of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.words: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_data(self, data: str) -> None:
-        self.words.append(data.strip())
-
-
-@pytest.fixture(scope="module")
-def page(run_warehouse: Warehouse) -> Reader:
-    return Reader(write_report(run_warehouse, RUN).read_text(encoding="utf-8"))
-
-
-def test_what_models_said_is_text_and_the_page_loads_no_other_file(page: Reader) -> None:
-    assert HOSTILE in page.words and any("<b>now</b>" in word for word in page.words)
-    assert not any(name.startswith("on") for name, _ in page.attributes)
-    assert not {"script", "link", "iframe", "object", "embed"} & set(page.tags)
-    sources = [value or "" for name, value in page.attributes if name in ("src", "href", "xlink:href", "action")]
-    assert sources and all(source.startswith("data:image/webp;base64,") for source in sources)
 
 
 def test_the_page_shows_each_trajectory(run_warehouse: Warehouse) -> None:
@@ -88,9 +52,7 @@ def test_the_page_shows_each_trajectory(run_warehouse: Warehouse) -> None:
 def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse) -> None:
     with run_views(run_warehouse, RUN) as views:
         figures = read_figures(views)
-    tables = figures.tables
-    assert figures.rounds == (1, 2)
-    train = figures.success[0]
+    tables, train = figures.tables, figures.success[0]
     assert [point.round for point in train.points] == [0, 1, 2]
     assert train.points[-1].share == pytest.approx(58 / 60)
     assert train.points[-1].low < 58 / 60 < train.points[-1].high
@@ -98,25 +60,18 @@ def test_the_figures_are_the_warehouse_s(run_warehouse: Warehouse) -> None:
     made, later = figures.funnel[STAGES[0]]
     assert made is not None and (made.rows_in, made.rows_out) == (600, 560) and later is None
     first = next(iter(figures.judge.values()))[0]
-    assert first is not None and first.kappa == pytest.approx(0.9464, abs=1e-3)
-    assert (first.precision, first.recall, first.n) == (240 / 246, 240 / 249, 565)
-    voted = {verdict.trajectory_id for verdict in read_rows(run_warehouse, TrajectoryVerdict)}
+    assert first is not None and (first.precision, first.recall, first.n) == (240 / 246, 240 / 249, 565)
     assert {row.channel for row in tables["critics"]} == {"text", "multimodal"}
-    assert all(0 <= row.correct <= row.judged <= len(voted) for row in tables["critics"]) and voted
     assert [bar.label for bar in figures.seconds] == ["round 1", "round 2"]
     total = sum(count.seconds for count in read_rows(run_warehouse, RoundSummary)[0].stages)
     assert sum(figures.seconds[0].segments.values()) == pytest.approx(total)
     assert [(row.round, row.success_without, row.success_with) for row in tables["lift"]] == [(1, 0, 1), (2, 0, 1)]
-    assert [row.promoted for row in tables["models"]] == [True, False]
-    assert tables["failures"][0].failures == 2
     assert (tables["totals"][0].trajectories, tables["totals"][0].steps) == (8, 40)
     unguided, guided = figures.attempts
     assert [point.share for point in unguided.points] == [0.0, pytest.approx(2 / 3)]
     assert [point.share for point in guided.points] == [1.0, 1.0]
-    assert all(row.ended is not None and row.seconds > 0 for row in tables["rounds"])
     acted = [(row.round, row.acted, row.trained) for row in tables["earlier_versions"]]
     assert acted == [(1, "p-1", "policy-0"), (2, "p-1", "policy-1")]
-    assert [row.in_all for row in tables["disagreements"]] == [2, 2]
     assert "Nothing was ordered." in (tables["disagreements"][0].reasons or "")
 
 
@@ -143,39 +98,28 @@ def test_success_by_app_what_still_fails_and_the_configuration(tmp_path: Path) -
     assert "rollout.group_size" in page and "&lt;script&gt;" in page and "<script" not in page
 
 
-def test_a_run_without_rounds_gives_a_page_too(run_warehouse: Warehouse) -> None:
-    assert "Nothing failed." in render_report(run_warehouse, "run-nobody-knows")
-
-
 def test_the_run_that_is_meant(run_warehouse: Warehouse, tmp_path: Path, command: CommandLine) -> None:
-    assert runs_to_report(run_warehouse, None, "default-0") == [RUN]
-    assert runs_to_report(run_warehouse, RUN, "default-0") == [RUN]
+    assert "Nothing failed." in render_report(run_warehouse, "run-without-rounds")
+    assert runs_to_report(run_warehouse, None, "default-0") == runs_to_report(run_warehouse, RUN, "default-0") == [RUN]
     with pytest.raises(BadInputError, match="no finished round of a run 'other'"):
         runs_to_report(run_warehouse, "other", "default-0")
     write_run(create_warehouse(tmp_path), rounds=1)
     assert command.said("report", "--root", tmp_path).split() == [str(tmp_path / "runs" / RUN / "report.html")]
 
 
-def round_two(run_warehouse: Warehouse, **changes: object) -> RoundSummary:
-    [summary] = read_rows(run_warehouse, RoundSummary, rounds=[2])
-    return summary.model_copy(update=changes)
-
-
 def test_the_round_table_and_its_markdown_say_the_same(run_warehouse: Warehouse) -> None:
-    summary, console = round_two(run_warehouse), Console(width=140, record=True, file=io.StringIO())
+    [summary] = read_rows(run_warehouse, RoundSummary, rounds=[2])
+    console = Console(width=140, record=True, file=io.StringIO())
     console.print(round_table(summary))
     shown, markdown = console.export_text(), round_markdown(summary)
     for figure in ("training queries", "97%", "0.976", "rollout_guided", "promoted policy-2"):
         assert figure in shown and figure in markdown
-
-
-def test_a_round_that_changed_nothing_says_so_in_one_line(run_warehouse: Warehouse) -> None:
-    kept = round_two(run_warehouse, policy_after="policy-1", reason="worse by <3")
-    assert "trained, not promoted: worse by &lt;3" in round_markdown(kept)
-    reason, shown = "training failed: " + "a long line " * 20 + "end", io.StringIO()
-    table = round_table(round_two(run_warehouse, trained=False, reason=reason))
-    ConsoleWatcher(Console(width=80, file=shown)).show(table)
-    assert f"Round 2: not trained, the policy stays: {reason}" in shown.getvalue().splitlines()
+    kept = {"policy_after": "policy-1", "reason": "worse by <3"}
+    assert "trained, not promoted: worse by &lt;3" in round_markdown(summary.model_copy(update=kept))
+    reason, file = "training failed: " + "a long line " * 20 + "end", io.StringIO()
+    failed = summary.model_copy(update={"trained": False, "reason": reason})
+    ConsoleWatcher(Console(width=80, file=file)).show(round_table(failed))
+    assert f"Round 2: not trained, the policy stays: {reason}" in file.getvalue().splitlines(), "in one line"
 
 
 def share(number: int, share: float, low: float, high: float) -> SimpleNamespace:
@@ -201,15 +145,6 @@ def test_bars_are_drawn_at_the_length_of_their_value() -> None:
     wide = numbers(r'<rect [^>]*width="([\d.]+)"', svg)
     assert wide[0] + wide[1] == pytest.approx(2 * wide[2], abs=2)
     assert svg.count('class="series-1"') == 2
-
-
-def test_a_damaged_file_is_one_line(run_warehouse: Warehouse, tmp_path: Path) -> None:
-    refresh_views(run_warehouse)
-    copy = create_warehouse(shutil.copytree(run_warehouse.root, tmp_path / "copy"))
-    for path in copy.table("rounds").glob("*.parquet"):
-        path.write_bytes(path.read_bytes()[:100])
-    with pytest.raises(BadInputError, match="a committed file is missing or damaged"):
-        render_report(copy, RUN)
 
 
 _NO_ROWS: dict[str, list[SimpleNamespace]] = {name: [] for name in ("models", "void", "malformed", "failures")}

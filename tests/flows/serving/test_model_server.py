@@ -32,47 +32,9 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-@pytest.fixture
-def port() -> int:
-    return free_port()
-
-
 def is_deserted(port: int) -> bool:
     with socket.socket() as probe:
         return probe.connect_ex(("127.0.0.1", port)) != 0
-
-
-def test_servers_answer_inside_and_are_gone_outside_even_after_an_error(tmp_path: Path, port: int) -> None:
-    servers = [ModelServer(name, name, stand_in(tmp_path, place)) for name, place in (("a", port), ("b", free_port()))]
-    groups: list[int] = []
-    with pytest.raises(KeyboardInterrupt), served(servers, tmp_path / "logs") as keepers:
-        groups += keepers.values()
-        assert [served_models(each.address) for each in servers] == [frozenset({"a"}), frozenset({"b"})]
-        assert [len(living(group)) for group in groups] == [3, 3], "its keeper, itself, and what it has started"
-        raise KeyboardInterrupt
-    assert not any(map(living, groups)) and is_deserted(port)
-    assert f"a stand-in for {tmp_path}" in (tmp_path / "logs" / "a.log").read_text()
-
-
-def test_a_server_that_is_there_is_used_if_it_has_the_model_and_stays(tmp_path: Path, port: int) -> None:
-    section = stand_in(tmp_path, port)
-    critic = ModelServer("critic", "judge-7b", section)
-    with served([critic], tmp_path):
-        with served([critic], tmp_path) as keepers:
-            assert keepers == {}
-        assert served_models(critic.address) == frozenset({"judge-7b"})
-        message = f"^endpoints.writer.serve.port {port} has a server of judge-7b, not of writer-7b; .*$"
-        writer = ModelServer("writer", "writer-7b", section)
-        with pytest.raises(BadInputError, match=message), served([writer], tmp_path):
-            pass
-
-
-def test_a_port_that_something_else_has(tmp_path: Path) -> None:
-    with saying(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n") as other:
-        critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, int(other.rpartition(":")[2])))
-        message = r"is taken by something that is not a healthy model server \(status 404\)"
-        with pytest.raises(BadInputError, match=message), served([critic], tmp_path):
-            pass
 
 
 def refused(message: str, folder: Path, *servers: ModelServer) -> None:
@@ -80,7 +42,39 @@ def refused(message: str, folder: Path, *servers: ModelServer) -> None:
         pass
 
 
-def test_what_cannot_be_started_is_one_line(tmp_path: Path, port: int) -> None:
+def test_servers_answer_inside_and_are_gone_outside_even_after_an_error(tmp_path: Path) -> None:
+    servers = [ModelServer(name, name, stand_in(tmp_path, free_port())) for name in "ab"]
+    groups: list[int] = []
+    with pytest.raises(KeyboardInterrupt), served(servers, tmp_path / "logs") as keepers:
+        groups += keepers.values()
+        assert [served_models(each.address) for each in servers] == [frozenset({"a"}), frozenset({"b"})]
+        assert [len(living(group)) for group in groups] == [3, 3], "its keeper, itself, and what it has started"
+        raise KeyboardInterrupt
+    assert not any(map(living, groups)) and is_deserted(servers[0].section.port)
+    assert f"a stand-in for {tmp_path}" in (tmp_path / "logs" / "a.log").read_text()
+
+
+def test_a_server_that_is_there_is_used_if_it_has_the_model_and_takes_the_key_and_stays(tmp_path: Path) -> None:
+    section = stand_in(tmp_path, free_port())
+    critic = ModelServer("critic", "judge-7b", section, "s3cret")
+    with served([critic], tmp_path) as own:
+        with served([critic], tmp_path) as keepers:
+            assert keepers == {}
+        assert served_models(critic.address, "s3cret") == frozenset({"judge-7b"})
+        assert isinstance(served_models(critic.address), ServerAnswer)
+        for process in living(own["critic"]):
+            assert b"s3cret" not in Path(f"/proc/{process}/cmdline").read_bytes()
+        message = f"^endpoints.writer.serve.port {section.port} has a server of judge-7b, not of writer-7b; .*$"
+        refused(message, tmp_path, ModelServer("writer", "writer-7b", section, "s3cret"))
+        message = "has a server that does not tell its models .status 401."
+        refused(message, tmp_path, ModelServer("critic", "judge-7b", section, "guessed"))
+
+
+def test_what_cannot_be_started_is_one_line(tmp_path: Path) -> None:
+    with saying(b"HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n") as other:
+        taken = r"is taken by something that is not a healthy model server \(status 404\)"
+        refused(taken, tmp_path, ModelServer("critic", "m", stand_in(tmp_path, int(other.rpartition(":")[2]))))
+    port = free_port()
     section = stand_in(tmp_path, port)
     critic = ModelServer("critic", "m", section)
     twice = f"endpoints.writer.serve.port is {port}, which endpoints.critic has already"
@@ -94,9 +88,9 @@ def test_what_cannot_be_started_is_one_line(tmp_path: Path, port: int) -> None:
     assert is_deserted(port)
 
 
-def test_a_server_that_dies_while_starting_gives_one_error_line_and_the_others_leave(tmp_path: Path, port: int) -> None:
+def test_a_server_that_dies_while_starting_gives_one_error_line_and_the_others_leave(tmp_path: Path) -> None:
     (tmp_path / "critic.log").write_text("OldError: of an earlier start\n")
-    fine = ModelServer("writer", "writer-7b", stand_in(tmp_path, port))
+    fine = ModelServer("writer", "writer-7b", stand_in(tmp_path, free_port()))
     dying = ModelServer("critic", "judge-7b", stand_in(tmp_path, free_port(), "--die"))
     with pytest.raises(TrajmillError) as raised, served([fine, dying], tmp_path):
         pass
@@ -104,28 +98,14 @@ def test_a_server_that_dies_while_starting_gives_one_error_line_and_the_others_l
         "the model server of endpoints.critic ended with code 3 while starting: ValueError: no weights[0m here"
         f"; all of it is in {tmp_path / 'critic.log'}"
     )
-    assert is_deserted(port)
+    assert is_deserted(fine.section.port)
 
 
-def test_a_server_that_falls_silent_before_it_is_ready(tmp_path: Path, port: int) -> None:
-    critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, port, "--never-ready", ready_seconds=3.0))
+def test_a_server_that_falls_silent_before_it_is_ready(tmp_path: Path) -> None:
+    critic = ModelServer("critic", "judge-7b", stand_in(tmp_path, free_port(), "--never-ready", ready_seconds=3.0))
     message = r"hung while starting: silent for 3 s \(serve.ready_seconds\): .*; all of it is in .*critic.log$"
     with pytest.raises(TrajmillError, match=message), served([critic], tmp_path):
         pass
-
-
-def test_the_server_asks_for_the_key_and_no_command_line_has_it(tmp_path: Path, port: int) -> None:
-    section = stand_in(tmp_path, port)
-    critic = ModelServer("critic", "judge-7b", section, "s3cret")
-    with served([critic], tmp_path) as keepers:
-        assert served_models(critic.address, "s3cret") == frozenset({"judge-7b"})
-        assert isinstance(served_models(critic.address), ServerAnswer)
-        for process in living(keepers["critic"]):
-            assert b"s3cret" not in Path(f"/proc/{process}/cmdline").read_bytes()
-        stranger = ModelServer("critic", "judge-7b", section, "guessed")
-        message = "has a server that does not tell its models .status 401."
-        with pytest.raises(BadInputError, match=message), served([stranger], tmp_path):
-            pass
 
 
 _OWNER = """
@@ -141,8 +121,8 @@ with served([ModelServer("critic", "judge-7b", section)], Path(sys.argv[2])) as 
 """
 
 
-def test_nothing_is_left_of_it_when_its_owner_is_killed(tmp_path: Path, port: int) -> None:
-    section = stand_in(tmp_path, port)
+def test_nothing_is_left_of_it_when_its_owner_is_killed(tmp_path: Path) -> None:
+    section = stand_in(tmp_path, free_port())
     owner = subprocess.Popen(
         [sys.executable, "-c", _OWNER, section.model_dump_json(), str(tmp_path)], stdout=subprocess.PIPE, text=True
     )
@@ -152,39 +132,24 @@ def test_nothing_is_left_of_it_when_its_owner_is_killed(tmp_path: Path, port: in
     owner.kill()
     owner.communicate()
     assert is_gone(group)
-    assert is_deserted(port)
-
-
-def keeper(program: str, start_new_session: bool = True) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "trajmill.flows.serving.server_keeper", "0.2", sys.executable, "-c", program],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=start_new_session,
-    )
-
-
-@pytest.mark.parametrize(
-    ("program", "code"), [("raise SystemExit(3)", 3), ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137)]
-)
-def test_the_exit_code_of_the_keeper_is_that_of_the_program_and_its_children_leave(program: str, code: int) -> None:
-    child = "import subprocess, sys; subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']); "
-    process = keeper(child + program)
-    assert process.wait() == code
-    assert is_gone(process.pid)
-    process.communicate()
+    assert is_deserted(section.port)
 
 
 def test_the_keeper_ends_what_does_not_listen_and_only_its_own_process_group() -> None:
     ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
-    deaf = keeper(f"{ignoring}; time.sleep(600)")
+    keeper = [sys.executable, "-m", "trajmill.flows.serving.server_keeper", "0.2", sys.executable, "-c"]
+    deaf = subprocess.Popen(
+        [*keeper, f"{ignoring}; time.sleep(600)"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
     assert deaf.stdout is not None and deaf.stdout.readline() == "up\n" and len(living(deaf.pid)) == 2
     deaf.communicate()  # closes its standard input, as the end of an owner does
     assert is_gone(deaf.pid)
-    _, said = keeper("pass", start_new_session=False).communicate()
-    assert said == "the keeper of a server has to lead a process group, which it ends as a whole\n"
+    grouped = subprocess.run([*keeper, "pass"], capture_output=True, text=True, check=False)
+    assert grouped.stderr == "the keeper of a server has to lead a process group, which it ends as a whole\n"
 
 
 @pytest.mark.parametrize(
@@ -243,13 +208,8 @@ def adapter(folder: Path, name: str) -> Path:
     return path
 
 
-def endpoint(folder: Path) -> OpenAiSpec:
-    """A policy whose server trajmill starts."""
-    return OpenAiSpec(model="policy-7b", serve=stand_in(folder, free_port(), "--enable-lora"))
-
-
-def test_a_new_version_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
-    spec = endpoint(tmp_path)
+def test_a_new_version_takes_the_place_of_the_old_one_or_is_waited_for_on_somebody_elses_server(tmp_path: Path) -> None:
+    spec = OpenAiSpec(model="policy-7b", serve=stand_in(tmp_path, free_port(), "--enable-lora"))
     (address,) = spec.addresses
     with policy_server("policy", tmp_path):
         serve_policy(spec, "policy-7b", None, None)
@@ -270,20 +230,15 @@ def test_a_new_version_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
         assert served_models(address) == frozenset({"v2"}), "whole weights need a server of their own"
         serve_policy(spec, "policy-7b", None, None)
         assert served_models(address) == frozenset({"policy-7b"})
-    with pytest.raises(TrajmillError, match="does not answer"):
-        serve_policy(spec, "policy-7b", None, None)
 
-
-def test_whole_weights_for_somebody_elses_server_are_waited_for(tmp_path: Path) -> None:
-    spec = endpoint(tmp_path)
-    with policy_server("policy", tmp_path):
-        serve_policy(spec, "policy-7b", None, None)
         elsewhere = spec.model_copy(update={"serve": None, "urls": spec.addresses})
         what = r"awaiting a policy: .* does not serve v2, but policy-7b; load (\S+) into it .* --served-model-name v2`"
         with pytest.raises(AwaitedError, match=rf"\A{what}[^\n]*run the same command again\Z"):
             serve_policy(elsewhere, "v2", tmp_path, None)
         with pytest.raises(RefusedPolicyError, match=r"does not serve v2, but policy-7b\Z"):
             serve_policy(elsewhere, "v2", None, None)
+    with pytest.raises(TrajmillError, match="does not answer"):
+        serve_policy(spec, "policy-7b", None, None)
 
 
 def test_a_server_that_takes_no_adapter_and_what_is_none(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from rich.console import Console
 
 from tests.flows.command_line import CommandLine
-from tests.flows.runs import small_config
+from tests.flows.runs import changed, small_config
 from tests.flows.synthetic_run import RUN
 from tests.records import record
 from tests.stages.agents.errand import obedient_worker, run
@@ -51,9 +51,12 @@ def test_the_results_come_with_their_trend(run_warehouse: Warehouse) -> None:
     assert lines["failures"] == ["1 environment"]
 
 
+def config_at(root: object, **tables: object) -> Config:
+    return Config.model_validate({"run": {"root": root}} | tables)
+
+
 def test_a_process_is_at_work_while_it_holds_the_lock(tmp_path: Path) -> None:
-    config = Config.model_validate({"run": {"root": tmp_path}})
-    context = RoundContext.of(config)
+    context = RoundContext.of(config_at(tmp_path))
     assert working_stage(context).process is None
     with sole_worker(context.warehouse, context.run_id):
         now = working_stage(context)
@@ -77,8 +80,7 @@ def test_after_the_last_round_nothing_is_next_until_something_of_a_further_one_h
 
 @pytest.mark.slow
 def test_an_import_of_another_machine_is_at_work(bucket_url: str) -> None:
-    config = Config.model_validate({"run": {"root": bucket_url}})
-    context = RoundContext.of(config)
+    context = RoundContext.of(config_at(bucket_url))
     with sole_worker(context.warehouse, context.run_id):
         folder = context.at("import-0000").staging(context.warehouse)
         context.warehouse.store.put(context.warehouse.name(folder / "part"), b"")
@@ -87,7 +89,7 @@ def test_an_import_of_another_machine_is_at_work(bucket_url: str) -> None:
 
 @pytest.mark.slow
 def test_what_needs_a_person_is_listed_as_plain_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    warehouse, config = create_warehouse(tmp_path), Config.model_validate({"run": {"root": tmp_path}})
+    warehouse, config = create_warehouse(tmp_path), config_at(tmp_path)
     ends = [
         ("nightly", "EmptyNight", "round 3: 0 of 9 attempts finished\x1b[2J"),
         ("retrain", "NotEnough", "did not train: 3 accepted"),
@@ -111,7 +113,7 @@ def ended(flow: str, state: str, line: str, day: int) -> EndedFlow:
     return EndedFlow(flow_run_id=str(day), flow=flow, began=at, ended=at, state=state, line=line)
 
 
-def test_trouble_is_news_once(tmp_path: Path) -> None:
+def test_trouble_is_news_once() -> None:
     night = [ended("nightly", *end) for end in (("EmptyNight", "round 1", 1), ("EmptyNight", "round 2", 2))]
     assert is_news(night[:1]) and not is_news(night[::-1]), "it lasts"
     skipped = [ended("nightly", "Skipped", "busy", day) for day in (3, 2, 1)]
@@ -123,7 +125,7 @@ def test_trouble_is_news_once(tmp_path: Path) -> None:
 
 
 def test_a_night_that_did_not_happen_needs_a_person(tmp_path: Path) -> None:
-    warehouse, config = create_warehouse(tmp_path), Config.model_validate({"run": {"root": tmp_path}})
+    warehouse, config = create_warehouse(tmp_path), config_at(tmp_path)
     served, run = datetime(2026, 3, 1, 12, tzinfo=UTC), config.run_id
 
     def missed(day: int, hour: int) -> datetime | None:
@@ -144,10 +146,7 @@ def test_a_night_that_did_not_happen_needs_a_person(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_named_warehouse_shows_its_own_runs(tmp_path: Path, command: CommandLine) -> None:
-    configs = [
-        Config.model_validate({"run": {"root": tmp_path, "name": name, "rounds": rounds}, "queries": {"curriculum": 3}})
-        for name, rounds in (("phones", 3), ("desktops", 4))
-    ]
+    configs = [changed(config_at(tmp_path, queries={"curriculum": 3}), run={"name": name}) for name in "ab"]
     refused = command.refused("status", "--root", create_warehouse(tmp_path).root)
     assert refused == f"no run has begun in {tmp_path}; `trajmill evolve` begins one\n"
     for config in configs:
@@ -172,7 +171,7 @@ def shown(config: Config) -> str:
     return words.getvalue()
 
 
-async def test_the_slots_of_a_worker_are_cells_until_it_ends(tmp_path: Path) -> None:
+async def test_the_slots_of_a_worker_are_cells_until_it_ends_or_is_killed(tmp_path: Path) -> None:
     context = RoundContext.of(small_config(tmp_path))
     folder = context.at("rollout").staging(context.warehouse)
     folder.mkdir(parents=True)
@@ -189,28 +188,22 @@ async def test_the_slots_of_a_worker_are_cells_until_it_ends(tmp_path: Path) -> 
     assert "model" in page and page.count("1 now") == 3
     after = shown(context.config)
     assert "no rollout is at work" in after and "round 1, generate is next" in after
-
-
-def test_a_worker_that_was_killed_has_no_slots(tmp_path: Path) -> None:
-    context = RoundContext.of(small_config(tmp_path))
-    file = context.at("rollout").staging(context.warehouse) / "episodes-00000.slots"
-    file.parent.mkdir(parents=True)
-    file.write_text(json.dumps({"slots": [["model", 3, 1.5]], "spent": {"model": 1.5}}))
+    # A killed worker leaves its file.
+    left = folder / "episodes-00000.slots"
+    left.write_text(json.dumps({"slots": [["model", 3, 1.5]], "spent": {"model": 1.5}}))
     assert read_slots(context.warehouse, context.run_id).workers == 1
-    os.utime(file, (time.time() - 60, time.time() - 60))
+    os.utime(left, (time.time() - 60, time.time() - 60))
     assert read_slots(context.warehouse, context.run_id).workers == 0
 
 
 @pytest.mark.slow
 def test_malformed_replies_are_counted_by_role_in_the_status_and_the_report(tmp_path: Path) -> None:
-    config = Config.model_validate({"run": {"root": tmp_path}})
+    config = config_at(tmp_path)
     warehouse, at = create_warehouse(tmp_path), stage_run("rollout", 1, config.run_id)
     attempt = trajectory(1, at, "q", agent="ces")
     told = {"trajectory_id": attempt.trajectory_id, "step_index": 0, "response": "Hm.", **at_origin(at)}
-    replies = [("planner", None), ("planner", "it is no plan"), ("policy", None), ("executor", "no call")]
-    calls = [
-        record(ModelCall, call_id=str(n), role=role, malformed=why, **told) for n, (role, why) in enumerate(replies)
-    ]
+    replies = enumerate((("planner", None), ("planner", "it is no plan"), ("policy", None), ("executor", "no call")))
+    calls = [record(ModelCall, call_id=str(n), role=role, malformed=why, **told) for n, (role, why) in replies]
     commit_rows(warehouse, at, query("q", at), attempt, *calls, round_summary(stage_run("evaluate", 1, config.run_id)))
     refresh_views(warehouse)
     assert [line for line in status_lines(config, warehouse) if "replies of the" in line] == [
@@ -259,24 +252,23 @@ def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(judged_late: Wa
     assert any("[screen" in line and "### User Request ###" in line for line in lines)
 
 
-@pytest.mark.parametrize(("start", "says"), [("", "several trajectories"), ("nothing", "no trajectory starts with")])
-def test_a_start_that_does_not_name_one_gives_one_error_line(judged_late: Warehouse, start: str, says: str) -> None:
-    with pytest.raises(BadInputError, match=says):
-        find_trajectory(judged_late, start)
-
-
-def test_a_trajectory_without_its_query_gives_one_error_line(tmp_path: Path) -> None:
-    warehouse, row = create_warehouse(tmp_path / "part"), trajectory(0, FIRST, "q")
-    commit_rows(warehouse, FIRST, row)
-    with pytest.raises(BadInputError, match=f"the query of trajectory {row.trajectory_id} is missing"):
-        find_trajectory(warehouse, row.trajectory_id)
+def test_what_does_not_name_a_trajectory_gives_one_error_line(judged_late: Warehouse) -> None:
+    alone = trajectory(2, FIRST, "another")
+    commit_rows(judged_late, stage_run("alone", 1), alone)
+    for start, says in (
+        ("", "several trajectories"),
+        ("nothing", "no trajectory starts with"),
+        (alone.trajectory_id, f"the query of trajectory {alone.trajectory_id} is missing"),
+    ):
+        with pytest.raises(BadInputError, match=says):
+            find_trajectory(judged_late, start)
 
 
 def test_no_field_brings_control_characters_to_the_terminal(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "hostile")
     escape = "\x1b]0;owned\x07\x9b31m\r"
-    named = {"agent": escape, "model_version": escape, "failure_message": escape, "failure_class": "environment"}
-    row = trajectory(0, FIRST, "q", **named)
+    named = dict.fromkeys(("agent", "model_version", "failure_message"), escape)
+    row = trajectory(0, FIRST, "q", failure_class="environment", **named)
     asked = query("q", FIRST).model_copy(update={"instruction": escape})
     rule = judgement(row.trajectory_id, FIRST, correct=True).model_copy(update={"rule": escape})
     commit_rows(warehouse, FIRST, asked, row, rule)

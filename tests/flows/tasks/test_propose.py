@@ -11,10 +11,9 @@ import pytest
 
 from tests.built_once import built_once
 from tests.flows.runs import changed, do, opinion, small_config, up_to
-from tests.stages.environments.browser.site import serving
 from tests.stages.models.fault_server import FaultServer, running_server
 from tests.stages.queries.samples import honest_draft
-from trajmill.flows.configuration.config import Config, EvaluateSection, JudgeSection, QueriesSection, RolloutSection
+from trajmill.flows.configuration.config import Config, JudgeSection, RolloutSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.policies.policy import BASELINE, accepted_since_training
 from trajmill.flows.round import stages_of
@@ -29,7 +28,6 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.environments.kinds import BrowserSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.proposals.source import PROPOSED
@@ -85,30 +83,17 @@ def said(body: dict[str, Any]) -> str:
     return "\n".join(str(message["content"]) for message in body["messages"][:2]).replace("\\n", "\n")
 
 
-def config_of(root: Path, url: str, curriculum: int = 3, screenshot: int = 2) -> Config:
+def config_of(root: Path, url: str) -> Config:
     tasks = root / "tasks.jsonl"
     tasks.write_text(WRITTEN)
-    queries = QueriesSection(
-        train=16,
-        heldout_slots=3,
-        heldout_phrasings=3,
-        heldout_apps=0,
-        validation=0,
-        example_tasks=tasks,
-        curriculum=curriculum,
-        screenshot=screenshot,
-    )
+    asked = {"example_tasks": tasks, "curriculum": 3, "screenshot": 2}
     return changed(
         small_config(root),
-        queries=queries,
+        queries={"train": 16, "heldout_slots": 3, "heldout_phrasings": 3, "validation": 0, **asked},
         rollout=RolloutSection(episodes_per_round=40, concurrency=8),
-        endpoints=endpoints_of(url),
+        endpoints={"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)},
         models=ModelsSection(writer="tiny"),
     )
-
-
-def endpoints_of(url: str) -> dict[str, OpenAiSpec]:
-    return {"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)}
 
 
 JUDGED = {
@@ -158,22 +143,16 @@ def test_a_round_learns_on_proposals_and_the_next_builds_on_them(first: RoundCon
     up_to(PROPOSE, first)
     made = proposed(first)
     assert Counter(query.source for query in made) == {Source.CURRICULUM: 2, Source.SCREENSHOT: 2}
-    assert {query.split for query in made} == {Split.TRAIN} and {query.round for query in made} == {1}
-    assert set(first.queries) == {*before, *(query.query_id for query in made)}
+    assert {(query.split, query.round) for query in made} == {(Split.TRAIN, 1)}
     assert set(made) <= set(training_queries(first)) and measured_queries(first) == measured
     assert leaks_in_queries(list(first.queries.values()), first.config.queries.heldout_app_names) == ()
 
-    failures = [row for row in read_rows(first.warehouse, Failure) if row.stage == PROPOSE]
-    assert sum("is a placeholder" in row.message for row in failures) == 4
-    assert [row.message for row in failures if "held out" in row.message] == [
-        "curriculum: training must not see the app stride: it is held out"
-    ]
-    assert len(failures) == 5
+    failures = [row.message for row in read_rows(first.warehouse, Failure) if row.stage == PROPOSE]
+    assert sum("is a placeholder" in message for message in failures) == 4 == len(failures) - 1
+    assert "curriculum: training must not see the app stride: it is held out" in failures
     assert [bool(request.pictures) for request in server.received] == [False, False, True, True]
     calls = [row for row in read_rows(first.warehouse, ModelCall, rounds=[1]) if '"tasks"' in str(row.response)]
     assert len(calls) == 4 and all(call.role == "writer" for call in calls)
-    screens = read_table(first.warehouse, "screens", ["screen_id"])["screen_id"].to_pylist()
-    assert sum(screen in call.messages for call in calls for screen in screens) == 2
 
     up_to(JUDGE, first)
     tried = [row for row in read_rows(first.warehouse, Trajectory) if row.query_id in {each.query_id for each in made}]
@@ -188,22 +167,11 @@ def test_a_round_learns_on_proposals_and_the_next_builds_on_them(first: RoundCon
     assert Counter(query.round for query in proposed(second)) == {1: 4, 2: 5}
     late = [row for row in read_rows(first.warehouse, Failure, rounds=[2]) if row.stage == PROPOSE]
     (lost,) = [row for row in late if "the start state cannot be reached" in row.message]
-    assert lost.failure_class is FailureClass.TASK
-    assert "bites: the start state cannot be reached: the start state names an unknown list" in lost.message
-    assert lost.attempts == 3
+    assert (lost.failure_class, lost.attempts) == (FailureClass.TASK, 3)
     told = "".join(said(request.body) for request in server.received)
     progress = told.partition("Tasks that the agent does reliably")[2].partition("Other tasks")[0]
     assert successes.instruction.partition('"')[0] in progress
     assert not any(query.instruction in told for query in before.values() if query.split is not Split.TRAIN)
-
-
-def test_a_task_that_states_what_is_held_out_is_refused(first: RoundContext, writer: Writer) -> None:
-    heldout = next(query for query in first.queries.values() if query.split is Split.HELDOUT_SLOTS)
-    filler = " ".join(f"quite{number}" for number in range(30))
-    writer.bad = f"{filler}: {heldout.instruction}"
-    do(PROPOSE, first)
-    refused = [row for row in read_rows(first.warehouse, Failure) if "states what is held out" in row.message]
-    assert refused and all(writer.bad.casefold()[:20] not in query.instruction.casefold() for query in proposed(first))
 
 
 def dies(*_: object) -> None:
@@ -290,27 +258,3 @@ def test_only_what_was_done_is_trained_on(tried: RoundContext, writer: Writer, m
     assert later.items() > (decided | {"alpha2": FEASIBLE}).items()
     assert {later[task] for task in later.keys() - decided.keys()} == {FEASIBLE}
     assert failures(second) == []
-
-
-@pytest.mark.browser
-def test_a_browser_is_where_proposals_are_tried(tmp_path: Path, writer: Writer, server: FaultServer) -> None:
-    writer.speechless = ""
-    examples, tasks = tmp_path / "examples.jsonl", tmp_path / "own.jsonl"
-    with serving() as site:
-        start = {"apps": ["form"], "start_state": {"url": f"{site}/drawn-by-others"}}
-        tasks.write_text(json.dumps({"instruction": "Open the form.", **start}))
-        examples.write_text(json.dumps({"instruction": "Have a look around", "platform": "web", **start}))
-        config = changed(
-            small_config(tmp_path),
-            environment=BrowserSpec(tasks=tasks),
-            queries=QueriesSection(example_tasks=examples, curriculum=2, try_proposals=True),
-            evaluate=EvaluateSection(episodes=1, train_sample=1),
-            endpoints=endpoints_of(server.url),
-            **JUDGED,
-        )
-        context = RoundContext.of(config)
-        up_to(PROPOSE, context)
-        do(TRY_PROPOSALS, context)
-    assert in_tables(context) == {"alpha1": INFEASIBLE, "bravo1": FEASIBLE}
-    trials = [row for row in read_rows(context.warehouse, Trajectory) if row.purpose is Purpose.TRIAL]
-    assert len(trials) == 2 and {row.failure_class for row in trials} <= {None, FailureClass.LIMIT}

@@ -47,10 +47,14 @@ def client(hostile_warehouse: Warehouse) -> TestClient:
     return TestClient(viewer_app(hostile_warehouse), base_url=LOCAL)
 
 
-def rows(client: TestClient, query: str = "") -> list[dict[str, Any]]:
-    answer = client.get(f"/api/trajectories?{query}")
+def get(client: TestClient, path: str) -> Any:
+    answer = client.get(path)
     assert answer.status_code == 200, answer.text
-    found: list[dict[str, Any]] = answer.json()["rows"]
+    return answer.json()
+
+
+def rows(client: TestClient, query: str = "") -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = get(client, f"/api/trajectories?{query}")["rows"]
     return found
 
 
@@ -79,24 +83,23 @@ def test_filters(client: TestClient, query: str, count: int) -> None:
 
 @pytest.mark.parametrize("order", ["newest", "oldest", "longest", "shortest"])
 def test_pages_go_on_where_the_one_before_ended_and_back(client: TestClient, order: str) -> None:
-    whole = [row["place"] for row in rows(client, f"order={order}")]
-    first = rows(client, f"order={order}&limit=3")
-    second = rows(client, f"order={order}&limit=3&after={first[-1]['place']}")
-    assert [row["place"] for row in first + second] == whole[:6]
-    assert rows(client, f"order={order}&limit=3&before={second[0]['place']}") == first
-
-
-def test_the_ends_of_the_pages_are_told(client: TestClient) -> None:
-    places = [row["place"] for row in rows(client)]
-    ends = {"": (1, 0), f"after={places[2]}": (0, 0), f"after={places[5]}": (0, 1), f"before={places[3]}": (1, 0)}
-    for asked, expected in ends.items():
-        page = client.get(f"/api/trajectories?limit=3&{asked}").json()
-        assert (page["first"], page["last"]) == expected
+    places = [row["place"] for row in rows(client, f"order={order}")]
+    pages = {"": (0, (1, 0)), f"after={places[2]}": (3, (0, 0)), f"after={places[5]}": (6, (0, 1))}
+    pages[f"before={places[3]}"] = pages[""]
+    for asked, (first, ends) in pages.items():
+        page = client.get(f"/api/trajectories?order={order}&limit=3&{asked}").json()
+        assert [row["place"] for row in page["rows"]] == places[first : first + 3]
+        assert (page["first"], page["last"]) == ends
 
 
 @pytest.mark.parametrize("query", ["order=place", "limit=100000", "round=x", "nonsense=1", "after=-1"])
 def test_a_wrong_question_is_refused(client: TestClient, query: str) -> None:
     assert client.get(f"/api/trajectories?{query}").status_code == 422
+
+
+@pytest.mark.parametrize("file", ["..%2Fapp.py", "app.py", "%2Fetc%2Fpasswd"])
+def test_only_the_page_s_own_files_are_static(client: TestClient, file: str) -> None:
+    assert client.get(f"/static/{file}").status_code == 404
 
 
 def test_facets_count_what_the_other_filters_leave(client: TestClient) -> None:
@@ -105,11 +108,9 @@ def test_facets_count_what_the_other_filters_leave(client: TestClient) -> None:
     assert outcomes == {"passed": 2, "not passed": 5, "void": 1}
     assert facets["split"] == [{"value": "train", "attempts": 2}]
     assert facets["app"] == [{"value": HOSTILE, "attempts": 2}, {"value": "mail", "attempts": 2}]
-
-
-def test_success_counts_checked_attempts_only(client: TestClient) -> None:
     cells = client.get("/api/success?by=app&purpose=train").json()
-    assert {cell["name"]: (cell["passed"], cell["attempts"]) for cell in cells} == {"mail": (2, 6), HOSTILE: (2, 6)}
+    checked = {cell["name"]: (cell["passed"], cell["attempts"]) for cell in cells}
+    assert checked == {"mail": (2, 6), HOSTILE: (2, 6)}, "one attempt was not checked"
 
 
 def test_a_trajectory_has_what_every_judge_said(client: TestClient) -> None:
@@ -120,9 +121,6 @@ def test_a_trajectory_has_what_every_judge_said(client: TestClient) -> None:
     assert page["screens"]["screen-0"] == [32, 48]
     assert page["guidance"]["text"] == page["query"]["instruction"] == HOSTILE
     assert {row["trajectory_id"] for row in page["others"]} == {name(number) for number in range(1, COUNT)}
-
-
-def test_model_calls_and_the_short_link_of_a_trajectory(client: TestClient) -> None:
     calls = client.get(f"/api/trajectories/{RUN}/{name(0)}/calls").json()
     assert [(call["role"], call["step_index"], call["response"]) for call in calls] == [("policy", 0, HOSTILE)]
     assert client.get(f"/api/trajectories/{RUN}/{name(1)}/calls").json() == []
@@ -202,23 +200,19 @@ def guarded(hostile_warehouse: Warehouse) -> TestClient:
     return TestClient(viewer_app(hostile_warehouse, TOKEN), base_url="http://team:8080", follow_redirects=False)
 
 
-@pytest.mark.parametrize("path", ["/", "/api/runs", "/static/app.js", "/?token=other", "/api/screens/screen-0?token="])
-def test_without_the_token_nothing_is_sent(guarded: TestClient, path: str) -> None:
-    assert guarded.get(path).status_code == 401
+def test_without_the_token_nothing_is_sent(guarded: TestClient) -> None:
+    for path in ("/", "/api/runs", "/static/app.js", "/?token=other", "/api/screens/screen-0?token="):
+        assert guarded.get(path).status_code == 401
+    assert guarded.get("/api/runs", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
-def test_the_link_opens_the_viewer_and_leaves_no_token_in_the_address(guarded: TestClient) -> None:
+def test_the_link_opens_the_viewer_and_leads_nowhere_else(guarded: TestClient) -> None:
     first = guarded.get(f"/trajectories?token={TOKEN}&text=a%20b")
-    assert (first.status_code, first.headers["location"]) == (303, "/trajectories?text=a+b")
+    assert (first.status_code, first.headers["location"]) == (303, "/trajectories?text=a+b"), "without the token"
     assert "HttpOnly" in first.headers["set-cookie"] and "SameSite=strict" in first.headers["set-cookie"]
     assert guarded.get("/api/runs").status_code == 200
-
-
-def test_the_link_leads_nowhere_else_and_programs_send_the_token_as_a_header(guarded: TestClient) -> None:
     answer = guarded.get(f"http://team:8080//elsewhere.example/?token={TOKEN}")
     assert answer.headers["location"] == "/elsewhere.example/"
-    guarded.cookies.clear()
-    assert guarded.get("/api/runs", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -236,15 +230,13 @@ def test_every_answer_has_the_headers(hostile_warehouse: Warehouse, monkeypatch:
     broken = f"/api/trajectories/{RUN}/{name(0)}"
     answers = {"/": 200, "/static/app.js": 200, "/api/runs": 200, "/api/screens/none": 404, "/no": 404, broken: 500}
     for path, status in answers.items():
-        answer = client.get(path)
+        answer, asked = client.get(path), client.head(path)
         policy = answer.headers["content-security-policy"]
         assert answer.status_code == status and "default-src 'none'" in policy and "unsafe" not in policy
         assert answer.headers["x-content-type-options"] == "nosniff"
-
-
-@pytest.mark.parametrize("name", ["..%2Fapp.py", "app.py", "%2Fetc%2Fpasswd"])
-def test_only_the_page_s_own_files_are_static(client: TestClient, name: str) -> None:
-    assert client.get(f"/static/{name}").status_code == 404
+        assert (asked.status_code, asked.headers["content-type"]) == (status, answer.headers["content-type"])
+        kind = "application/json" if path.startswith("/api") else "text/"
+        assert answer.headers["content-type"].startswith(kind) or status == 500
 
 
 PASSED = {1: (1.0, 0.0, 0.0), 2: (0.0, 1.0, 0.0)}
@@ -280,14 +272,8 @@ def _commit_evaluation(warehouse: Warehouse, number: int, rewards: tuple[float, 
     commit_rows(warehouse, at, *rows)
 
 
-def _get(compared: TestClient, path: str) -> Any:
-    answer = compared.get(path)
-    assert answer.status_code == 200, answer.text
-    return answer.json()
-
-
 def test_failures_are_grouped_by_task_and_by_where_they_went_wrong(compared: TestClient) -> None:
-    answer = _get(compared, "/api/failures?run=run-a")
+    answer = get(compared, "/api/failures?run=run-a")
     assert answer["rounds"] == [2, 1]
     by_judge = {cluster["judged"]: cluster for cluster in answer["clusters"]}
     named, ended = by_judge[True], by_judge[False]
@@ -297,15 +283,12 @@ def test_failures_are_grouped_by_task_and_by_where_they_went_wrong(compared: Tes
     assert (named["attempts"], named["tried"], named["examples"][0]["step"]) == (1, 3, 1)
     assert (ended["attempts"], ended["examples"][0]["step"]) == (1, 2)
     assert named["is_new"] and ended["is_new"]  # the screen of the round before had another title
-
-
-def test_the_first_measured_round_says_nothing_about_what_is_new(compared: TestClient) -> None:
-    clusters = _get(compared, "/api/failures?run=run-a&round=1")["clusters"]
-    assert {(cluster["screen"], cluster["is_new"]) for cluster in clusters} == {("", None)}
+    clusters = get(compared, "/api/failures?run=run-a&round=1")["clusters"]
+    assert {(cluster["screen"], cluster["is_new"]) for cluster in clusters} == {("", None)}, "nothing before is known"
 
 
 def test_two_policies_are_compared_on_the_queries_that_both_tried(compared: TestClient) -> None:
-    answer = _get(compared, "/api/policies?run=run-a")
+    answer = get(compared, "/api/policies?run=run-a")
     assert (answer["a"], answer["b"]) == ("policy-1", "policy-2")
     sides = {row["query_id"]: row["side"] for row in answer["queries"]}
     assert sides == {"q-0": "lost", "q-1": "gained", "q-2": "neither"}
@@ -316,10 +299,9 @@ def test_two_policies_are_compared_on_the_queries_that_both_tried(compared: Test
     assert groups["task", "mail.send"]["queries"] == 3
 
 
-@pytest.mark.parametrize("path", ["/api/failures", "/api/policies"])
-def test_a_run_that_is_not_there_has_nothing(compared: TestClient, path: str) -> None:
-    answer = _get(compared, f"{path}?run=%27%20OR%20true")
-    assert answer.get("clusters", answer.get("queries")) == []
+def test_a_run_that_is_not_there_has_nothing(compared: TestClient) -> None:
+    for path, rows in (("failures", "clusters"), ("policies", "queries")):
+        assert get(compared, f"/api/{path}?run=%27%20OR%20true")[rows] == []
 
 
 async def test_attempts_are_shown_with_their_last_screen_while_they_run(tmp_path: Path) -> None:
@@ -330,11 +312,11 @@ async def test_attempts_are_shown_with_their_last_screen_while_they_run(tmp_path
     slot = board.add()
     slot.instruction, slot.did, slot.screen, slot.step = "Send <b>", 'Tapped "Öffnen".', seen.screen, 3
     screen = f"/api/live/run-a/{seen.screen.screen_id}"
-    assert _get(compared, "/api/live") == []
+    assert get(compared, "/api/live") == []
     with slot.waiting(SlotState.MODEL):
         async with shown_slots(board, folder / "episodes-00000.jsonl", with_screens=True):
             await asyncio.sleep(0.05)
-            [run] = _get(compared, "/api/live")
+            [run] = get(compared, "/api/live")
             assert (run["run_id"], run["workers"]) == ("run-a", 1)
             [shown] = run["slots"]
             assert shown.pop("seconds") < 100
@@ -343,18 +325,5 @@ async def test_attempts_are_shown_with_their_last_screen_while_they_run(tmp_path
             answer = compared.get(screen)
             assert (answer.content, answer.headers["content-type"]) == (png(5), "image/png")
             assert compared.get("/api/live/run-a/..%2Fepisodes-00000.slots").status_code == 404
-    assert _get(compared, "/api/live") == [] and compared.get(screen).status_code == 404
+    assert get(compared, "/api/live") == [] and compared.get(screen).status_code == 404
     assert list(folder.iterdir()) == []
-
-
-@pytest.mark.parametrize(("path", "kind"), [("/nothing", "text/html"), ("/api/nothing", "application/json")])
-def test_an_unknown_address_is_answered_in_its_own_way(compared: TestClient, path: str, kind: str) -> None:
-    answer = compared.get(path)
-    assert (answer.status_code, answer.headers["content-type"].partition(";")[0]) == (404, kind)
-    assert "default-src 'none'" in answer.headers["content-security-policy"]
-
-
-@pytest.mark.parametrize("path", ["/", "/static/app.js", "/api/runs"])
-def test_head_is_answered_as_get_without_a_body(compared: TestClient, path: str) -> None:
-    got, asked = compared.get(path), compared.head(path)
-    assert (asked.status_code, asked.headers["content-type"]) == (200, got.headers["content-type"])

@@ -3,6 +3,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.records import record
+from tests.warehouse.samples import png
 from trajmill.schemas.actions import Action, Click, Terminate
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Box, Size
@@ -12,7 +13,7 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.agents.base import Decision, EpisodeView
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
-BUTTON = UIElement("button", "Go", Box(0, 0, 10, 10), ("clickable",))
+BUTTON = UIElement("button", "Go", Box(0, 0, 10, 10), ("clickable",), element_id="go")
 
 
 def toy_query(name: str = "press", max_steps: int = 4) -> Query:
@@ -31,7 +32,7 @@ def toy_query(name: str = "press", max_steps: int = 4) -> Query:
 
 
 def look(pressed: bool) -> Observation:
-    handle = ScreenHandle("after" if pressed else "before", Size(20, 20), lambda: b"png")
+    handle = ScreenHandle("after" if pressed else "before", Size(20, 20), lambda: png(0))
     return Observation(handle, (BUTTON,), "toy")
 
 
