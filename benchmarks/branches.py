@@ -77,7 +77,7 @@ def branches(warehouse: Warehouse, run_id: str, model: ChatModel, world: World) 
     attempts = [row for row in read_rows(warehouse, Trajectory, run_id=run_id) if row.purpose is Purpose.TRAIN]
     last = max(row.round for row in attempts)
     names = [row.trajectory_id for row in attempts if row.round == last]
-    episodes = read_episodes(warehouse, run_id, names, [last], with_verdicts=True)
+    episodes = list(read_episodes(warehouse, run_id, names, [last], with_verdicts=True).values())
     solved = {one.query.query_id for one in episodes if one.judgement is not None and one.judgement.correct}
     points = choose_points(episodes, solved, WarehouseScreens(warehouse), len(episodes))
     count = len(points) * BRANCHES

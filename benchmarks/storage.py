@@ -155,16 +155,8 @@ def _export(folder: Path, exporters: list[Any], rows: pa.Table, warehouse: Wareh
 def _share(warehouse: Warehouse, number: int, wanted: ReleaseRows) -> None:
     name = f"r{number}"
     shared = share_rows(warehouse, _RUN, number, warehouse.release(name), wanted)
-    write_release(
-        warehouse,
-        name,
-        tables={},
-        run_id=_RUN,
-        round=number,
-        code_version="0",
-        created_at="",
-        shards=shared.files,
-    )
+    origin = Origin(run_id=_RUN, round=number, code_version="0")
+    write_release(warehouse, name, origin, {}, "", shards=shared.files)
 
 
 def _joining(warehouse: Warehouse) -> Iterable[Line]:

@@ -109,7 +109,7 @@ def test_a_screen_is_committed_once_however_often_it_is_seen(warehouse: Warehous
     second = commit_screens(warehouse, 2, [3, 4])
     third = commit_screens(warehouse, 3, [1, 4])
     assert (first, second, third) == (3, 1, 0)
-    assert len(WarehouseScreens(warehouse)) == 4
+    expect_stored(warehouse, (1, 2, 3, 4))
 
 
 def test_committed_screens_by_id(warehouse: Warehouse) -> None:

@@ -15,7 +15,7 @@ from trajmill.flows.configuration.config import Config, model_or_none
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies.policy import acting, endpoint_of, policy_before
 from trajmill.flows.serving.models_ready import models_ready, working_on
-from trajmill.flows.stage import RoundContext, StageOutcome, do_batches, run_once, tuples
+from trajmill.flows.stage import RoundContext, StageOutcome, do_batches, run_once
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.derive import DerivedFrom, DeriveKind
 from trajmill.pipelines.fan_out import WrittenFiles, divide
@@ -31,6 +31,7 @@ from trajmill.stages.derive.planning.manual import guidance_by, kept_manuals, tr
 from trajmill.stages.derive.spec import PlanningSpec
 from trajmill.stages.rollout.base import plan_trials
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import tuples
 from trajmill.warehouse.screens import NewScreens
 
 _MOST_IN_SHARD = 200

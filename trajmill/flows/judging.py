@@ -17,7 +17,7 @@ import pyarrow as pa
 from trajmill.flows.configuration.config import OWN_JUDGE, Config
 from trajmill.flows.configuration.judges import NamedJudge, judge_named
 from trajmill.flows.serving.models_ready import working_on
-from trajmill.flows.stage import RoundContext, do_batches, tuples
+from trajmill.flows.stage import RoundContext, do_batches
 from trajmill.flows.tasks.judge import CALIBRATE, judge_shards
 from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.judge import AGAIN
@@ -42,7 +42,7 @@ from trajmill.stages.critics.judge import still_to_judge
 from trajmill.stages.critics.voting import PASSED, Vote
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.read import read_rows, tuples
 
 _MEASURING = (Purpose.TRAIN, Purpose.GUIDED, Purpose.EVALUATE)
 """Purposes of trajectories that measure a judge; walks along an annotated path are left out."""

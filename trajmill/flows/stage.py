@@ -28,7 +28,7 @@ from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import one_snapshot
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse, create_warehouse
-from trajmill.warehouse.read import read_rows, read_shards, read_table, table_of
+from trajmill.warehouse.read import read_rows, read_shards, read_table, table_of, tuples
 from trajmill.warehouse.shards import DataFile, write_tables
 from trajmill.warehouse.staging import has_begun as stage_has_begun
 from trajmill.warehouse.staging import mark_done, read_marker, stage_key, sweep
@@ -121,10 +121,6 @@ class RoundContext:
     ) -> WrittenFiles:
         """Do the work of a stage on each payload, with the configured runner and, if 0, the configured workers."""
         return fan_out(work, payloads, self.config.beam, workers or self.workers, screens_by)
-
-
-def tuples(table: pa.Table) -> Iterator[tuple[Any, ...]]:
-    return zip(*(column.to_pylist() for column in table.columns), strict=True)
 
 
 @dataclass(frozen=True)

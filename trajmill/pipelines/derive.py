@@ -82,18 +82,8 @@ class DeriveKind(StageWork[Sequence[DerivedFrom]]):
         self, shard: str, sources: Sequence[DerivedFrom], calls: list[ModelCall], journal: ScreenJournal
     ) -> list[DerivedRows]:
         steps_of = {source.trajectory_id: source.steps for source in sources}
-        episodes = {
-            episode.trajectory.trajectory_id: episode
-            for episode in read_episodes(
-                self.warehouse,
-                self.at.run_id,
-                {*steps_of, *(other for source in sources for other in source.others)},
-                rounds=self.rounds,
-                with_verdicts=True,
-                with_guidance=True,
-                with_calls=self.spec.with_calls,
-            )
-        }
+        ids, with_calls = {*steps_of, *(other for source in sources for other in source.others)}, self.spec.with_calls
+        episodes = read_episodes(self.warehouse, self.at.run_id, ids, self.rounds, True, True, with_calls)
         of_tasks = None
         if self.spec.once_per_task or self.spec.once_per_failure:
             of_tasks = TaskSources(
@@ -133,12 +123,11 @@ class DeriveExamples(StageWork[Sequence[str]]):
         return [list(trajectory_ids), self.trust_judge, self.trust_step_critic, self.curate.identity()]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
-        run_id, ids = self.at.run_id, trajectory_ids
-        read = read_episodes(self.warehouse, run_id, ids, self.rounds, with_verdicts=True, with_guidance=True)
+        read = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, self.rounds, True, True)
         screens = WarehouseScreens(self.warehouse)
         rows: list[Example] = []
         dropped: Counter[str] = Counter()
-        for episode in self.progress(shard).counted(read):
+        for episode in self.progress(shard).counted(read.values()):
             trusted = as_trusted(episode, self.trust_judge, self.trust_step_critic)
             curated = curated_episode(trusted, self.curate, screens)
             dropped.update(one.reason for one in curated.dropped)
@@ -170,10 +159,8 @@ def plan_round(warehouse: Warehouse, compared: RLRound, spec: RLSpec, seed: int)
     run_id, ids = compared.run_id, compared.trajectory_ids
     attempts = read_rl_attempts(warehouse, run_id, ids, compared.rounds, compared.round)
     wanted = replayable(attempts, compared.may_be_judged) if spec.replay else ()
-    names = {compared.remembered[query] for query in wanted if query in compared.remembered}
-    rounds_of = {name: compared.remembered_in[name] for name in sorted(names)}
-    earlier_rounds = sorted(set(rounds_of.values()))
-    remembered = read_rl_attempts(warehouse, run_id, rounds_of, earlier_rounds, compared.round)
+    rounds_of = {name: compared.remembered_in[name] for name in map(compared.remembered.get, wanted) if name}
+    remembered = read_rl_attempts(warehouse, run_id, rounds_of, set(rounds_of.values()), compared.round)
     earlier = reward_moments(warehouse, run_id, compared.round, frozenset(ids)) if spec.normalise == "batch" else []
     by_query = {attempt.query_id: attempt for attempt in remembered}
     return plan_rl(RLBatch(attempts, by_query, earlier, compared.may_be_judged, compared.stale), spec, seed)
@@ -191,8 +178,7 @@ class DeriveRLSteps(StageWork[Sequence[ComparedTrajectory]]):
 
     def __call__(self, shard: str, compared: Sequence[ComparedTrajectory]) -> WrittenFiles:
         rounds_of = {one.trajectory_id: one.round for one in compared}
-        found = read_episodes_of_rounds(self.warehouse, self.at.run_id, rounds_of, with_guidance=True)
-        episodes = {episode.trajectory.trajectory_id: episode for episode in found}
+        episodes = read_episodes_of_rounds(self.warehouse, self.at.run_id, rounds_of, with_guidance=True)
         sizes = WarehouseScreens(self.warehouse).size
         words = PolicyWords(self.family, sizes, self.with_tokens, self.temperature)
         rows: list[RLStep] = []

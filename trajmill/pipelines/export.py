@@ -37,7 +37,7 @@ from trajmill.stages.export.formats.steps import (
 from trajmill.stages.export.release import has_rows_of, released_rows
 from trajmill.warehouse.atomic import disk_full_as_error, replacing_folder
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import read_batches, read_table
+from trajmill.warehouse.read import read_batches, read_tuples, tuples
 from trajmill.warehouse.releases import Release, verify_release
 from trajmill.warehouse.screens import WarehouseScreens
 
@@ -119,8 +119,7 @@ class Exporting(NamedTuple):
     def rounds_of(self, trajectory_ids: Collection[str]) -> Mapping[str, int]:
         run_id, rounds = self.release.run_id, range(self.release.round + 1)
         columns, where = ["trajectory_id", "round"], {"trajectory_id": trajectory_ids}
-        rows = read_table(self.warehouse, "trajectories", columns, rounds=rounds, run_id=run_id, where=where)
-        return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+        return dict(read_tuples(self.warehouse, "trajectories", columns, rounds=rounds, run_id=run_id, where=where))
 
     def episodes(
         self, trajectory_ids: Collection[str], stored: Mapping[str, int], with_calls: bool = False
@@ -128,8 +127,7 @@ class Exporting(NamedTuple):
         """Read the episodes of trajectories whose rounds are in `stored`, by id, with verdicts and guidance."""
         chosen = {name: stored[name] for name in trajectory_ids if name in stored}
         run_id, until = self.release.run_id, self.release.round
-        read = read_episodes_of_rounds(self.warehouse, run_id, chosen, True, True, with_calls, judged_until=until)
-        return {episode.trajectory.trajectory_id: episode for episode in read}
+        return read_episodes_of_rounds(self.warehouse, run_id, chosen, True, True, with_calls, judged_until=until)
 
     def sorted_examples(
         self,
@@ -169,8 +167,7 @@ def _supervised_steps(exporting: Exporting) -> Iterator[StepExample | LeftOutSte
     folder = exporting.warehouse.release(name)
     if not has_rows_of(folder, SFT_FILE):
         raise BadInputError(f"release {name}: it has no supervised rows; make it with release.formats = ['trl']")
-    columns = (column.to_pylist() for column in released_rows(folder, SFT_FILE, _COLUMNS).columns)
-    released = [ReleasedStep(*values) for values in zip(*columns, strict=True)]
+    released = [ReleasedStep(*values) for values in tuples(released_rows(folder, SFT_FILE, _COLUMNS))]
     parts = [
         (place, name, list(rows))
         for place, (name, rows) in enumerate(groupby(released, key=lambda row: row.trajectory_id))
@@ -198,7 +195,7 @@ def _kind_examples(exporting: Exporting, kind: str, form: TrainerFormat) -> Iter
             "`trajmill derive KIND`, then `trajmill releases make`, adds one"
         )
     released = released_rows(folder / kind, file, ["example_id", "loss_weight", "trajectory_id"])
-    weights = dict(zip(*(released[name].to_pylist() for name in ("example_id", "loss_weight")), strict=True))
+    weights = dict(tuples(released.select(["example_id", "loss_weight"])))
     stored = exporting.rounds_of(released["trajectory_id"].unique().to_pylist())
     wanted = pa.array(sorted(weights), pa.string())
     rounds = range(release.round + 1)

@@ -135,7 +135,7 @@ def fan_out(
     """
     # The number in the name keeps the files of a stage in the order of its payloads.
     names = [f"{number:05d}-{content_id('shard', work.identity(payload))}" for number, payload in enumerate(payloads)]
-    shards = [Shard(name, payload) for name, payload in zip(names, payloads, strict=True)]
+    shards = list(map(Shard, names, payloads))
     plan_items(work.at.staging(work.warehouse), sum(map(_items_of, payloads)))
     if not settings.on_this_machine and shards:
         # Beam takes seconds to import.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import count
 
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles
 from trajmill.schemas.errors import FailureClass
@@ -38,14 +39,12 @@ def write_recordings(
     work, counts, made_by = StageWork[None](warehouse, at, origin), ImportCounts(), f"import.{layout}/1"
     files: dict[str, list[DataFile]] = {}
     rows: dict[str, list[Row]] = {}
-    shards = 0
+    shards = count()
 
     def flush() -> None:
-        nonlocal shards
-        for table, written in work.written(f"{shards:05d}", rows).files.items():
+        for table, written in work.written(f"{next(shards):05d}", rows).files.items():
             files.setdefault(table, []).extend(written)
         rows.clear()
-        shards += 1
 
     def usable(recording: Recording | BadRecording) -> ImportedRows | BadRecording:
         if isinstance(recording, BadRecording):
@@ -75,8 +74,7 @@ def write_recordings(
             elif made.trajectory.trajectory_id in known:
                 counts.known += 1
             else:
-                new = [seen for seen in made.observations if seen.screen.screen_id not in committed]
-                screens.append(*new)
+                screens.append(*(seen for seen in made.observations if seen.screen.screen_id not in committed))
                 counts.trajectories += 1
                 counts.steps += len(made.steps)
                 if made.query.query_id not in known:

@@ -85,8 +85,8 @@ class JudgeTrajectories(StageWork[Sequence[str]]):
     async def _judge(self, shard: str, trajectory_ids: Sequence[str], calls: list[ModelCall]) -> Judged:
         screens, judged, progress = WarehouseScreens(self.warehouse), Judged([], []), self.progress(shard)
         by_tries: dict[int, list[Episode]] = defaultdict(list)
-        for episode in read_episodes(self.warehouse, self.at.run_id, trajectory_ids, rounds=self.rounds):
-            by_tries[self.tried.get(episode.trajectory.trajectory_id, 0)].append(episode)
+        for name, episode in read_episodes(self.warehouse, self.at.run_id, trajectory_ids, self.rounds).items():
+            by_tries[self.tried.get(name, 0)].append(episode)
         for tried, same_tries in by_tries.items():
             # Each try has another seed; otherwise the request cache would give the same invalid answer again.
             critics = replace(self.critics, seed=self.critics.seed + tried * _SEED_STRIDE)
@@ -152,7 +152,7 @@ class WriteGuidance(StageWork[Sequence[str]]):
                 if spec.writer is not None:
                     writer = ModelGuidanceWriter(endpoints.model(spec.writer), spec.prompts.synthesise)
                 guide = Guide(describer, writer)
-                return await guide_episodes(episodes, screens, self.origin, source_of, guide, self.concurrency)
+                return await guide_episodes(episodes.values(), screens, self.origin, source_of, guide, self.concurrency)
 
         written = asyncio.run(write())
         guidance = [row for row in written if isinstance(row, Guidance)]

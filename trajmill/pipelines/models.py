@@ -41,18 +41,18 @@ class Endpoint:
 
 
 class OpenEndpoints(AsyncExitStack):
-    """Opens each endpoint once, gives `sink` a row for each call, and closes all endpoints at the end."""
+    """Opens each endpoint once, and closes all endpoints at the end; with `sink`, it gets a row for each call."""
 
-    def __init__(self, origin: Origin, sink: Callable[[ModelCall], None]) -> None:
+    def __init__(self, origin: Origin | None = None, sink: Callable[[ModelCall], None] | None = None) -> None:
         super().__init__()
-        self._origin, self._sink = origin, sink
+        self._accounting = origin and sink and (origin, sink)
         self._open: list[tuple[Endpoint, ChatModel]] = []
 
     def model(self, endpoint: Endpoint) -> ChatModel:
         for other, model in self._open:
             if other == endpoint:
                 return model
-        model = endpoint.open(self._origin, self._sink)
+        model = endpoint.open(*self._accounting) if self._accounting else endpoint.connect()
         self._open.append((endpoint, model))
         self.push_async_callback(model.close)
         return model
@@ -91,15 +91,9 @@ class ActingAgent:
         if self.endpoint is None:
             yield self.spec.open(None)
             return
-        async with AsyncExitStack() as closing:
-
-            def connected(endpoint: Endpoint) -> ChatModel:
-                model = endpoint.connect()
-                closing.push_async_callback(model.close)
-                return model
-
-            policy = connected(self.endpoint)
-            roles = {role: connected(endpoint) for role, endpoint in self.roles.items()}
+        async with OpenEndpoints() as endpoints:
+            policy = endpoints.model(self.endpoint)
+            roles = {role: endpoints.model(endpoint) for role, endpoint in self.roles.items()}
             family = self.endpoint.spec.vision_family
             families = {role: endpoint.spec.vision_family for role, endpoint in self.roles.items()}
             yield self.spec.open(AgentModel(policy, family, self.temperature, self.with_tokens, roles, families))

@@ -18,7 +18,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.rollout.base import FinishedAttempt
 from trajmill.warehouse.commit import commit_stage, last_attempt
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
-from trajmill.warehouse.read import read_table
+from trajmill.warehouse.read import read_tuples
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staging import Journal, JournalParts, mark_done, sweep
@@ -85,10 +85,8 @@ class OnlineRecorder:
             self._set_trouble("")
 
     def numbers(self) -> Counter[tuple[str, str, int]]:
-        columns = ["query_id", "model_version", "seed", "purpose"]
-        rows = read_table(self._warehouse, "trajectories", columns, run_id=self._origin.run_id)
-        found = zip(*(column.to_pylist() for column in rows.columns), strict=True)
-        return Counter((query, policy, seed) for query, policy, seed, purpose in found if purpose == Purpose.ONLINE)
+        columns, where = ["query_id", "model_version", "seed"], {"purpose": [Purpose.ONLINE.value]}
+        return Counter(read_tuples(self._warehouse, "trajectories", columns, run_id=self._origin.run_id, where=where))
 
     def _begin(self, attempt: int) -> _Batch:
         self._committed.refresh()

@@ -117,26 +117,22 @@ class TryProposals(RunAttempts):
         Of an attempt that decides nothing, only the failures and the model calls are written: its query has no row yet.
         """
         queries = {attempt.query.query_id: attempt.query for attempt in attempts}
-        decided: list[tuple[AttemptRows, DecidedProposal]] = []
-        undecided: list[AttemptRows] = []
         journaled = asyncio.run(self.run(shard, attempts, self.judge))
+        decided: list[tuple[AttemptRows, DecidedProposal]] = []
         for one in journaled.finished:
             query = queries[one.trajectory.query_id]
-            decision = decide_proposal(query, one.trajectory, one.judgement, self.origin)
-            if decision is None:
-                undecided.append(one)
-            else:
+            if decision := decide_proposal(query, one.trajectory, one.judgement, self.origin):
                 decided.append((one, decision))
-        rows = Journaled([one for one, _ in decided], journaled.unreadable).rows()
-        left = Journaled(undecided).rows()
+        every, rows = journaled.rows(), Journaled([one for one, _ in decided]).rows()
         refusals = [decision.refusal for _, decision in decided if decision.refusal]
-        failures = [row.model_copy(update={"stage": TRIAL_STAGE}) for row in (*rows["failures"], *left["failures"])]
+        failures = [row.model_copy(update={"stage": TRIAL_STAGE}) for row in every["failures"]]
         rows |= {
             "queries": [decision.query for _, decision in decided],
             "failures": [*refusals, *failures],
-            "model_calls": [*rows["model_calls"], *left["model_calls"]],
+            "model_calls": every["model_calls"],
         }
-        return self.written(shard, rows, Counter(refused=len(refusals), undecided=len(undecided)))
+        undecided = len(journaled.finished) - len(decided)
+        return self.written(shard, rows, Counter(refused=len(refusals), undecided=undecided))
 
 
 @dataclass(frozen=True)
@@ -161,7 +157,7 @@ class WalkPrograms(StageWork[PathwayProgram]):
             factory = self.environment.factory(program.platform)
             endpoints.push_async_callback(factory.close)
             asked = self.second_opinion
-            opinion = None if asked is None else PromptedModel(endpoints.model(asked), self.selection)
+            opinion = PromptedModel(endpoints.model(asked), self.selection) if asked else None
             found = await collect_pathways(factory, program, self.bounds, self.origin, opinion)
         await screens.write(found.screens.values())
         return found

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -141,7 +143,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     progress = ShardProgress(staging, ONLY_SHARD)
-    in_shards = sum(each.chosen.num_rows * len(each.exporters) for each in (own, *kinds))
+    in_shards = sum(each.examples.digests.num_rows * len(each.exporters) for each in (own, *kinds))
     plan_items(staging, in_shards + rl_steps.rows.num_rows * len(for_rl))
     files: list[ExportedFile] = []
     if for_rl:
@@ -188,7 +190,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
             for part, made in shared
             for each in part.exporters
         },
-        authors=authored_rows(own.chosen, {part.kind: part.chosen for part in kinds}),
+        authors=authored_rows(own.examples.digests, {part.kind: part.examples.digests for part in kinds}),
         notes=() if is_rl else (_NO_GROUPS,),
         diversity=varied.diversity if own.exporters else (),
         narrowed=tuple(narrowed(read_diversity(before), varied.diversity)),
@@ -197,17 +199,8 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     card = dataset_card(contents, [*exporters, *of_kinds], files)
     (folder / "README.md").write_text(card, encoding="utf-8")
     (folder / DIVERSITY_FILE).write_bytes(diversity_json(varied.diversity))
-    write_release(
-        warehouse,
-        name,
-        tables=versions,
-        run_id=origin.run_id,
-        round=origin.round,
-        code_version=origin.code_version,
-        created_at=request.created_at,
-        previous=request.previous,
-        shards={file for _, made in shared for file in made.files},
-    )
+    shards = {file for _, made in shared for file in made.files}
+    write_release(warehouse, name, origin, versions, request.created_at, request.previous, shards)
     rl_rows = next((file.rows for file in files if file.path == RL_FILE), 0)
     left_out = {each.reason: each.rows for each in dropped if each.rows}
     return Released(candidates.offered, curated.examples.num_rows, rl_rows, left_out, contents.narrowed)
@@ -258,10 +251,6 @@ class ReleaseRows(NamedTuple):
     left_out: Mapping[str, int] = {}
     """By reason, rows that leak, repeat others, or that one side (a Reflector's, a judge's) has too many of."""
 
-    @property
-    def chosen(self) -> pa.Table:
-        return self.examples.digests
-
 
 class SharedRows(NamedTuple):
     new: Path | None
@@ -273,7 +262,6 @@ class SharedRows(NamedTuple):
 
     def exported(self, warehouse: Warehouse, release: Path) -> list[ExportedFile]:
         """Return the files with their rows and sizes, and with paths relative to the folder of the release."""
-        up = "../" * len(release.relative_to(warehouse.root).parts)
         named = named_shards(warehouse)
         found = []
         for path in self.files:
@@ -281,7 +269,7 @@ class SharedRows(NamedTuple):
                 _fetch(warehouse, path)
             rows, size = pq.read_metadata(path).num_rows, path.stat().st_size
             digest = named[path].sha256 if path in named else ""
-            found.append(ExportedFile(up + path.relative_to(warehouse.root).as_posix(), rows, digest, size))
+            found.append(ExportedFile(os.path.relpath(path, release), rows, digest, size))
         return found
 
 
@@ -299,7 +287,8 @@ def share_rows(
     release names is missing or damaged: its rows are not written again beside it, since the releases that name it
     would stay broken.
     """
-    ids, exporters, folder = wanted.chosen["example_id"].combine_chunks(), wanted.exporters, release / wanted.kind
+    digests, exporters, folder = wanted.examples.digests, wanted.exporters, release / wanted.kind
+    ids = digests["example_id"].combine_chunks()
     place, named = warehouse.shards(run_id), named_shards(warehouse)
     # By folder, the ids of a shard's rows and their trajectories; shards that lack a format are not shared.
     shards: dict[Path, pa.Table] = {}
@@ -315,15 +304,14 @@ def share_rows(
     new = None
     if len(missing):
         new = place / f"r{round_number:04d}-{content_id(missing.to_pylist())[:12]}"
-        rows = wanted.examples.of(wanted.chosen.take(pc.index_in(missing, ids)))
+        rows = replace(wanted.examples, digests=digests.take(pc.index_in(missing, ids)))
         export_release(new, exporters, {"examples": rows}, WarehouseScreens(warehouse), written, rows.screens())
         shards[new] = rows.digests.select(_KEYS.names).cast(_KEYS)
     places = pc.index_in(ids, _ids(shards)).to_numpy()
     folders, starts = list(shards), [0, *accumulate(keys.num_rows for keys in shards.values())]
     numbers = np.searchsorted(starts, places, side="right") - 1
-    up = "../" * len(folder.relative_to(warehouse.root).parts)
-    relative = [f"{up}{shard.relative_to(warehouse.root).as_posix()}" for shard in folders]
-    chosen = zip(ids.to_pylist(), wanted.chosen["loss_weight"].to_pylist(), numbers, places, strict=True)
+    relative = [os.path.relpath(shard, folder) for shard in folders]
+    chosen = zip(ids.to_pylist(), digests["loss_weight"].to_pylist(), numbers, places, strict=True)
     selected = (
         SelectedRow(example_id, weight, relative[number], int(row) - starts[number])
         for example_id, weight, number, row in chosen
@@ -348,6 +336,5 @@ def _fetch(warehouse: Warehouse, path: Path) -> None:
         ) from None
 
 
-def _ids(shards: Mapping[Path, pa.Table]) -> pa.Array:
-    columns = [chunk for keys in shards.values() for chunk in keys["example_id"].chunks]
-    return pa.concat_arrays(columns) if columns else pa.array([], pa.string())
+def _ids(shards: Mapping[Path, pa.Table]) -> pa.ChunkedArray:
+    return pa.chunked_array([chunk for keys in shards.values() for chunk in keys["example_id"].chunks], pa.string())

@@ -6,7 +6,7 @@ import errno
 import os
 import shutil
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -16,7 +16,7 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 @contextmanager
-def replacing(path: Path) -> Iterator[Path]:
+def replacing(path: Path, place: Callable[[Path, Path], object] = Path.replace) -> Iterator[Path]:
     """Yield a path that becomes `path` if the block ends well. Raises TrajmillError if the disk is full."""
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
@@ -24,7 +24,7 @@ def replacing(path: Path) -> Iterator[Path]:
         with disk_full_as_error(path):
             yield temporary
             sync(temporary)
-            temporary.replace(path)
+            place(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
@@ -63,8 +63,8 @@ def disk_full_as_error(path: Path) -> Iterator[None]:
         ) from error
 
 
-def write_bytes(path: Path, data: bytes) -> None:
-    with replacing(path) as temporary:
+def write_bytes(path: Path, data: bytes, place: Callable[[Path, Path], object] = Path.replace) -> None:
+    with replacing(path, place) as temporary:
         temporary.write_bytes(data)
 
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TypedDict, TypeVar, Unpack
+from typing import Any, TypedDict, TypeVar, Unpack
 
 import pyarrow as pa
 import pyarrow.dataset as ds
-import pyarrow.parquet as pq
 
 from trajmill.schemas.record import Row, table_schema
 from trajmill.schemas.tables.registry import TABLES, rows_from_arrow
 from trajmill.warehouse.delta_log import committed_names
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.shards import CHECKED, CHECKED_FORMAT, DataFile, file_schema, rows_per_group
+from trajmill.warehouse.shards import CHECKED_FORMAT, DataFile, file_schema, read_file, rows_per_group
 from trajmill.warehouse.store.connection import damage_as_error
 
 R = TypeVar("R", bound=Row)
@@ -54,6 +53,16 @@ def read_batches(
                 yield from part.to_batches(rows.schema, columns=names, filter=condition, batch_size=size)
 
 
+def read_tuples(
+    warehouse: Warehouse, table: str, columns: Sequence[str], **wanted: Unpack[WantedRows]
+) -> Iterator[tuple[Any, ...]]:
+    return tuples(read_table(warehouse, table, columns, **wanted))
+
+
+def tuples(rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+    return zip(*(column.to_pylist() for column in rows.columns), strict=True)
+
+
 def read_rows(warehouse: Warehouse, record: type[R], **wanted: Unpack[WantedRows]) -> list[R]:
     """Read committed rows as records of their class. Raises pydantic.ValidationError if a row is no valid record."""
     data = read_table(warehouse, table_of(record), table_schema(record).names, **wanted)
@@ -64,11 +73,7 @@ def read_shards(
     warehouse: Warehouse, table: str, files: Sequence[DataFile], columns: Sequence[str]
 ) -> Iterator[pa.Table]:
     """Read columns of shards that may not be committed yet, one shard after the other."""
-    system, before = warehouse.store.arrow_files()
-    for file in files:
-        if file.rows:
-            path = f"{before}tables/{table}/{file.path}"
-            yield pq.read_table(path, columns=list(columns), filesystem=system, partitioning=None, **CHECKED)
+    yield from (read_file(warehouse, f"tables/{table}/{file.path}", *columns) for file in files if file.rows)
 
 
 def table_of(record: type[Row]) -> str:

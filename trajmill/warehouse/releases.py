@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.record import Record
+from trajmill.schemas.record import Origin, Record
 from trajmill.warehouse.atomic import sync, write_bytes
 from trajmill.warehouse.layout import Warehouse
 
@@ -56,11 +56,8 @@ class Release(Record):
 def write_release(
     warehouse: Warehouse,
     name: str,
-    *,
+    origin: Origin,
     tables: Mapping[str, int],
-    run_id: str,
-    round: int,
-    code_version: str,
     created_at: str,
     previous: str | None = None,
     shards: Collection[Path] = (),
@@ -76,9 +73,9 @@ def write_release(
     release = Release(
         name=name,
         created_at=created_at,
-        code_version=code_version,
-        run_id=run_id,
-        round=round,
+        code_version=origin.code_version,
+        run_id=origin.run_id,
+        round=origin.round,
         schema_version=SCHEMA_VERSION,
         tables=dict(sorted(tables.items())),
         files=tuple(_describe(path, folder) for path in paths if not path.name.startswith(".")),

@@ -30,11 +30,10 @@ from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.schemas.tables.screen import ELEMENT
-from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.shards import CHECKED, DataFile, replace_shard, write_shard
-from trajmill.warehouse.staging import JournalParts, append_whole, open_for_append, stored_journals
+from trajmill.warehouse.shards import CHECKED, DataFile, read_file, replace_shard, rows_per_group, write_shard
+from trajmill.warehouse.staging import AppendOnlyFile, JournalParts, stored_journals
 from trajmill.warehouse.store.connection import damage_as_error
 
 _DECODED_TREES = 4096
@@ -71,9 +70,6 @@ class WarehouseScreens:
 
     def __contains__(self, screen_id: object) -> bool:
         return screen_id in self._rows
-
-    def __len__(self) -> int:
-        return len(self._rows)
 
     def image(self, screen_id: str) -> bytes:
         [(_, image)] = self.images([screen_id])
@@ -129,8 +125,8 @@ def without_committed(warehouse: Warehouse, files: Sequence[DataFile]) -> Iterat
         if not file.rows or path in committed.files:
             yield file
             continue
-        ids = pq.read_table(path, columns=["screen_id"], partitioning=None, **CHECKED).column(0)
-        new = pa.array([screen_id not in committed for screen_id in ids.to_pylist()])
+        ids = read_file(warehouse, warehouse.name(path), "screen_id").column(0).to_pylist()
+        new = pa.array([screen_id not in committed for screen_id in ids])
         with pq.ParquetFile(path, **CHECKED) as shard:
             # Row groups are filtered one by one, because all images together may not fit into memory.
             starts = [0, *_group_ends(shard.metadata)]
@@ -144,7 +140,6 @@ def without_committed(warehouse: Warehouse, files: Sequence[DataFile]) -> Iterat
 class _ScreenFile:
     def __init__(self, warehouse: Warehouse, path: Path) -> None:
         self.path, self._warehouse, self._name = path, warehouse, warehouse.name(path)
-        self._where = warehouse.store.uri(self._name)
 
     def ids(self) -> Sequence[str]:
         modified = self.path.stat().st_mtime_ns if self.path.exists() else 0
@@ -152,11 +147,11 @@ class _ScreenFile:
 
     @cached_property
     def sizes(self) -> list[npt.NDArray[np.int32]]:
-        return [column.to_numpy() for column in _read(self._warehouse, self._name, "width", "height").columns]
+        return [column.to_numpy() for column in read_file(self._warehouse, self._name, "width", "height").columns]
 
     @cached_property
     def trees(self) -> pa.ChunkedArray:
-        return _read(self._warehouse, self._name, "elements").column(0)
+        return read_file(self._warehouse, self._name, "elements").column(0)
 
     @cached_property
     def _whole(self) -> Path:
@@ -165,7 +160,7 @@ class _ScreenFile:
         return self.path
 
     def images(self, rows: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        with damage_as_error(self._where), pq.ParquetFile(self._whole, **CHECKED) as file:
+        with damage_as_error(self._warehouse.store.uri(self._name)), pq.ParquetFile(self._whole, **CHECKED) as file:
             ends = _group_ends(file.metadata)
             for group, of_group in groupby(rows, key=lambda row: bisect_right(ends, row)):
                 first = ends[group - 1] if group else 0
@@ -173,15 +168,9 @@ class _ScreenFile:
                 yield from ((row, images[row - first].as_py()) for row in of_group)
 
 
-def _read(warehouse: Warehouse, name: str, *columns: str) -> pa.Table:
-    system, before = warehouse.store.arrow_files()
-    with damage_as_error(warehouse.store.uri(name)), warehouse.store.one_line(name):
-        return pq.read_table(before + name, columns=list(columns), filesystem=system, partitioning=None, **CHECKED)
-
-
 @lru_cache(maxsize=1024)
 def _ids_in(warehouse: Warehouse, name: str, modified: int) -> tuple[str, ...]:
-    return tuple(_read(warehouse, name, "screen_id").column(0).to_pylist())
+    return tuple(read_file(warehouse, name, "screen_id").column(0).to_pylist())
 
 
 def _group_ends(footer: pq.FileMetaData) -> list[int]:
@@ -190,7 +179,6 @@ def _group_ends(footer: pq.FileMetaData) -> list[int]:
 
 _HEADER = struct.Struct(">HIIHH")
 _SUFFIX = ".screens"
-_SCREENS_PER_BATCH = 64
 _LEAST_BYTES = 64 << 20
 """What is smaller is written in less than a second at the end."""
 _LEAST_SHARE = 8
@@ -209,14 +197,13 @@ def journal_path(warehouse: Warehouse, at: StageRun, shard: str) -> Path:
     return at.staging(warehouse) / f"{shard}{_SUFFIX}"
 
 
-class ScreenJournal:
-    """An append-only file of screens, written by one process at a time; also reads them by id."""
+class ScreenJournal(AppendOnlyFile):
+    """An append-only file of screens; also reads them by id."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        super().__init__(path)
         self._spans: dict[str, _Span] = {}
         self._complete_bytes = 0
-        self._writer: int | None = None
         self._reader: int | None = None
         self.refresh()
 
@@ -243,12 +230,8 @@ class ScreenJournal:
             name, image, size = screen_id.encode(), seen.screen.encode(), seen.screen.size
             parts += [_HEADER.pack(len(name), len(tree), len(image), size.width, size.height), name, tree, image]
             added.append((screen_id, len(tree), len(image), size))
-        if not parts:
-            return
-        with disk_full_as_error(self.path):
-            if self._writer is None:
-                self._writer = open_for_append(self.path, self._complete_bytes)
-            append_whole(self._writer, b"".join(parts))
+        if parts:
+            self._append(b"".join(parts), lambda: self._complete_bytes)
         for each in added:
             self._remember(*each)
 
@@ -268,10 +251,10 @@ class ScreenJournal:
         return self._spans[screen_id].size
 
     def close(self) -> None:
-        for descriptor in (self._writer, self._reader):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._writer = self._reader = None
+        super().close()
+        if self._reader is not None:
+            os.close(self._reader)
+            self._reader = None
 
     def _remember(self, screen_id: str, tree_bytes: int, image_bytes: int, size: Size) -> None:
         tree = self._complete_bytes + _HEADER.size + len(screen_id.encode())
@@ -344,7 +327,7 @@ class NewScreens:
 
     def _batches(self, holders: Mapping[str, ScreenJournal]) -> Iterator[pa.RecordBatch]:
         ids = iter(sorted(holders))
-        while batch := list(islice(ids, _SCREENS_PER_BATCH)):
+        while batch := list(islice(ids, rows_per_group("screens"))):
             rows = []
             for screen_id in batch:
                 journal, size = holders[screen_id], holders[screen_id].size(screen_id)

@@ -18,6 +18,7 @@ from trajmill.warehouse.atomic import replacing
 from trajmill.warehouse.delta_log import delta_table, logged_names
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun, Warehouse
 from trajmill.warehouse.releases import file_hash
+from trajmill.warehouse.store.connection import damage_as_error
 
 WRITTEN_AT = pa.field("written_at", pa.timestamp("us", tz="UTC"))
 """When the row's file was written. Records have no such field: no time can decide an id, a seed or a policy."""
@@ -127,6 +128,13 @@ def replace_shard(warehouse: Warehouse, path: Path, table: str, data: Iterable[p
         path = path.rename(path.with_stem(f"{path.stem}.{file_hash(path)[:12]}"))
         warehouse.store.publish(warehouse.name(path))
     return describe(path)
+
+
+def read_file(warehouse: Warehouse, name: str, *columns: str) -> pa.Table:
+    """Read columns of a Parquet file of the store. Raises BadInputError if it is missing or damaged."""
+    system, before = warehouse.store.arrow_files()
+    with damage_as_error(warehouse.store.uri(name)), warehouse.store.one_line(name):
+        return pq.read_table(before + name, columns=list(columns), filesystem=system, partitioning=None, **CHECKED)
 
 
 def describe(path: Path) -> DataFile:

@@ -9,7 +9,6 @@ import json
 import math
 import tempfile
 import threading
-from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
 import duckdb
@@ -17,6 +16,7 @@ import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.read import tuples
 from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.views import connect, fresh_views, quoted
 
@@ -117,7 +117,7 @@ def format_rows(rows: pa.Table, form: Format) -> str:
             text = io.StringIO()
             writer = csv.writer(text, lineterminator="\n")
             writer.writerow(rows.column_names)
-            writer.writerows([_csv_cell(value) for value in row] for row in _value_rows(rows))
+            writer.writerows([_csv_cell(value) for value in row] for row in tuples(rows))
             return text.getvalue()
         case "table":
             return _aligned(rows)
@@ -130,11 +130,6 @@ def _one_line(warehouse: Warehouse, error: duckdb.Error) -> TrajmillError:
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and set(line.strip()) != {"^"}]
     hint = "SHOW TABLES lists what there is" if isinstance(error, duckdb.CatalogException) else "correct the query"
     return BadInputError(f"query: {' '.join(lines)}; {hint}")
-
-
-def _value_rows(rows: pa.Table) -> list[Sequence[object]]:
-    # Rows are not dicts, because column names may repeat.
-    return list(zip(*(column.to_pylist() for column in rows.columns), strict=True))
 
 
 def _plain(value: object) -> object:
@@ -160,7 +155,7 @@ def _csv_cell(value: object) -> object:
 
 def _aligned(rows: pa.Table) -> str:
     numeric = [pa.types.is_integer(kind) or pa.types.is_floating(kind) for kind in rows.schema.types]
-    lines = [rows.column_names, *([_cell(value) for value in row] for row in _value_rows(rows))]
+    lines = [rows.column_names, *([_cell(value) for value in row] for row in tuples(rows))]
     widths = [max(len(line[place]) for line in lines) for place in range(rows.num_columns)]
     padded = (
         "  ".join(

@@ -29,21 +29,45 @@ _COUNTED = "progress-{}.done"
 T = TypeVar("T")
 
 
-class Journal:
-    """An append-only file of JSON lines, written by one process at a time."""
+class AppendOnlyFile:
+    """A file of records, written by one process at a time."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self._descriptor: int | None = None
+        self._writer: int | None = None
+
+    def close(self) -> None:
+        if self._writer is not None:
+            os.close(self._writer)
+            self._writer = None
+
+    def _append(self, record: bytes, whole: Callable[[], int]) -> None:
+        """Write a record after the first `whole()` bytes of the file, the complete records; the rest is cut off.
+
+        Raises TrajmillError, changing nothing, if the disk is full.
+        """
+        with disk_full_as_error(self.path):
+            if self._writer is None:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                self._writer = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o666)
+                os.ftruncate(self._writer, whole())
+            start, left = os.fstat(self._writer).st_size, memoryview(record)
+            try:
+                while left:
+                    left = left[os.write(self._writer, left) :]
+            except OSError:
+                os.ftruncate(self._writer, start)
+                raise
+
+
+class Journal(AppendOnlyFile):
+    """An append-only file of JSON lines."""
 
     def append(self, record: bytes) -> None:
         """Add one line of JSON, without the newline. Raises TrajmillError, changing nothing, if the disk is full."""
         if b"\n" in record:
             raise ValueError("a journal record is one line")
-        with disk_full_as_error(self.path):
-            if self._descriptor is None:
-                self._descriptor = open_for_append(self.path, sum(len(whole) + 1 for whole in self.read()))
-            append_whole(self._descriptor, record + b"\n")
+        self._append(record + b"\n", lambda: sum(len(whole) + 1 for whole in self.read()))
 
     def read(self) -> Iterator[bytes]:
         """The complete records, oldest first, without their newlines; empty if there is no file."""
@@ -53,11 +77,6 @@ class Journal:
             for line in lines:
                 if line.endswith(b"\n"):
                     yield line[:-1]
-
-    def close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
 
 
 class RecordCounter:
@@ -193,28 +212,6 @@ def leftovers(warehouse: Warehouse, folder: Path) -> list[StoredFile]:
     files = warehouse.store.files(name)
     marker = f"{name}/{MARKER}"
     return [file for file in files if file.name != marker] if any(file.name == marker for file in files) else []
-
-
-def open_for_append(path: Path, whole: int) -> int:
-    """Open a journal for appending; everything after its first `whole` bytes, the complete records, is cut off."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    os.ftruncate(descriptor, whole)
-    os.lseek(descriptor, whole, os.SEEK_SET)
-    return descriptor
-
-
-def append_whole(descriptor: int, record: bytes) -> None:
-    """Write a complete record, or leave the file unchanged and raise OSError."""
-    start = os.lseek(descriptor, 0, os.SEEK_CUR)
-    try:
-        left = memoryview(record)
-        while left:
-            left = left[os.write(descriptor, left) :]
-    except OSError:
-        os.ftruncate(descriptor, start)
-        os.lseek(descriptor, start, os.SEEK_SET)
-        raise
 
 
 _PARTS = ".parts"

@@ -18,7 +18,7 @@ from distributed import Client, LocalCluster, Security, Worker
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.flows.cli.app import run
 from trajmill.pipelines.executors import beam
-from trajmill.pipelines.executors.cluster import DASHBOARD, Packages, check_workers, compare, connected
+from trajmill.pipelines.executors.cluster import DASHBOARD, check_workers, compare, connected
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin
@@ -117,8 +117,8 @@ def test_workers_are_checked_before_they_get_work(settings: BeamSettings) -> Non
         ({"distributed": "2"}, r"Python 3.11, Dask 2, trajmill 0.2"),
     ],
 )
-def test_a_machine_with_other_versions_is_refused(theirs: Packages, named: str) -> None:
-    ours: Packages = {"python": "3.11.7.final.0", "distributed": "1", "trajmill": "0.2"}
+def test_a_machine_with_other_versions_is_refused(theirs: dict[str, str | None], named: str) -> None:
+    ours: dict[str, str | None] = {"python": "3.11.7.final.0", "distributed": "1", "trajmill": "0.2"}
     compare("worker a", {**ours, "python": "3.11.9.final.0"}, ours)
     with pytest.raises(
         BadInputError, match=rf"\Aworker a has {named}, and this process Python 3.11, .* the same versions\Z"

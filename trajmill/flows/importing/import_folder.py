@@ -13,7 +13,7 @@ from trajmill.flows.policies.policy import accepted_since_training
 from trajmill.flows.progress import Advance, progress, watched_work
 from trajmill.flows.round import current_round
 from trajmill.flows.serving.models_ready import models_ready, working_on
-from trajmill.flows.stage import RoundContext, StageOutcome, has_begun, report_of, run_once, tuples
+from trajmill.flows.stage import RoundContext, StageOutcome, has_begun, report_of, run_once
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.judge import judge_all, trajectories_of_round
 from trajmill.flows.tasks.release import DERIVE
@@ -24,6 +24,7 @@ from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
 from trajmill.stages.importing.base import BadRecording, LayoutSpec
 from trajmill.stages.importing.rows import HeldOut
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun
+from trajmill.warehouse.read import tuples
 from trajmill.warehouse.staging import ShardProgress, plan_items
 
 IMPORT = "import"

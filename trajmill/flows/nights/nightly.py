@@ -30,7 +30,7 @@ from trajmill.flows.nights.notices import HOOKS, unattended, watching_nights
 from trajmill.flows.policies.policy import PROMOTE, PolicyInForce, accepted_since_training
 from trajmill.flows.round import collecting_stages, current_round, stages_of
 from trajmill.flows.serving.models_ready import working_on
-from trajmill.flows.stage import RoundContext, finished, report_of, tuples
+from trajmill.flows.stage import RoundContext, finished, report_of
 from trajmill.flows.tasks.judge import JUDGE
 from trajmill.flows.tasks.train import TRAIN, Training, adopt_configured, leave_untrained
 from trajmill.schemas.errors import BadInputError
@@ -40,6 +40,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
 from trajmill.warehouse.layout import RunInUseError, create_warehouse
+from trajmill.warehouse.read import tuples
 from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.upkeep import maintain as maintain_warehouse
 from trajmill.warehouse.views import refresh_views

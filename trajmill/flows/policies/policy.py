@@ -19,16 +19,7 @@ from trajmill.flows.configuration.config import Config, model_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.model_server import unload_adapter
 from trajmill.flows.serving.models_ready import RefusedPolicyError, api_key, serve_policy
-from trajmill.flows.stage import (
-    RoundContext,
-    StageOutcome,
-    StageReport,
-    StageResult,
-    finished,
-    report_of,
-    run_once,
-    tuples,
-)
+from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, StageResult, finished, report_of, run_once
 from trajmill.pipelines.models import ActingAgent, Endpoint
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.errors import ModelFailure, TrajmillError
@@ -43,6 +34,7 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.admission import NOT_ADMITTED
 from trajmill.warehouse.layout import StageRun, Warehouse
+from trajmill.warehouse.read import tuples
 from trajmill.warehouse.releases import checked_weights, keep_weights
 
 PROMOTE = "promote"

@@ -210,8 +210,8 @@ def pick_filmstrips(views: RunViews) -> tuple[Filmstrip, ...]:
     for title, row in picked:
         titles.setdefault(row.trajectory_id, title)
     episodes = read_episodes(views.warehouse, views.run_id, list(titles), sorted(rounds), with_verdicts=True)
-    by_id, screens = {each.trajectory.trajectory_id: each for each in episodes}, WarehouseScreens(views.warehouse)
-    return tuple(_filmstrip(title, by_id[trajectory_id], screens) for trajectory_id, title in titles.items())
+    screens = WarehouseScreens(views.warehouse)
+    return tuple(_filmstrip(title, episodes[trajectory_id], screens) for trajectory_id, title in titles.items())
 
 
 def _filmstrip(title: str, episode: Episode, screens: WarehouseScreens) -> Filmstrip:

@@ -17,7 +17,7 @@ from trajmill.flows.configuration.config import model_or_none
 from trajmill.flows.configuration.judges import NamedJudge, own_judge, prompts_of
 from trajmill.flows.policies.policy import endpoint_of, untrained_policy
 from trajmill.flows.progress import progress
-from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tuples
+from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage
 from trajmill.flows.tasks.rollout import MIXED, attempt_all, exploring_agent, shares
 from trajmill.pipelines.fan_out import WrittenFiles, divide
 from trajmill.pipelines.judge import GuideSpec, JudgeTrajectories, RejudgeIdentity, WriteGuidance
@@ -45,7 +45,7 @@ from trajmill.stages.guidance.write import (
 from trajmill.stages.rollout.base import plan_branches, plan_demonstrations, plan_guided, plan_once
 from trajmill.stages.rollout.branch import choose_points
 from trajmill.warehouse.layout import StageRun
-from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.read import read_rows, tuples
 from trajmill.warehouse.screens import WarehouseScreens
 
 JUDGE = "judge"
@@ -139,7 +139,7 @@ def calibrate_judge(context: RoundContext, at: StageRun) -> StageOutcome:
 def _judged_episodes(context: RoundContext, trajectories: Sequence[str]) -> Iterator[Episode]:
     """Yield episodes of the round, read a range at a time: all of them do not fit into memory."""
     for part in divide(sorted(trajectories), workers=1):
-        yield from read_episodes(context.warehouse, context.run_id, part, [context.round], with_verdicts=True)
+        yield from read_episodes(context.warehouse, context.run_id, part, [context.round], with_verdicts=True).values()
 
 
 def judge_quality(context: RoundContext) -> tuple[JudgeQuality, ...]:

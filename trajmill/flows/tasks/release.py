@@ -11,7 +11,7 @@ from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.deriving import derive_in_round, kind_named
 from trajmill.flows.policies.policy import policy_before, stale_versions
 from trajmill.flows.progress import progress, watched_work
-from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, report_of, stage, tuples
+from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, report_of, stage
 from trajmill.flows.tasks.judge import trajectories_of_round, unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps, RLRound, plan_round
 from trajmill.pipelines.fan_out import divide
@@ -25,6 +25,7 @@ from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.layout import StageRun, sole_worker
+from trajmill.warehouse.read import tuples
 from trajmill.warehouse.releases import release_names
 from trajmill.warehouse.staging import forget, sweep
 

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from trajmill.flows.configuration.config import policy_gives_tokens
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
-from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage, tuples
+from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.episodes import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
@@ -22,6 +22,7 @@ from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.rollout.base import Attempt, Limits, Outcomes, plan_mixed, plan_rollouts
 from trajmill.warehouse.layout import StageRun
+from trajmill.warehouse.read import tuples
 from trajmill.warehouse.staging import Durability
 
 ROLLOUT = "rollout"

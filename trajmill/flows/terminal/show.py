@@ -51,8 +51,7 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
         raise BadInputError(f"several trajectories start with {named!r}; give more of the id")
     [place] = places
     rounds_of = {place.trajectory_id: place.round}
-    [episode] = read_episodes_of_rounds(warehouse, place.run_id, rounds_of, True, True, with_calls)
-    return episode
+    return read_episodes_of_rounds(warehouse, place.run_id, rounds_of, True, True, with_calls)[place.trajectory_id]
 
 
 def write_images(episode: Episode, warehouse: Warehouse, folder: Path) -> int:

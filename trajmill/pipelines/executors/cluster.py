@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from distributed import Client
 
 
-Packages = Mapping[str, str | None]
-"""Versions by name; None for a package that is not installed."""
-
-
 def check_scheduler(address: str) -> None:
     """Raise BadInputError if no scheduler answers, or its versions differ from those here."""
     with connected(address) as client:
@@ -50,7 +46,8 @@ def check_workers(settings: BeamSettings, store: FileStore) -> None:
             raise BadInputError(f"{names.get(address, f'worker {address}')}: {answer}; or stop this worker")
 
 
-def compare(who: str, theirs: Packages, ours: Packages) -> None:
+def compare(who: str, theirs: Mapping[str, str | None], ours: Mapping[str, str | None]) -> None:
+    """Compare versions by package, None for one that is not installed. Raises BadInputError if they differ."""
     there, here = (
         f"Python {'.'.join(str(packages['python']).split('.')[:2])}, "
         f"Dask {packages['distributed']}, trajmill {packages['trajmill'] or '(none)'}"

@@ -28,7 +28,7 @@ from trajmill.stages.curate.history import History, JudgedAttempt
 from trajmill.stages.derive.rl_plan import RewardMoments, RLAttempt, moments, reward_of
 from trajmill.warehouse.delta_log import committed_names, newest_log_entry
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.read import WantedRows, read_batches, read_rows, read_table, table_of
+from trajmill.warehouse.read import WantedRows, read_batches, read_rows, read_table, read_tuples, table_of, tuples
 from trajmill.warehouse.shards import file_schema
 from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.views import OFFLINE
@@ -54,8 +54,6 @@ def _queries(warehouse: Warehouse, run_id: str, log_entry: str) -> Mapping[str, 
 
 def attemptable(queries: Mapping[str, Query]) -> Mapping[str, Query]:
     """Keep the queries that an environment can start: all but those of imported recordings and refused proposals."""
-    if all(query.validation not in _NOT_ATTEMPTED for query in queries.values()):
-        return queries
     return {query_id: query for query_id, query in queries.items() if query.validation not in _NOT_ATTEMPTED}
 
 
@@ -67,8 +65,8 @@ def read_episodes(
     with_verdicts: bool = False,
     with_guidance: bool = False,
     with_calls: bool | Literal["critics"] = False,
-) -> list[Episode]:
-    """Read the episodes of some trajectories, in the order of their ids.
+) -> dict[str, Episode]:
+    """Read the episodes of some trajectories by id, in the order of their ids.
 
     Only files of `rounds` are read, if given. Verdicts are those of the run's own judge; calls are the requests that
     were made during the attempts, or those of the `critics` of all judges. Raises BadInputError if a query is missing.
@@ -103,8 +101,8 @@ def read_episodes(
             calls[call.trajectory_id or ""].append(call)
     guided = with_guidance and any(trajectory.guidance_id for trajectory in trajectories)
     hints = guidance_texts(warehouse, run_id) if guided else {}
-    return [
-        Episode(
+    return {
+        name: Episode(
             query=queries[trajectory.query_id],
             trajectory=trajectory,
             guidance=hints[trajectory.guidance_id] if with_guidance and trajectory.guidance_id else "",
@@ -116,7 +114,7 @@ def read_episodes(
         )
         for trajectory in trajectories
         for name in [trajectory.trajectory_id]
-    ]
+    }
 
 
 def read_episodes_of_rounds(
@@ -127,36 +125,32 @@ def read_episodes_of_rounds(
     with_guidance: bool = False,
     with_calls: bool = False,
     judged_until: int | None = None,
-) -> list[Episode]:
-    """Read the episodes of trajectories of many rounds, in the order of their ids.
+) -> dict[str, Episode]:
+    """Read the episodes of trajectories of many rounds by id, in the order of their ids.
 
     `rounds_of` has the round of each attempt. A judgement of a later round counts, too, up to round `judged_until` if
     given.
     """
     given = (with_verdicts, with_guidance, with_calls)
     found = read_episodes(warehouse, run_id, rounds_of, sorted(set(rounds_of.values())), *given)
-    by_id = {episode.trajectory.trajectory_id: episode for episode in found}
-    unjudged = [episode.trajectory for episode in found if with_verdicts and episode.judgement is None]
-    late = [trajectory.trajectory_id for trajectory in unjudged if trajectory.purpose in _JUDGED]
+    unjudged = {name: episode.trajectory for name, episode in found.items() if episode.judgement is None}
+    late = [name for name, trajectory in unjudged.items() if with_verdicts and trajectory.purpose in _JUDGED]
     if late:
         # A later round may have judged what a judge could not decide.
         judged_in = None if judged_until is None else range(judged_until + 1)
-        again = read_episodes(warehouse, run_id, late, judged_in, *given)
-        by_id |= {episode.trajectory.trajectory_id: episode for episode in again}
-    return [by_id[name] for name in sorted(by_id)]
+        found |= read_episodes(warehouse, run_id, late, judged_in, *given)
+    return found
 
 
 def guidance_texts(warehouse: Warehouse, run_id: str) -> dict[str, str]:
-    rows = read_table(warehouse, "guidance", ["guidance_id", "text"], run_id=run_id)
-    return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    return dict(read_tuples(warehouse, "guidance", ["guidance_id", "text"], run_id=run_id))
 
 
 def hints_of(warehouse: Warehouse, run_id: str, trajectory_ids: Collection[str]) -> Mapping[str, str]:
     columns, where = ["trajectory_id", "guidance_id"], {"trajectory_id": trajectory_ids}
-    made = read_table(warehouse, "trajectories", columns, run_id=run_id, where=where)
-    given = zip(*(column.to_pylist() for column in made.columns), strict=True)
+    made = read_tuples(warehouse, "trajectories", columns, run_id=run_id, where=where)
     texts = guidance_texts(warehouse, run_id)
-    return {trajectory_id: texts[guidance_id] for trajectory_id, guidance_id in given if guidance_id is not None}
+    return {trajectory_id: texts[guidance_id] for trajectory_id, guidance_id in made if guidance_id is not None}
 
 
 class TrajectoryPlace(NamedTuple):
@@ -251,8 +245,7 @@ def read_judged(warehouse: Warehouse, run_id: str, rounds: Collection[int]) -> t
     """Read the attempts at training queries, guided or not, that the run's own judge has judged, oldest first."""
     correct = _correct(warehouse, run_id=run_id, rounds=rounds)
     columns = ["round", "query_id", "purpose", "attempt", "trajectory_id", "steps"]
-    trajectories = read_table(warehouse, "trajectories", columns, rounds=rounds, run_id=run_id)
-    rows = zip(*(column.to_pylist() for column in trajectories.columns), strict=True)
+    rows = read_tuples(warehouse, "trajectories", columns, rounds=rounds, run_id=run_id)
     return tuple(
         JudgedAttempt(number, query_id, trajectory_id, steps, purpose == Purpose.GUIDED, correct[trajectory_id])
         for number, query_id, purpose, _, trajectory_id, steps in sorted(rows, key=lambda row: row[:4])
@@ -270,8 +263,7 @@ def read_rl_attempts(
     rows = read_table(warehouse, "trajectories", _ATTEMPT, rounds=rounds, run_id=run_id, where=where)
     correct = _correct(warehouse, run_id=run_id, rounds=range(min(rounds), judged_until + 1), where=where)
     steps, malformed = _count_replies(warehouse, run_id=run_id, rounds=rounds, where=where)
-    queries = read_table(warehouse, "queries", ["query_id", "split"], run_id=run_id)
-    splits = dict(zip(*(column.to_pylist() for column in queries.columns), strict=True))
+    splits = dict(read_tuples(warehouse, "queries", ["query_id", "split"], run_id=run_id))
     return [
         RLAttempt(
             **row, split=splits[query_id], steps=steps[name], malformed=malformed[name], correct=correct.get(name)
@@ -293,8 +285,7 @@ def reward_moments(warehouse: Warehouse, run_id: str, before: int, without: Coll
 
 
 def _correct(warehouse: Warehouse, **wanted: Unpack[WantedRows]) -> Mapping[str, bool]:
-    rows = read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], **wanted)
-    return dict(zip(*(column.to_pylist() for column in rows.columns), strict=True))
+    return dict(tuples(read_verdicts(warehouse, "judgements", ["trajectory_id", "correct"], **wanted)))
 
 
 def _count_replies(warehouse: Warehouse, **wanted: Unpack[WantedRows]) -> tuple[Counter[str], Counter[str]]:

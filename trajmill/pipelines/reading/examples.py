@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple
 
@@ -74,9 +74,6 @@ class StoredExamples:
     where: Mapping[str, list[str]]
     digests: pa.Table
     """The rows in their order, in the schema `DIGESTS`, with the weights that they have in a release."""
-
-    def of(self, digests: pa.Table) -> StoredExamples:
-        return replace(self, digests=digests)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         if self.digests.num_rows <= _ROWS_AT_ONCE:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
@@ -95,18 +94,11 @@ class FileStore:
     def create(self, name: str, data: bytes) -> bool:
         """Store a small file unless there is one of this name; return False, and change nothing, if another has."""
         path = self.local / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = path.with_name(f".{path.name}.{os.getpid()}.{threading.get_native_id()}.tmp")
-        with disk_full_as_error(path):
-            try:
-                unfinished.write_bytes(data)
-                sync(unfinished)
-                # Unlike a rename, a link never replaces a file.
-                os.link(unfinished, path)
-            except FileExistsError:
-                return False
-            finally:
-                unfinished.unlink(missing_ok=True)
+        try:
+            # Unlike a rename, a link never replaces a file.
+            write_bytes(path, data, place=os.link)
+        except FileExistsError:
+            return False
         sync(path.parent)
         return True
 

@@ -59,12 +59,9 @@ class _Known:
 class _Lease:
     store: FileStore
     name: str
-    seconds: float
-    number: int
+    newest: Generation
     until: float
     """When it expires, by this process's monotonic clock."""
-    token: str
-    owner: str
     known: _Known
     interrupt: signal.Signals = signal.SIGINT
     lost: bool = False
@@ -72,17 +69,16 @@ class _Lease:
 
     def renew_in_time(self) -> None:
         """Create generations until the lease ends; interrupt the main thread if it is lost."""
-        store, usual = self.store.impatient(), self.seconds / _RENEWALS
+        store, usual = self.store.impatient(), self.newest.seconds / _RENEWALS
         pause = usual
         while not self.ended.wait(pause):
             # A store that comes back for a moment between two failures is found.
             pause = usual / _RENEWALS
             with suppress(StoreError):
-                began = time.monotonic()
-                number = self.number + 1
-                self.lost = not create_generation(store, self.name, number, self.owner, self.seconds, self.token)
+                began, following = time.monotonic(), self.newest._replace(number=self.newest.number + 1)
+                self.lost = not create_generation(store, self.name, following)
                 if not self.lost:
-                    self.number, self.until, pause = number, began + self.seconds, usual
+                    self.newest, self.until, pause = following, began + following.seconds, usual
             if self.lost or time.monotonic() > self.until:
                 self.lost = True
                 if not self.ended.is_set():
@@ -117,8 +113,9 @@ def leased(store: FileStore, name: str, *, wait: bool, seconds: float = SECONDS,
         if not lease.lost:
             # The next process need not wait for the expiry.
             with suppress(StoreError):
-                create_generation(store.impatient(), name, lease.number + 1, "", 0.0)
-                lease.known.released = Generation(lease.number + 1, "", [], 0.0, "")
+                released = Generation(lease.newest.number + 1, "", [], 0.0, "")
+                create_generation(store.impatient(), name, released)
+                lease.known.released = released
     if lease.lost:
         raise lost
 
@@ -155,8 +152,9 @@ def _acquired(store: FileStore, name: str, wait: bool, seconds: float, owner: st
         newest, known.released = known.released or _newest(store, name), None
         if newest is None or _is_free(store, name, newest):
             began, number = time.monotonic(), newest.number + 1 if newest else 1
-            if create_generation(store, name, number, owner, seconds, token):
-                return _Lease(store, name, seconds, number, began + seconds, token, owner, known)
+            taken = Generation(number, owner, this_process(), seconds, token)
+            if create_generation(store, name, taken):
+                return _Lease(store, name, taken, began + seconds, known)
         elif not wait:
             raise HeldError(newest.owner)
         time.sleep(pause)
@@ -171,26 +169,14 @@ def _known(store: FileStore, name: str, credentials: str) -> _Known:
     return _Known(refuses)
 
 
-def create_generation(
-    store: FileStore,
-    name: str,
-    number: int,
-    owner: str,
-    seconds: float,
-    token: str = "",
-    process: list[Any] | None = None,
-) -> bool:
-    """Create a generation of this process; return False if another process has created it or a later one.
-
-    `number` is one more than the newest; an empty `owner` releases the lease.
-    """
-    body = Generation(number, owner, process or this_process(), seconds, token or uuid.uuid4().hex)
-    if not store.create(_file(name, number), json.dumps(body).encode()):
+def create_generation(store: FileStore, name: str, made: Generation) -> bool:
+    """Create the generation after the newest; return False if another process has created it or a later one."""
+    if not store.create(_file(name, made.number), json.dumps(made).encode()):
         return False
-    numbers = sorted(map(number_of, store.files(name))) if owner else [number]
-    if numbers[-1] != number:
+    numbers = sorted(map(number_of, store.files(name))) if made.owner else [made.number]
+    if numbers[-1] != made.number:
         # Its turn was long ago: the generations up to it were deleted while this process stood still.
-        store.delete(_file(name, number))
+        store.delete(_file(name, made.number))
         return False
     if len(numbers) > 2 * _KEPT:
         store.delete(*(_file(name, old) for old in numbers[:-_KEPT]))
