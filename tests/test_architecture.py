@@ -91,11 +91,10 @@ _BUDGETS = (
     # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
     Budget(("schemas",), 3_987),
-    # 35 more than the design has, for one snapshot a stage; taken from the environments.
-    Budget(("warehouse",), 3_735),
-    Budget(("pipelines",), 3_259),
+    Budget(("warehouse",), 3_698),
+    Budget(("pipelines",), 3_200),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_739),
+    Budget(("flows",), 10_731),
     Budget(("stages/environments",), 16_146),
     Budget(("stages/queries",), 4_981),
     Budget(("stages/critics",), 4_627),
@@ -105,10 +104,10 @@ _BUDGETS = (
     Budget(("stages/training",), 3_048),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
     Budget(("stages/graphs", "stages/annotation"), 4_553),
-    Budget(("",), 73_981),
+    Budget(("",), 73_877),
 )
 _MOST_FILES = 468
-_MOST_LINES_OF_TESTS = 42_931
+_MOST_LINES_OF_TESTS = 42_275
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.pipelines import drawing
-from trajmill.pipelines.fan_out import BeamSettings, WrittenFiles
+from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.actions import Action
@@ -32,19 +32,16 @@ ATTEMPTS = tuple(Attempt(toy_query(f"q{number:02d}"), Purpose.TRAIN, 0, number) 
 CONCURRENCY = 2
 
 
-def run_rollout(root: Path, workers: int, kill_at: int, kills_worker: bool = False) -> None:
-    made = roll_out(root, workers, kill_at, 0 if kills_worker else os.getpid())
-    commit_stage(create_warehouse(root), AT, made.files)
-
-
-def roll_out(root: Path, workers: int, kill_at: int = 0, victim: int = 0) -> WrittenFiles:
-    environment = CountingEnvironments(episodes=root.with_suffix(".episodes"), kill_at=kill_at, victim=victim)
+def run_rollout(root: Path, workers: int, kill_at: int) -> None:
+    """Roll out and commit; the driver is killed at an episode, and its workers go with it."""
+    environment = CountingEnvironments(episodes=root.with_suffix(".episodes"), kill_at=kill_at, victim=os.getpid())
     work = RunAttempts(
         create_warehouse(root), AT, ORIGIN, environment, ActingAgent(PressingAgents()), Limits(), CONCURRENCY
     )
     # Many files of screens, written all the time.
     with patch.object(screens, "_LEAST_BYTES", 1), patch.object(drawing, "_LOOK_SECONDS", 0.001):
-        return run_in_shards(work, ATTEMPTS, workers, BeamSettings())
+        made = run_in_shards(work, ATTEMPTS, workers, BeamSettings())
+    commit_stage(work.warehouse, AT, made.files)
 
 
 class PressingAgents(AgentSpec):
@@ -83,7 +80,7 @@ class CountingFactory:
             # Where this line ends says its number, whatever other workers append meanwhile.
             begun = episodes.tell() // len(line)
         if begun == self.kill_at:
-            os.kill(self.victim or os.getpid(), signal.SIGKILL)
+            os.kill(self.victim, signal.SIGKILL)
 
 
 @dataclass

@@ -49,8 +49,7 @@ def stack_at(frame: FrameType | None) -> list[str]:
     return stack
 
 
-@pytest.mark.parametrize("served", [False, True])
-@pytest.mark.parametrize("spec", _AGENTS, ids=lambda it: it.kind)
+@pytest.mark.parametrize(("spec", "served"), [*((spec, True) for spec in _AGENTS), (_AGENTS[0], False)])
 def test_a_decision_is_not_deep(spec: AgentSpec, served: bool, tmp_path: Path) -> None:
     attempt = Attempt(redeem_query().model_copy(update={"max_steps": 3}), Purpose.TRAIN, 0, 0)
     at, seen, most = StageRun(ORIGIN.run_id, ORIGIN.round, "rollout"), dict[str, list[str]](), list[str]()

@@ -4,13 +4,13 @@ from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, walk_phone
-from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
+from tests.stages.models.fault_server import FaultServer, running_server
 from trajmill.pipelines.judge import GuideSpec, WriteGuidance
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.record import Row
@@ -31,12 +31,6 @@ TRAJECTORIES = 3
 
 
 IDS = [f"{number:024d}" for number in range(TRAJECTORIES)]
-
-
-class Made(NamedTuple):
-    guidance: list[Guidance]
-    calls: list[ModelCall]
-    failures: list[Failure]
 
 
 @pytest.fixture(scope="module")
@@ -76,33 +70,28 @@ def writes(body: dict[str, Any]) -> str:
     return json.dumps({"outcome": "Opened it.", "result": "as expected", "reason": ""})
 
 
-def guided(warehouse: Warehouse, spec: GuideSpec, references: frozenset[str] = frozenset()) -> Made:
-    rounds = dict.fromkeys(IDS, ROLLOUT.round)
-    work = WriteGuidance(warehouse, GUIDE, ORIGIN, references, rounds, spec, concurrency=3)
-    written = pickle.loads(pickle.dumps(work))("00000", IDS)
-    commit_stage(warehouse, GUIDE, written.files)
-    return Made(read_rows(warehouse, Guidance), read_rows(warehouse, ModelCall), read_rows(warehouse, Failure))
-
-
 def test_guidance_and_its_model_calls_are_committed(stored: Warehouse) -> None:
     with running_server(models=("sees", "writes"), writes=writes, seconds=0.25) as server:
-        made = guided(stored, GuideSpec(spec(server, "sees"), spec(server, "writes")), references=frozenset(IDS[:1]))
+        rounds, models = dict.fromkeys(IDS, ROLLOUT.round), GuideSpec(spec(server, "sees"), spec(server, "writes"))
+        work = WriteGuidance(stored, GUIDE, ORIGIN, frozenset(IDS[:1]), rounds, models, concurrency=3)
+        commit_stage(stored, GUIDE, pickle.loads(pickle.dumps(work))("00000", IDS).files)
         assert 1 < server.most_in_flight <= 3
         pictures = [request.pictures for request in server.received if request.body["model"] == "sees"]
-    described = len(made.guidance[0].step_descriptions) - 1
+    guidance, calls = read_rows(stored, Guidance), read_rows(stored, ModelCall)
+    described = len(guidance[0].step_descriptions) - 1
     assert all(len(sent) == 2 for sent in pictures) and len(pictures) == TRAJECTORIES * described
-    assert {row.source_trajectory: row.source for row in made.guidance} == {
+    assert {row.source_trajectory: row.source for row in guidance} == {
         trajectory: "reference_path" if trajectory == IDS[0] else "own_success" for trajectory in IDS
     }
-    assert {row.text for row in made.guidance} == {"1. Open it.\n2. Say \ufffd so."}
-    assert {row.made_by for row in made.guidance} == {"writer_guidance-1@writes describer_step-1@sees"}
-    assert made.failures == []
-    assert Counter((call.role, call.made_by) for call in made.calls) == {
+    assert {row.text for row in guidance} == {"1. Open it.\n2. Say \ufffd so."}
+    assert {row.made_by for row in guidance} == {"writer_guidance-1@writes describer_step-1@sees"}
+    assert read_rows(stored, Failure) == []
+    assert Counter((call.role, call.made_by) for call in calls) == {
         ("describer", "sees"): TRAJECTORIES * described,
         ("writer", "writes"): TRAJECTORIES,
     }
-    assert {call.trajectory_id for call in made.calls} == set(IDS)
-    screens = [part["screen"] for call in made.calls for part in _parts(call) if isinstance(part, dict)]
+    assert {call.trajectory_id for call in calls} == set(IDS)
+    screens = [part["screen"] for call in calls for part in _parts(call) if isinstance(part, dict)]
     assert len(screens) == 2 * TRAJECTORIES * described and all(
         screen[:24] in WarehouseScreens(stored) for screen in screens
     )
@@ -110,11 +99,3 @@ def test_guidance_and_its_model_calls_are_committed(stored: Warehouse) -> None:
 
 def _parts(call: ModelCall) -> list[Any]:
     return [part for message in json.loads(call.messages) for part in message["content"]]
-
-
-def test_a_broken_server_gives_failures_and_accounts_for_its_calls(stored: Warehouse) -> None:
-    with running_server([FaultReply(Fault.INTERNAL)] * 99, models=("sees", "writes"), writes=writes) as server:
-        made = guided(stored, GuideSpec(spec(server, "sees"), spec(server, "writes")))
-    assert made.guidance == []
-    assert {failure.input_id: failure.failure_class for failure in made.failures} == dict.fromkeys(IDS, "model")
-    assert {call.error is None for call in made.calls} == {False}

@@ -5,7 +5,7 @@ import pytest
 from tests.stages.curate.test_training_set import examples_of
 from tests.stages.derive.samples import TAP, query, step
 from tests.warehouse.samples import commit_rows, judgement, stage_run, trajectory
-from trajmill.pipelines.reading.episodes import read_history, read_judged, reward_moments
+from trajmill.pipelines.reading.episodes import read_history, reward_moments
 from trajmill.pipelines.reading.examples import CANDIDATES, Candidates, ExampleSet, read_candidates
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
@@ -48,18 +48,6 @@ def commit_round(warehouse: Warehouse, number: int) -> list[str]:
         warehouse, judge, *(judgement(name, judge, bool((place + number) % 2)) for place, name in enumerate(ids))
     )
     return ids
-
-
-def test_attempts_that_were_judged_count_in_their_rounds(run: Warehouse) -> None:
-    judged = read_judged(run, RUN, range(4))
-    assert [(each.round, each.query_id, each.guided, each.correct) for each in judged[:4]] == [
-        (1, "q1", True, True),
-        (1, "q2", False, True),
-        (1, "q3", False, False),
-        (2, "q1", False, True),
-    ]
-    assert set(read_history(run, RUN, 4).queries) == set(QUERIES)
-    assert len(reward_moments(run, RUN, 4, ())) == 3
 
 
 def test_an_attempt_that_is_judged_in_a_later_round_counts_in_its_own(run: Warehouse) -> None:

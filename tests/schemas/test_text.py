@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trajmill.schemas.dialects.user_text import UserText, compose, read
-from trajmill.schemas.names import instead_of, nearest
 from trajmill.schemas.secrets import Secrets
 from trajmill.schemas.text import parse_python
 
@@ -47,16 +46,6 @@ def test_threads_that_parse_at_once_get_their_trees() -> None:
 
     with ThreadPoolExecutor(3) as threads:
         assert list(threads.map(parse, range(60))) == [200] * 60
-
-
-def test_the_nearest_known_name_is_proposed_and_without_one_all_are_listed() -> None:
-    assert nearest("browserr", ["browser", "desktop"]) == "browser"
-    assert nearest("xyz", ["browser", "desktop"]) is None
-    assert instead_of("mial", ["mail", "maps"]) == "did you mean mail?"
-    assert instead_of("xyz", ["mail", "maps"]) == "there are mail, maps"
-    assert instead_of("xyz", []) == "there are none"
-    advice = instead_of("x", [f"page-{number}" for number in range(120)])
-    assert "page-19, ... (120 in all)" in advice and "page-20" not in advice
 
 
 _KEY = 'sk-"a/b+c\\d?é>>~ 42'

@@ -77,8 +77,11 @@ def load(tmp_path_factory: pytest.TempPathFactory, trainer_process: Processes) -
         process, templates = trainer_process(trainer), packages_of("trl") / TEMPLATES
         folder = tmp_path_factory.mktemp(trainer)
         made = exports(folder, formats, templates)
-        told = process.ask(f"load_{trainer}", folder, {}, jobs=[exported.job._asdict() for exported in made])
-        return [_loaded(exported, each) for exported, each in zip(made, told, strict=True)]
+        found = []
+        for exported in made:
+            [told] = process.ask(f"load_{trainer}", folder, exported.bounds, jobs=[exported.job._asdict()])
+            found.append(_loaded(exported, told))
+        return found
 
     return load
 

@@ -15,9 +15,13 @@ from trajmill.stages.export.formats.card import ExportedRelease
 from trajmill.stages.export.formats.derived import kind_example
 from trajmill.stages.export.formats.folder import ReleaseSteps, repeat_by_weight, write_folder
 from trajmill.stages.export.formats.steps import ReleasedStep, StepExample, step_example
+from trajmill.stages.training.command import bounded_model
 
-FAMILIES: Final = (family_named("qwen2.5-vl"), family_named("gui-owl-1.5"))
-"""One that is a Qwen2.5-VL and is shown one screen, one that is a Qwen3-VL and is shown up to five."""
+FAMILIES: Final = (family_named("qwen2.5-vl").within(639_040), family_named("gui-owl-1.5"))
+"""One that is a Qwen2.5-VL and is shown one screen, one that is a Qwen3-VL and is shown up to five.
+
+The first has narrower bounds of pixels than published ones: screens that are first fitted into those have other sizes.
+"""
 WEIGHTS: Final = (1.0, 2.0, 0.0, 0.25)
 """Of the first steps of each walk; all others weigh 1."""
 _STEPS: Final = 5
@@ -32,6 +36,10 @@ class Exported(NamedTuple):
     job: Job
     family: Family
     examples: Sequence[StepExample]
+
+    @property
+    def bounds(self) -> dict[str, str]:
+        return {"MIN_PIXELS": str(self.family.budget.min_pixels), "MAX_PIXELS": str(self.family.budget.max_pixels)}
 
 
 class Made(NamedTuple):
@@ -75,7 +83,9 @@ def exports(folder: Path, formats: Sequence[str], chat_templates: Path) -> list[
         examples = _examples(family)
         texts = [message.content for example in examples for message in example.messages]
         template = (chat_templates / _TEMPLATES[family.name]).read_text(encoding="utf-8")
-        processor = build_tiny_processor(folder / family.name, family, template, texts)
+        published = build_tiny_processor(folder / family.name, family_named(family.name), template, texts)
+        # What the recipe `command` gives a trainer: a view of the model, and the bounds as variables.
+        processor = bounded_model(published, family.budget, folder / f"{family.name}-view")
         for kind in formats:
             path = folder / f"{kind}-{family.name}"
             path.mkdir()

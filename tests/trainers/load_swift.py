@@ -15,9 +15,6 @@ from tests.trainers.loaded import IGNORED, Job, grids_of, loaded_row, run
 
 def supervised(job: Job) -> dict[str, Any]:
     os.environ["ROOT_IMAGE_DIR"] = job.folder
-    figures = json.loads((Path(job.folder) / "export.json").read_text())
-    for bound in ("min_pixels", "max_pixels"):
-        os.environ.setdefault(bound.upper(), str(figures[bound]))
     rows, _ = load_dataset(job.shards(), load_from_cache_file=False)
     # More than one template fits the architecture of Qwen2.5-VL; a user names it by `--template`.
     kind = json.loads((Path(job.processor) / "config.json").read_text())["model_type"]

@@ -1,31 +1,20 @@
-import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
-from tests.stages.derive.samples import DONE, TAP, episode, query, step
-from tests.stages.export.formats.folders import SOURCE, write
-from tests.stages.export.stored import StoredScreens
-from tests.stages.export.test_rewards import rewarded_replies
+from tests.stages.derive.samples import DONE, TAP, episode, step
+from tests.stages.export.formats.folders import write
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.online import toy_server
-from tests.trainers.conftest import TEMPLATES, Load, Processes, packages_of
+from tests.trainers.conftest import Load, Processes
 from tests.trainers.exports import Exported
-from tests.trainers.loaded import Job, LoadedRow
-from trajmill.schemas.dialects.families import Family, family_named
+from tests.trainers.loaded import LoadedRow
+from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import Message
-from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import StopReason
-from trajmill.stages.export.formats.base import TrainerSettings, format_spec
-from trajmill.stages.export.formats.folder import ReleaseSteps, write_folder
-from trajmill.stages.export.formats.steps import ReleasedStep, StepExample, step_example
-from trajmill.stages.training.command import bounded_model
 
 pytestmark = pytest.mark.trainers
 
@@ -53,23 +42,6 @@ def test_a_trainer_learns_replies_or_rewards_them(trainer: str, formats: tuple[s
             assert loaded.told["scales"] == [[weight] for weight in weights]
             assert {0.25, 1.0, 2.0} == set(weights)
         assert loaded.told.get("indices", list(range(len(loaded.rows)))) == list(range(len(loaded.rows)))
-
-
-@pytest.mark.parametrize("trainer", ["trl", "verl"])
-def test_a_trainer_pays_what_the_page_says(trainer: str, trainer_process: Processes, tmp_path: Path) -> None:
-    table = rewarded_replies()
-    format_spec("verl").write_settings(tmp_path, TrainerSettings(family_named("gui-owl-1.5"), 8192, 1))
-    paid = trainer_process(trainer).ask(
-        "rewards",
-        tmp_path,
-        trainer=trainer,
-        rows=[(row.target, row.reply) for row in table],
-        model=str(build_tiny_vlm(tmp_path / "tiny")),
-        reward_file=str(tmp_path / "reward.py"),
-    )
-    assert [tuple(round(paid[rule][at], 2) for rule in ("ces", "coda", "action")) for at in range(len(table))] == [
-        row.rewards for row in table
-    ]
 
 
 @pytest.mark.slow
@@ -184,62 +156,3 @@ def _tokens(family: Family, size: Size) -> int:
 def _chat(messages: Sequence[Message]) -> str:
     spoken = "".join(f"<|im_start|>{message.role}\n{message.content}<|im_end|>\n" for message in messages)
     return spoken.replace("<image>", _IMAGE)
-
-
-MAX_PIXELS = 1_003_520
-SIZES = {"wide": Size(1920, 1080), "tall": Size(1080, 2400), "laptop": Size(1366, 768), "small": Size(640, 480)}
-"""A 1366x768 picture has another size if it is first fitted into the published bounds, then into narrower ones."""
-FORMATS = {"llamafactory": "llamafactory", "verl": "verl-sft", "swift": "swift"}
-PUBLISHED = family_named("qwen2.5-vl")
-
-
-class SizedScreens(StoredScreens):
-    def image(self, screen_id: str) -> bytes:
-        stream = io.BytesIO()
-        Image.new("RGB", SIZES[screen_id], (120, 120, 120)).save(stream, "png")
-        return stream.getvalue()
-
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        return ()
-
-    def size(self, screen_id: str) -> Size:
-        return SIZES[screen_id]
-
-
-def exported_pictures(kind: str, family: Family, folder: Path) -> Path:
-    screens = SizedScreens()
-    names = [*SIZES, "small"]
-    actions = [TAP.model_copy(update={"x": 300, "y": 200})] * (len(SIZES) - 1) + [DONE]
-    steps = [
-        step(at, action, (names[at], names[at + 1]), platform=Platform.DESKTOP).model_copy(update={"raw_response": ""})
-        for at, action in enumerate(actions)
-    ]
-    walk = episode(steps, asked=query("q", Platform.DESKTOP))
-    made = [step_example(family, walk, ReleasedStep(f"e{at}", "t", at, 1.0), screens) for at in range(len(actions))]
-    assert all(isinstance(each, StepExample) for each in made)
-    folder.mkdir()
-    write_folder(folder, format_spec(kind), family, SOURCE, ReleaseSteps(made), screens)
-    return folder
-
-
-@pytest.mark.parametrize("trainer", FORMATS)
-def test_a_trainer_sees_the_pictures_that_the_targets_were_written_for(
-    trainer: str, trainer_process: Processes, tmp_path: Path
-) -> None:
-    from tests.trainers.tiny_processor import build_tiny_processor  # transformers takes seconds to import
-
-    family = PUBLISHED.within(MAX_PIXELS)
-    template = (packages_of("trl") / TEMPLATES / "qwen2_5_vl.jinja").read_text(encoding="utf-8")
-    model = build_tiny_processor(tmp_path / "model", PUBLISHED, template, ["Order it. Thought: tap. Action: click"])
-    # What the recipe `command` gives a trainer: a view of the model, and the bounds as variables.
-    view = bounded_model(model, family.budget, tmp_path / "view")
-    bounds = {"MIN_PIXELS": str(family.budget.min_pixels), "MAX_PIXELS": str(family.budget.max_pixels)}
-    release, kind = exported_pictures(FORMATS[trainer], family, tmp_path / "release"), FORMATS[trainer]
-    most = json.loads((release / "export.json").read_text())["max_length"]
-    job = Job(kind, str(release), str(view), work=str(tmp_path / "work"), max_length=most, replies=())
-    (told,) = trainer_process(trainer).ask(f"load_{trainer}", tmp_path, bounds, jobs=[job._asdict()])
-    rows = [LoadedRow(*row) for row in (told["rows"] if isinstance(told, dict) else told)]
-    grids = [row.grids for row in rows]
-    seen = [Size(wide * 14, high * 14) for ((_, high, wide),) in grids]
-    assert seen == [family.budget.fit(size) for size in SIZES.values()]
-    assert (seen[0], seen[1]) == (Size(1316, 728), Size(672, 1484))

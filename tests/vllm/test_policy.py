@@ -5,11 +5,10 @@ In one round every model is one that understands nothing: failures are failures,
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.flows.runs import changed, first_waiting, run_stages, up_to
+from tests.flows.runs import changed, first_waiting, run_stages
 from tests.stages.models.transformers_local.tiny_vlm import MAX_PIXELS
 from tests.vllm.conftest import TinyServer, config_with
 from tests.vllm.tiny_adapter import tiny_adapter
@@ -18,19 +17,17 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_policies
 from trajmill.flows.policies.policy import PROMOTE, policy_before
-from trajmill.flows.round import do_stage, do_stages, rolled_out_ahead, summary_of
+from trajmill.flows.round import summary_of
 from trajmill.flows.serving.model_server import served_models, unload_adapter
-from trajmill.flows.stage import RoundContext, finished, report_of
-from trajmill.flows.tasks.release import DERIVE_RL, release_name
-from trajmill.flows.tasks.train import TRAIN, Training
+from trajmill.flows.stage import RoundContext, report_of
+from trajmill.flows.tasks.release import release_name
 from trajmill.schemas.errors import BadInputError, FailureClass
-from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.training.hugging_face.spec import TrlSftSpec, TrpoSpec
+from trajmill.stages.training.hugging_face.spec import TrpoSpec
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 
@@ -51,15 +48,14 @@ def config(root: Path, server: TinyServer) -> Config:
     )
 
 
-def short(**further: object) -> dict[str, Any]:
-    if not TRAINER.exists():
-        pytest.skip("the trainers are not there: `make trainers-env` installs them")
-    return {"python": str(TRAINER), "lora_rank": 4, "max_updates": 1, "batch": 2, "rows_at_once": 2, **further}
-
-
-def test_a_served_policy_is_trained_compared_and_swapped_in(server: TinyServer, tmp_path: Path) -> None:
-    recipe = TrlSftSpec(**short())
-    context = RoundContext.of(changed(config(tmp_path / "warehouse", server), train=recipe))
+@pytest.mark.skipif(not TRAINER.exists(), reason="the trainers are not there: `make trainers-env` installs them")
+def test_a_served_policy_learns_from_its_stored_replies_is_compared_and_swapped_in(
+    server: TinyServer, tmp_path: Path
+) -> None:
+    short = {"lora_rank": 4, "max_updates": 1, "batch": 2, "rows_at_once": 2, "learning_rate": 0.01}
+    recipe = TrpoSpec.model_validate({"python": str(TRAINER), "old_log_probs": "stored", **short})
+    base = config(tmp_path / "warehouse", server)
+    context = RoundContext.of(changed(base, train=recipe, rl={"tokens": True}))
     rounds = (1, 2)
     for number in rounds:
         assert first_waiting(context.in_round(number)) is None, number
@@ -68,6 +64,8 @@ def test_a_served_policy_is_trained_compared_and_swapped_in(server: TinyServer, 
     rows = {row.model_version: row for row in read_rows(context.warehouse, PolicyVersion)}
     row = rows[last.version]
     assert row.release == release_name(context.in_round(row.round)) and row.parent in rows
+    metrics = context.warehouse.model(last.version) / "metrics.json"
+    assert 0 <= json.loads(metrics.read_text())["history"][0]["clipped"] <= 1
     weights, adapter = last.paths(context.warehouse)
     assert adapter is not None and (adapter / "adapter_config.json").is_file() and weights == server.weights
     assert served_models(server.address) == frozenset({MODEL, last.version}), "what acts no longer is unloaded"
@@ -75,27 +73,6 @@ def test_a_served_policy_is_trained_compared_and_swapped_in(server: TinyServer, 
         assert acted(context, number) == {summary_of(context.in_round(number)).policy_before}
     assert row.round == 2 and rows[row.parent].parent == MODEL, "the second adapter was trained on from the first"
     unload_adapter(server.address, last.version)
-
-
-def test_a_served_policy_learns_from_stored_replies_while_the_next_round_is_rolled_out(
-    server: TinyServer, tmp_path: Path
-) -> None:
-    recipe = TrpoSpec(**short(old_log_probs="stored", learning_rate=0.01))
-    base = config(tmp_path / "warehouse", server)
-    context = RoundContext.of(changed(base, train=recipe, rl={"tokens": True}, run={"asynchronous": True}))
-    assert do_stages(context, do_stage, rolled_out_ahead(context)) == ""
-    new = Training.of(finished(context, TRAIN)).new_policy
-    assert new is not None, summary_of(context).reason
-    assert acted(context, 1) == acted(context, 2) == {MODEL}, "round 2 was rolled out before round 1 had trained"
-    metrics = context.warehouse.model(new.model_version) / "metrics.json"
-    assert 0 <= json.loads(metrics.read_text())["history"][0]["clipped"] <= 1
-    up_to(DERIVE_RL, context.in_round(2))
-    rows = read_rows(context.warehouse, RLStep)
-    assert {row.policy_version for row in rows if row.round == 2} == {MODEL}, "one version old is not too old"
-    served = served_models(server.address)
-    assert isinstance(served, frozenset), served
-    for version in served - {MODEL}:
-        unload_adapter(server.address, version)
 
 
 def acted(context: RoundContext, number: int) -> set[str]:

@@ -4,7 +4,6 @@ import random
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Literal
 
 import pytest
@@ -14,11 +13,9 @@ from pydantic import Field
 from tests.stages.models.pictures import shot
 from tests.stages.models.transformers_local.tiny_vlm import FACTOR, MAX_PIXELS, MIN_PIXELS
 from tests.vllm.conftest import TinyServer
-from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import MODEL, SERVED_CONTEXT
-from trajmill.flows.serving.model_server import load_adapter, served_models, unload_adapter
 from trajmill.schemas.coordinates import PixelBudget
-from trajmill.schemas.errors import BadInputError, ModelFailure
+from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.schemas.record import Record
@@ -121,26 +118,3 @@ async def test_many_requests_at_once_and_one_that_is_too_long(server: TinyServer
         with pytest.raises(ModelFailure, match=rf"^[^\n]*{SERVED_CONTEXT}[^\n]*$"):
             await model.complete(request("too much to read " * SERVED_CONTEXT))
     assert server.requests() == before + 32
-
-
-async def test_adapters_are_loaded_and_swapped_in_the_running_server(server: TinyServer, tmp_path: Path) -> None:
-    async def says(name: str) -> str:
-        async with served_model(server, name) as model:
-            return (await model.complete(request("order a pizza", max_tokens=32))).text
-
-    base = await says(MODEL)
-    load_adapter(server.address, "policy-1", tiny_adapter(tmp_path, "policy-1", seed=1))
-    first = await says("policy-1")
-    load_adapter(server.address, "policy-2", tiny_adapter(tmp_path, "policy-2", seed=2))
-    unload_adapter(server.address, "policy-1")
-    assert served_models(server.address) == frozenset({MODEL, "policy-2"})
-    second = await says("policy-2")
-    assert len({base, first, second}) == 3
-    assert await says(MODEL) == base
-    with pytest.raises(ModelFailure, match=r"^[^\n]*policy-1[^\n]*$"):
-        await says("policy-1")
-    with pytest.raises(BadInputError, match=r"^[^\n]*did not load the LoRA adapter policy-3: [^\n]+$"):
-        load_adapter(server.address, "policy-3", tiny_adapter(tmp_path, "policy-3", seed=3, rank=64))
-    assert await says("policy-2") == second
-    unload_adapter(server.address, "policy-2")
-    assert served_models(server.address) == frozenset({MODEL})

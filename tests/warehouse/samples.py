@@ -17,6 +17,7 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import table_of
 from trajmill.warehouse.shards import write_tables
+from trajmill.warehouse.sql import run_sql
 
 SIZE = Size(32, 48)
 
@@ -104,6 +105,11 @@ def commit_rows(warehouse: Warehouse, at: StageRun, *rows: Row) -> None:
     for row in rows:
         tables.setdefault(table_of(type(row)), []).append(row)
     commit_stage(warehouse, at, write_tables(warehouse, at, tables))
+
+
+def ask(warehouse: Warehouse, text: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = run_sql(warehouse, text).to_pylist()
+    return rows
 
 
 def commit_rounds(warehouse: Warehouse, count: int, rows: int) -> None:

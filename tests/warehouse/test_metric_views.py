@@ -1,12 +1,11 @@
 """The views of metrics give what the papers' examples give, and what `match_action` says of single steps."""
 
 import json
-from typing import Any
 
 import pytest
 
 from tests.records import record
-from tests.warehouse.samples import at_origin, commit_rows, judgement, query, stage_run, trajectory
+from tests.warehouse.samples import ask, at_origin, commit_rows, judgement, query, stage_run, trajectory
 from trajmill.schemas.actions import (
     Action,
     Answer,
@@ -29,16 +28,10 @@ from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason, Target
 from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
 from trajmill.stages.metrics.action_match import ActionMatch, RightAction, match_action
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.sql import run_sql
 
 pytestmark = pytest.mark.slow
 AT = stage_run()
 BOX = Box(100, 200, 300, 260)
-
-
-def ask(warehouse: Warehouse, text: str) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = run_sql(warehouse, text).to_pylist()
-    return rows
 
 
 def stored(trajectory_id: str, index: int, action: Action | None, screen: str = "", box: Box | None = BOX) -> Step:
@@ -123,28 +116,20 @@ LEVELS = {
 """Tasks of table 1 of NaturalGAIA by level, as Claude-sonnet-4 left them: atomic tasks done in a row, and all."""
 
 
-@pytest.mark.parametrize(
-    ("levels", "rates"),
-    [
-        ((2,), {"wpsr": 40.0, "matcr": 57.5, "p_atsr": 52.1}),
-        ((1,), {"wpsr": 57.1}),
-        ((3,), {"wpsr": 20.3}),
-        ((1, 2, 3), {"wpsr": 34.6}),
-    ],
-)
-def test_a_level_of_the_papers_table_comes_out(
-    levels: tuple[int, ...], rates: dict[str, float], warehouse: Warehouse
-) -> None:
-    rows: list[Row] = []
+def test_the_levels_of_the_papers_table_come_out(warehouse: Warehouse) -> None:
     said = {"instruction": "x", "answer": "", "value": ""}
-    for number, (done, count) in enumerate(each for level in levels for each in LEVELS[level]):
-        apps = tuple(f"app{place}" for place in range(count))
-        tasks = tuple(CausalTask(device=Platform.PHONE, app=app, **said) for app in apps)
-        rows.append(query(f"q{number}", AT).model_copy(update={"atomic_tasks": tasks, "apps": apps}))
-        rows.append(trajectory(number, AT, f"q{number}", reward=float(done == count), atomic_done=done))
-    commit_rows(warehouse, AT, *rows)
-    [found] = ask(warehouse, "FROM metrics_by_round")
-    assert {name: round(100 * found[name], 1) for name in rates} == rates
+    for run, levels in {"one": (1,), "two": (2,), "three": (3,), "all": (1, 2, 3)}.items():
+        at, rows = stage_run(run_id=run), list[Row]()
+        for number, (done, count) in enumerate(each for level in levels for each in LEVELS[level]):
+            apps = tuple(f"app{place}" for place in range(count))
+            tasks = tuple(CausalTask(device=Platform.PHONE, app=app, **said) for app in apps)
+            rows.append(query(f"q{number}", at).model_copy(update={"atomic_tasks": tasks, "apps": apps}))
+            rows.append(trajectory(number, at, f"q{number}", reward=float(done == count), atomic_done=done))
+        commit_rows(warehouse, at, *rows)
+    found = {row["run_id"]: row for row in ask(warehouse, "FROM metrics_by_round")}
+    wpsr = {run: round(100 * row["wpsr"], 1) for run, row in found.items()}
+    assert wpsr == {"one": 57.1, "two": 40.0, "three": 20.3, "all": 34.6}
+    assert [round(100 * found["two"][name], 1) for name in ("matcr", "p_atsr")] == [57.5, 52.1]
     assert {row["said_by"] for row in ask(warehouse, "FROM atomic_outcomes")} == {"environment"}
 
 
@@ -266,32 +251,13 @@ def test_each_failure_has_the_first_class_that_fits(warehouse: Warehouse) -> Non
             if action == lost:
                 steps[n] = steps[n].model_copy(update={"screen_after": steps[n].screen_before})
         rows += [made, verdict, *steps]
-    commit_rows(warehouse, AT, *rows)
-    found = {row["policy_version"]: row["error"] for row in ask(warehouse, "FROM error_attribution")}
-    assert found == {f"p{number}": case[0] for number, case in enumerate(cases)}
-
-
-def test_shares_of_errors_are_those_of_all_attempts_as_the_paper_has_them(warehouse: Warehouse) -> None:
-    """Qwen2.5-VL-7B in NaturalGAIA 5.4: SCE 46.4 %, EE 42.2 %, of which KD 32.9 %.
-
-    Only counts of 140 attempts, four at each of the 35 tasks of table 1, give all shares of that section; 42.2 is the
-    sum of rounded shares.
-    """
-    limit, done = StopReason.STEP_LIMIT, StopReason.AGENT_DONE
-    ends: list[tuple[Action | None, StopReason, float]] = [
-        *[(None, limit, 0.0)] * 65,
-        *[(Click(x=150, y=230), limit, 0.0)] * 46,
-        *[(Answer(text="12 May"), done, 0.0)] * 13,
-        *[(Terminate(status="success"), done, 1.0)] * 16,
-    ]
-    rows: list[Row] = []
-    for action, stop, reward in ends:
-        made = trajectory(len(rows), AT, "q", reward=reward, stop_reason=stop, steps=1)
-        rows += [made, stored(made.trajectory_id, 0, action)]
-    commit_rows(warehouse, AT, *rows)
-    found = ask(warehouse, "FROM error_attribution")
-    shares = {row["error"]: round(100 * row["share_of_all"], 1) for row in found}
-    assert shares == {"structural_compliance": 46.4, "knowledge_deficit": 32.9, "perceptual": 9.3}
-    execution = sum(row["share_of_all"] for row in found if row["type"] == "execution")
-    assert 100 * execution == pytest.approx(42.2, abs=0.1)
-    assert sum(row["share"] for row in found) == pytest.approx(1.0)
+    commit_rows(warehouse, AT, *rows, trajectory(9, AT, "q", reward=1.0, model_version="p0"))
+    found = {row["policy_version"]: row for row in ask(warehouse, "FROM error_attribution")}
+    assert {name: row["error"] for name, row in found.items()} == {f"p{n}": case[0] for n, case in enumerate(cases)}
+    assert (found["p0"]["share"], found["p0"]["share_of_all"]) == (1.0, 0.5), "of its failures, and of its attempts"
+    types = {row["error"]: row["type"] for row in found.values()}
+    assert {error for error, kind in types.items() if kind != error} == {
+        "operational",
+        "perceptual",
+        "knowledge_deficit",
+    }

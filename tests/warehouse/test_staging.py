@@ -20,18 +20,6 @@ from trajmill.warehouse.staging import (
 from trajmill.warehouse.store.base import StoreError
 
 
-def test_records_come_back_in_order_each_on_one_line(tmp_path: Path) -> None:
-    path = tmp_path / "run" / "episodes-00000.jsonl"
-    for number in range(3):
-        journal = Journal(path)
-        journal.append(b'{"n":%d}' % number)
-        journal.close()
-        journal.close()
-    assert list(Journal(path).read()) == [b'{"n":0}', b'{"n":1}', b'{"n":2}']
-    with pytest.raises(ValueError, match="one line"):
-        Journal(tmp_path / "journal.jsonl").append(b"a\nb")
-
-
 @pytest.mark.parametrize("whole", [b'{"n":0}\n', b""])
 @pytest.mark.parametrize("torn", [b"", b"{", b'{"n":9}', b"x" * 200_000])
 def test_a_torn_last_record_is_not_there_and_is_cut_off_at_the_next_append(

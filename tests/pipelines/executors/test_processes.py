@@ -37,17 +37,6 @@ def hold(shard: str) -> None:
     vars(multiprocessing)[shard] = multiprocessing.Lock()
 
 
-def printed(code: str) -> str:
-    """What a process prints that ends well and without a complaint."""
-    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=500)
-    assert ended.stderr == ""
-    return ended.stdout
-
-
-def test_processes_that_end_with_their_owner_leave_nothing_behind() -> None:
-    assert printed(f"from {__name__} import hold, side_by_side; side_by_side(hold, ['a', 'b'], 2)") == ""
-
-
 def hold_until_another_fails(shard: str) -> None:
     hold(shard)
     if shard == "a":
@@ -56,13 +45,15 @@ def hold_until_another_fails(shard: str) -> None:
     time.sleep(600)
 
 
-def test_a_process_that_is_ended_at_its_work_leaves_nothing_behind() -> None:
+def test_processes_that_are_ended_at_their_work_or_with_their_owner_leave_nothing_behind() -> None:
     code = (
-        f"from {__name__} import BadInputError, hold_until_another_fails, side_by_side\n"
+        f"from {__name__} import BadInputError, hold, hold_until_another_fails, side_by_side\n"
         "try: side_by_side(hold_until_another_fails, ['a', 'b'], 2)\n"
-        "except BadInputError as error: print(error)"
+        "except BadInputError as error: print(error)\n"
+        "side_by_side(hold, ['a', 'b'], 2)"
     )
-    assert printed(code) == "a: is wrong\n"
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=500)
+    assert (ended.stdout, ended.stderr) == ("a: is wrong\n", "")
 
 
 def test_a_killed_process_costs_its_shard_alone_and_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

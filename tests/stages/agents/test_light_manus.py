@@ -119,16 +119,6 @@ def test_the_pathway_collapses_at_the_first_failure_or_answer_that_is_owed(words
     assert finished.episode.steps[-1].conclusion.startswith("The pathway collapses: [phone]")
 
 
-@pytest.mark.parametrize(
-    "line", ["[phone] Use {code}", "[moon] Fly there", "Open Mail", "[phone] A -> code\n[phone] B -> code"]
-)
-def test_what_is_no_causal_pathway_is_malformed(line: str) -> None:
-    finished = run(NAMED, executor(), f"### Atomic Tasks ###\n{line}")
-    assert set(kinds(finished)) == {"unparsed"} and finished.episode.trajectory.reward == 0.0
-    assert {call.role for call in finished.episode.calls} == {"parser"}
-    assert {call.malformed for call in finished.episode.calls} == {"its lines are no causal pathway"}
-
-
 def test_the_embedded_parser_divides_at_the_devices_that_are_named() -> None:
     across = query().model_copy(update={"instruction": "On the phone, open Mail. Then on the desktop open Writer."})
     finished = errand.run(LightManusSpec(), {"worker": executor()}, devices(), across)

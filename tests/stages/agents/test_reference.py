@@ -1,6 +1,4 @@
-import pytest
-
-from trajmill.schemas.actions import Action, Click, Drag, PressKeys, Scroll, Swipe, Terminate, TypeText, Wait
+from trajmill.schemas.actions import Click, Scroll, Swipe, Terminate, Wait
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
@@ -17,24 +15,6 @@ def showing(*ids: str) -> Observation:
 
 def step(operation: str, target: str = "", text: str = "") -> PathStep:
     return PathStep(page="p", operation=operation, target=target, text=text)
-
-
-@pytest.mark.parametrize(
-    ("operation", "action"),
-    [
-        (step("tap", "b"), Click(x=15, y=5)),
-        (step("double_tap", "b"), Click(x=15, y=5, count=2)),
-        (step("right_tap", "b"), Click(x=15, y=5, button="right")),
-        (step("type", "", "x"), TypeText(text="x")),
-        (step("replace", "b", "x"), TypeText(text="x", clear=True)),
-        (step("key", "", "ctrl+s"), PressKeys(keys=("ctrl", "s"))),
-        (step("drag", "a", "b"), Drag(x=5, y=5, x2=15, y2=5)),
-        (step("select", "a", "b"), Drag(x=0, y=5, x2=19, y2=5)),
-        (step("finish"), Terminate(status="success")),
-    ],
-)
-def test_each_operation_becomes_one_move(operation: PathStep, action: Action) -> None:
-    assert next_move((operation,), showing("a", "b"), WalkPosition(), Platform.WEB) == WalkMove(action, WalkPosition(1))
 
 
 def test_what_is_not_there_yet_is_waited_for_and_given_up_in_the_end() -> None:

@@ -6,7 +6,6 @@ import pytest
 from tests.stages.models.fault_server import running_server
 from tests.stages.models.scripted import request
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.geometry import Size
 from trajmill.schemas.spec import Spec
 from trajmill.stages.models.openai_api.spec import ModelServerSpec, OpenAiSpec
 from trajmill.stages.models.spec import MODELS, ModelSpec
@@ -34,12 +33,6 @@ def test_a_key_that_is_not_set_and_a_missing_address_give_one_error_line() -> No
         SERVED.model_copy(update={"api_key_variable": "KEY"}).open({})
     with pytest.raises(BadInputError, match=r"^no address of a server with model 'm': name one in urls$"):
         OpenAiSpec(model="m").open({})
-
-
-def test_pictures_are_bounded_by_the_spec() -> None:
-    spec = OpenAiSpec(model="m", family="qwen2.5-vl", max_pixels=90_000)
-    assert spec.frame(Size(720, 1280)).resized == spec.vision_family.budget.fit(Size(720, 1280))
-    assert spec.vision_family.budget.max_pixels == 90_000
 
 
 @pytest.mark.parametrize(("cache", "calls"), [(True, 1), (False, 2)])

@@ -1,5 +1,6 @@
 import json
 import time
+from collections.abc import Iterator
 from dataclasses import replace
 
 import httpx
@@ -87,8 +88,10 @@ def test_a_limit_ends_an_episode_without_success_and_equal_attempts_are_differen
         (WireAction(action={"kind": "scroll", "clicks": 10**30}), "no typed action: clicks: at most 100,000"),
     ],
 )
-def test_what_is_no_action_is_a_step_without_effect_that_says_why(asked: WireAction, mistake: str) -> None:
-    with toy_server() as server, EnvironmentClient(server.url) as client:
+def test_what_is_no_action_is_a_step_without_effect_that_says_why(
+    busy_server: ToyServer, asked: WireAction, mistake: str
+) -> None:
+    with EnvironmentClient(busy_server.url) as client:
         client.reset("press")
         answer = client.step(asked)
         assert mistake in answer.screen.error
@@ -96,11 +99,11 @@ def test_what_is_no_action_is_a_step_without_effect_that_says_why(asked: WireAct
         assert (answer.done, answer.screen.screen_id) == (False, "before")
         assert client.step(CLICK).screen.error == ""
         client.finish()
-    assert server.recorded[0].episode.steps[0].action_kind == "unparsed"
+    assert busy_server.recorded[-1].episode.steps[0].action_kind == "unparsed"
 
 
 @pytest.fixture(scope="module")
-def busy_server() -> object:
+def busy_server() -> Iterator[ToyServer]:
     with toy_server(slots=50) as server:
         yield server
 
@@ -191,9 +194,8 @@ def test_wrong_requests_of_a_session_give_an_error_and_keep_it_open() -> None:
             assert said in str(raw.recv(timeout=60))
 
 
-@pytest.mark.parametrize("name", sorted(FAMILIES.keys() - {"read-aloud"}))
-def test_an_episode_is_played_in_the_words_of_a_family(name: str) -> None:
-    family = FAMILIES[name]
+def test_an_episode_is_played_in_the_words_of_a_family() -> None:
+    family = FAMILIES["ui-tars"]
     with toy_server(family=family) as server, EnvironmentClient(server.url) as client:
         assert client.reset("press").screen.messages
         pressed = client.step(reply(in_words(Click(x=5, y=5), family)))

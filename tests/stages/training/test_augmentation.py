@@ -117,15 +117,6 @@ def test_an_app_without_what_is_sought_is_left_for_the_launcher() -> None:
     assert all(each.situation.flags[:2, DONE].tolist()[1 - each.label] == 1.0 for each in right)
 
 
-def test_detours_are_lessons_behind_the_others() -> None:
-    made = attempts()
-    alone, more = lessons(made.turns, SCREENS), lessons(made.turns, SCREENS, detour_share=1.0, seed=0)
-    assert len(more) > len(alone) == len(made.turns)
-    assert more.labels[: len(alone)].equal(alone.labels)
-    assert more.left_apps[: len(alone)].sum() == 0 and set(more.left_apps.tolist()) > {0}
-    assert more.weights.equal(torch.ones(len(more)))
-
-
 APPS = ("Mail", "Clock", "Stride")
 WISHES = {"Mail": "write a letter", "Clock": "set an alarm"}
 """What users want of the apps that attempts use."""

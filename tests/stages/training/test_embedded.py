@@ -8,7 +8,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import torch
-from torch import Tensor
 
 from tests.stages.models.toy import DISHES, SIZES, ToyPhone
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
@@ -206,37 +205,19 @@ def test_rows_that_cannot_be_learned_from_are_counted(guided_successes: list[Toy
     assert train_network(untrained_network(0, SMALL), nothing, RECIPE, 0).updates == 0
 
 
-CLIP = 0.2
-CANDIDATES = (4, 1, 3, 2)
-"""Actions that each row has to choose from; the others of the table are none."""
-CHOSEN = (2, 0, 1, 1)
-ADVANTAGES = (1.25, -0.75, -0.5, 0.0)
-
-
-def logits(seed: int) -> Tensor:
-    drawn = torch.randn(
-        len(CANDIDATES), max(CANDIDATES), generator=torch.Generator().manual_seed(seed), dtype=torch.float64
-    )
-    present = torch.arange(max(CANDIDATES)) < torch.tensor(CANDIDATES)[:, None]
-    return drawn.masked_fill(~present, -torch.inf)
-
-
-def log_probability(scores: Tensor, row: int) -> float:
-    numbers: list[float] = scores[row, : CANDIDATES[row]].tolist()
-    return numbers[CHOSEN[row]] - math.log(math.fsum(map(math.exp, numbers)))
-
-
 def test_equation_3() -> None:
-    now, before = logits(0), logits(1)
+    """Rows of three, one and two actions to choose from; no score is of an action that is not there."""
+    none, clip, chosen, advantages = -math.inf, 0.2, (2, 0, 1), (1.25, -0.75, -0.5)
+    now = [[0.4, -1.2, 0.9], [0.3, none, none], [1.1, 0.2, none]]
+    before = [[0.7, 0.1, -0.8], [-0.5, none, none], [-0.6, 0.4, none]]
+
+    def log_probability(scores: list[float], place: int) -> float:
+        return scores[place] - math.log(math.fsum(map(math.exp, scores)))
+
     terms = []
-    for row, advantage in enumerate(ADVANTAGES):
-        ratio = math.exp(log_probability(now, row) - log_probability(before, row))
-        terms.append(min(ratio * advantage, min(max(ratio, 1 - CLIP), 1 + CLIP) * advantage))
-    chosen = torch.tensor(CHOSEN)
-    loss = trajectory_loss(
-        chosen_log_probabilities(now, chosen),
-        chosen_log_probabilities(before, chosen),
-        torch.tensor(ADVANTAGES, dtype=torch.float64),
-        CLIP,
-    )
-    assert loss.item() == pytest.approx(-math.fsum(terms) / len(terms), rel=1e-12)
+    for new, old, place, advantage in zip(now, before, chosen, advantages, strict=True):
+        ratio = math.exp(log_probability(new, place) - log_probability(old, place))
+        terms.append(min(ratio * advantage, min(max(ratio, 1 - clip), 1 + clip) * advantage))
+    taken = [chosen_log_probabilities(torch.tensor(each).double(), torch.tensor(chosen)) for each in (now, before)]
+    loss = trajectory_loss(taken[0], taken[1], torch.tensor(advantages).double(), clip)
+    assert loss.item() == pytest.approx(-math.fsum(terms) / len(terms), rel=1e-6)

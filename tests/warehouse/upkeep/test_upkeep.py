@@ -11,7 +11,6 @@ import pytest
 from tests.warehouse.samples import commit_rounds, commit_rows, stage_run, step_verdicts
 from tests.warehouse.test_releases import export, release
 from tests.warehouse.test_screens import commit_screens, expect
-from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
@@ -26,7 +25,6 @@ pytestmark = pytest.mark.slow
 
 DAY = 86_400.0
 NOW = 2_000_000_000.0
-ROWS = step_verdicts(5, stage_run("judge"))
 
 
 def vacuumed(warehouse: Warehouse) -> list[Path]:
@@ -40,12 +38,15 @@ def aged(path: Path, days: float) -> Path:
 
 def test_vacuum_takes_old_orphans_only(warehouse: Warehouse) -> None:
     folder = warehouse.table("step_verdicts")
-    committed, killed, running = (stage_run("judge", run_id=name) for name in ("committed", "killed", "running"))
+    names = ("committed", "killed", "running", "finished")
+    committed, killed, running, finished = (stage_run("judge", run_id=name) for name in names)
     commit_rows(warehouse, committed, *step_verdicts(5, committed))
-    for at in (killed, running):
+    # Of a finished stage, what another split of its work has left.
+    for at in (killed, running, finished):
         data = read_table(warehouse, "step_verdicts")
         aged(folder / write_shard(warehouse, "step_verdicts", at, data).path, days=9)
     running.staging(warehouse).mkdir(parents=True)
+    mark_done(warehouse, finished.staging(warehouse), "key", {})
     (temporary := folder / f".{killed.shard_name('00001')}.123.tmp").touch()
     (views := warehouse.root / ".trajmill.duckdb.123.tmp").touch()
     young = folder / killed.shard_name("00002")
@@ -53,7 +54,8 @@ def test_vacuum_takes_old_orphans_only(warehouse: Warehouse) -> None:
     for path in (*committed_files(warehouse, "step_verdicts"), temporary, views):
         aged(path, days=9)
     aged(young, days=1)
-    assert vacuumed(warehouse) == sorted([views, temporary, folder / killed.shard_name()])
+    left = [folder / at.shard_name() for at in (killed, finished)]
+    assert vacuumed(warehouse) == sorted([views, temporary, *left])
     assert {path.name for path in folder.glob("*.parquet")} == {
         committed.shard_name(), running.shard_name(), killed.shard_name("00002")
     }  # fmt: skip
@@ -65,20 +67,6 @@ def test_the_views_that_a_reader_writes_stay_however_young_vacuum_takes(warehous
         (warehouse.root / name).touch()
         aged(warehouse.root / name, days)
     assert [file.name for file in vacuum(warehouse, older_than_days=0, now=NOW)] == [".trajmill.duckdb.2.tmp"]
-
-
-def test_vacuum_takes_what_another_split_of_a_finished_stage_has_left(warehouse: Warehouse) -> None:
-    at, folder = stage_run("judge"), warehouse.table("step_verdicts")
-    left = (
-        folder / write_shard(warehouse, "step_verdicts", at, rows_to_arrow("step_verdicts", ROWS), "00001-other").path
-    )
-    commit_rows(warehouse, at, *ROWS)
-    aged(left, days=9)
-    at.staging(warehouse).mkdir(parents=True)
-    assert vacuumed(warehouse) == []
-    mark_done(warehouse, at.staging(warehouse), "key", {})
-    assert vacuumed(warehouse) == [left]
-    assert read_table(warehouse, "step_verdicts").num_rows == len(ROWS)
 
 
 def test_vacuum_takes_what_killed_processes_left_elsewhere(warehouse: Warehouse) -> None:

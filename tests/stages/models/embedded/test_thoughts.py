@@ -42,7 +42,7 @@ def ordered() -> Observation:
 def thoughts() -> Iterator[tuple[str, Action, Observation, UserText]]:
     reader = InputReader()
     for screen in (ToyPhone(0).look(), ordered(), NOTE, HOME, BARE):
-        for dish in DISHES:
+        for dish in DISHES[:3]:
             for past in PASTS:
                 user = UserText(f'please order {dish} in size Large with the note "ring twice"', (), past)
                 elements = screen.elements or ()
@@ -62,19 +62,15 @@ def target(screen: Observation, action: Action) -> UIElement | None:
     return next((each for each in screen.elements or () if point and each.bounds.contains(*point)), None)
 
 
-def test_thoughts_are_of_many_forms_and_agree_with_their_actions() -> None:
+def test_thoughts_are_of_many_forms_agree_with_their_actions_and_name_only_what_the_request_shows() -> None:
     made = list(thoughts())
     assert len({skeleton(thought) for thought, *_ in made}) > 300
-    for thought, action, screen, _ in made:
+    for thought, action, screen, user in made:
         pressed = target(screen, action)
         element_ = None if pressed is None else TargetElement(role="", text=pressed.text, bounds=pressed.bounds)
         step = record(Step, thought=thought, action=action_to_json(action), target=element_)
         assert contradiction(step) is None, thought
         assert thought == " ".join(thought.split()) and thought.endswith("."), thought
-
-
-def test_a_thought_names_only_what_the_request_shows() -> None:
-    for thought, _, screen, user in thoughts():
         shown = " ".join(f"{each.text} {each.value}" for each in screen.elements or ())
         known = " ".join([shown, user.instruction, *user.conclusions, "a screen without a title"])
         words = set(known.replace('"', " ").split())

@@ -13,12 +13,12 @@ import torch
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForImageTextToText, GenerationMixin, Qwen2Config, Qwen2ForCausalLM
 
-from tests.stages.models.pictures import PHONE, plain, striped
+from tests.stages.models.pictures import PHONE, plain
 from tests.stages.models.scripted import request
 from tests.stages.models.transformers_local.tiny_vlm import CONTEXT, MAX_PIXELS, build_tiny_vlm
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, MessagePart
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.models.transformers_local.generation import SeededSampling
@@ -83,16 +83,6 @@ async def test_several_samples_of_one_request_are_those_of_the_next_seeds_and_co
     assert len({each.text for each in alone}) == 10
     assert several.output_tokens == sum(each.output_tokens for each in alone)
     assert several.input_tokens == alone[0].input_tokens
-
-
-async def test_what_is_on_the_screen_changes_the_answer_and_its_id_does_not(model: TransformersModel) -> None:
-    red, named_blue = plain("red"), ScreenHandle("blue", PHONE, plain("red").encode)
-    texts = [answer.text for answer in await one_by_one(model, *(chat("?", each) for each in (red, named_blue)))]
-    assert texts[0] == texts[1]
-    asked = chat("?", striped(100))
-    assert (await one_by_one(model, asked))[0].text != texts[0]
-    seen = chat("?", Observation(red, (), "app"))
-    assert (await one_by_one(model, seen))[0].text == texts[0]
 
 
 async def test_log_probabilities_are_those_of_the_text(model: TransformersModel) -> None:
@@ -167,11 +157,6 @@ async def test_it_answers_after_a_caller_gave_up_and_after_it_was_closed(model: 
 
 def copied(folder: Path, to: Path) -> Path:
     return Path(shutil.copytree(folder, to))
-
-
-def test_the_version_is_that_of_the_files(folder: Path, model: TransformersModel, tmp_path: Path) -> None:
-    assert tiny(copied(folder, tmp_path / "tiny")).version == model.version
-    assert tiny(build_tiny_vlm(tmp_path / "other" / "tiny", seed=1)).version != model.version
 
 
 async def test_a_text_model_is_read_too_and_sees_nothing(folder: Path, tmp_path: Path) -> None:

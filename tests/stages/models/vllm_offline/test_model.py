@@ -13,11 +13,6 @@ from trajmill.stages.models.vllm_offline.model import VllmModel, adapter_argumen
 pytestmark = pytest.mark.slow
 
 
-def test_a_folder_without_a_model_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"config\.json is missing"):
-        VllmModel(VllmSpec(model=tmp_path))
-
-
 @pytest.mark.skipif(importlib.util.find_spec("vllm") is not None, reason="vLLM is installed")
 def test_without_vllm_it_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"^vLLM cannot be imported .*: pip install vllm$"):

@@ -16,7 +16,6 @@ from trajmill.stages.training.hugging_face.encoding import (
     ReplyBatch,
     ReplyCollator,
     clipped_sum,
-    clipped_tokens,
     divergence_sum,
     reply_logits,
     rl_files,
@@ -70,16 +69,6 @@ def test_a_reply_is_its_words_and_the_end_of_the_turn(model: LoadedParts, rows: 
         assert batch.inputs["input_ids"][row, -len(tokens) :].tolist() == tokens
     with pytest.raises(BadInputError, match="tokens, the model takes 20"):
         ReplyCollator(model._replace(context=20), supervised_reply)(rows)
-
-
-def test_tokens_of_the_server_are_taken_as_they_are(model: LoadedParts, tmp_path: Path) -> None:
-    write_rl(tmp_path, [{"response_token_ids": [5, 6, 7], "old_logprobs": [-1.0, -2.0, -0.5]}, {}])
-    rows = rl_rows(rl_files(tmp_path), tmp_path / "cache")
-    made = ReplyCollator(model, rl_reply)(list(rows))
-    batch = ReplyBatch(**made)
-    assert batch.tokens[0, -3:].tolist() == [5, 6, 7] and batch.mask[0].sum() == 3
-    assert batch.old[0, -3:].tolist() == [-1.0, -2.0, -0.5] and not batch.old[1].any()
-    assert batch.advantages.tolist() == [-0.5, 1.0] and batch.weights.tolist() == [1.0, 0.5]
 
 
 def test_nothing_is_learned_from_a_reply_with_the_token_of_a_picture(model: LoadedParts, tmp_path: Path) -> None:
@@ -145,22 +134,6 @@ def written_out(made: Replies, term: Callable[[int, float, float], float]) -> fl
             norm = math.log(math.fsum(math.exp(each) for each in numbers))
             total += term(row, numbers[int(made.tokens[row, place])] - norm, float(made.old[row, place]))
     return total
-
-
-def test_equation_3() -> None:
-    made = replies()
-
-    def term(row: int, now: float, old: float) -> float:
-        ratio, advantage = math.exp(now - old), ADVANTAGES[row]
-        clipped = min(max(ratio, 1 - CLIP), 1 + CLIP)
-        return -WEIGHTS[row] * min(ratio * advantage, clipped * advantage)
-
-    now = token_log_probs(made.logits, made.tokens)
-    advantages, weights = torch.tensor(ADVANTAGES).double(), torch.tensor(WEIGHTS, dtype=torch.float64)
-    loss = clipped_sum(now, made.old, made.mask, advantages, weights, CLIP)
-    assert loss.item() == pytest.approx(written_out(made, term), rel=1e-12)
-    outside = written_out(made, lambda _, now, old: float(abs(math.exp(now - old) - 1) > CLIP))
-    assert clipped_tokens(now, made.old, made.mask, CLIP).item() == outside > 0
 
 
 def test_the_objective_of_execution_feedback() -> None:

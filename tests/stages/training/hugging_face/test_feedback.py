@@ -141,16 +141,6 @@ def test_silence_earns_nothing_whatever_the_frozen_roles_do(recipe: FeedbackReci
         assert earned(good, ScriptedModel(lambda _: "no action")) == pytest.approx(0.1)
 
 
-async def test_the_executor_never_sees_the_task_in_place_of_an_instruction() -> None:
-    executor = ScriptedModel(lambda _: "")
-    task = FeedbackTask(
-        "t", (), "Open the wallet.", Platform.PHONE, (ScreenHandle("s", SCREEN, lambda: b""),), (), TARGET
-    )
-    for reply in ("", "<think>Hm.</think><answer> </answer>", "{}"):
-        assert await executed_action(STAGE_1, {"executor": executor}, ANY, task, reply) is None
-    assert executor.asked == []
-
-
 WALLET = Box(300, 800, 400, 850)
 FAMILY = family_named("qwen2.5-vl")
 

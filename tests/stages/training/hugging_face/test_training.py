@@ -39,7 +39,6 @@ from trajmill.stages.training.spec import RECIPES, ParentPolicy, Progress, Recip
 pytestmark = pytest.mark.slow
 for package in ("accelerate", "trl", "peft"):
     pytest.importorskip(package, reason="the extra `train` is not installed")
-from accelerate.commands.config.config_args import load_config_from_file  # noqa: E402
 
 FSDP = Path(__file__).parents[4] / "docs" / "examples" / "fsdp.yaml"
 WEIGHTS = (1.0, 0.3, 2.0, 0.5, 1.0, 8.0)
@@ -237,13 +236,11 @@ def preset(kind: str, **settings: float) -> TrlSftSpec:
     return RECIPES.default_spec(kind, TrlSftSpec, settings)
 
 
-def test_rft_has_the_papers_settings_and_a_model_learns(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
+def test_rft_has_the_papers_settings() -> None:
     """NaturalGAIA, appendix F."""
     recipe = preset("rft")
     assert (recipe.lora_rank, recipe.lora_alpha, recipe.learning_rate) == (8, 32, 1e-4)
     assert (recipe.batch, recipe.epochs, recipe.freeze_vision) == (128, 1.0, True)
-    report = trained(preset("rft", batch=2, max_updates=2), parent, release, tmp_path)
-    assert (report.updates, report.rows, len(history(tmp_path))) == (2, 6, 2)
 
 
 @pytest.mark.parametrize("kind", ["rft", "coda-generalist", "role-rejection", "ces-stage1", "coda-specialist"])
@@ -278,12 +275,6 @@ def test_missing_packages_name_the_extra(parent: ParentPolicy, tmp_path: Path, m
 def test_a_place_for_figures_that_is_not_installed_is_named(parent: ParentPolicy, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"^train.report_to needs mlflow: pip install mlflow, or name a Python"):
         TrlSftSpec(report_to=("tensorboard", "mlflow")).train(parent, tmp_path, 0, tmp_path / "new")
-
-
-def test_the_shipped_settings_divide_a_model_by_fsdp() -> None:
-    read: Any = load_config_from_file(str(FSDP))
-    assert (read.distributed_type, read.mixed_precision, read.num_machines) == ("FSDP", "bf16", 1)
-    assert read.fsdp_config["fsdp_version"] == 2 and read.fsdp_config["fsdp_state_dict_type"] == "FULL_STATE_DICT"
 
 
 @pytest.mark.parametrize(
