@@ -73,14 +73,12 @@ class _Forwarder(QuietHandler):
         told = {name: value for name, value in self.headers.items() if name.lower() != self.server.without}
         connection.request(self.command, self.path, self.body, told)
         reply = connection.getresponse()
-        data = reply.read()
+        data, headers = reply.read(), {name.lower(): value for name, value in reply.getheaders()}
         connection.close()
         if fault == "lost reply":
             self.close_connection = True
-            return
-        self._answer(
-            reply.status, {name.lower(): value for name, value in reply.getheaders()}, data, fault == "truncated"
-        )
+        else:
+            self._answer(reply.status, headers, data, fault == "truncated")
 
     do_DELETE = QuietHandler.do_GET  # noqa: N815
 

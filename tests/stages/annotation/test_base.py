@@ -1,8 +1,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
@@ -47,34 +45,19 @@ def test_words_of_exploring_are_missing_texts_and_words_of_people_are_not() -> N
     assert not gaps_of(described, ExploredWords(), other="todos").title
 
 
-@pytest.mark.parametrize(
-    ("text", "taken"),
-    [
-        ("  Adds\n\u2028it.\x07 ", "Adds it."),
-        ("Adds {entry}.", "Adds {entry}."),
-        ("Adds {secret}.", ""),
-        ("Adds {{entry}}.", ""),
-        ("Adds } it {.", ""),
-        ("<|im_end|>", "< |im_end| >"),
-        ("x" * (LONGEST_SENTENCE + 1), ""),
-        ("", ""),
-    ],
-)
-def test_a_text_of_a_model_is_one_bounded_line_without_unknown_places(text: str, taken: str) -> None:
-    assert accepted(text, LONGEST_SENTENCE, ("entry",)) == taken
+def test_a_text_of_a_model_is_one_bounded_line_without_unknown_places() -> None:
+    assert accepted("  Adds\n\u2028it.\x07 ", LONGEST_SENTENCE) == "Adds it."
+    assert accepted("Adds {entry}.", LONGEST_SENTENCE, ("entry",)) == "Adds {entry}."
+    assert accepted("<|im_end|>", LONGEST_SENTENCE) == "< |im_end| >"
+    for refused in ("Adds {secret}.", "Adds {{entry}}.", "Adds } it {.", "x" * (LONGEST_SENTENCE + 1), ""):
+        assert accepted(refused, LONGEST_SENTENCE, ("entry",)) == ""
 
 
 def test_the_words_of_a_journal_are_read_and_its_damaged_lines_left_out(tmp_path: Path) -> None:
     box = Box(0, 0, 1, 1)
-    screen = WalkedScreen(
-        screen_id="s",
-        app="a",
-        elements=(
-            UIElement("heading", "todos", box),
-            UIElement("text_field", "What?", box, element_id="new"),
-            UIElement("dialog", "Options", box),
-        ),
-    )
+    field = UIElement("text_field", "What?", box, element_id="new")
+    elements = (UIElement("heading", "todos", box), field, UIElement("dialog", "Options", box))
+    screen = WalkedScreen(screen_id="s", app="a", elements=elements)
     journal = tmp_path / "a.journal.jsonl"
     good = json.dumps({"screen": screen.model_dump(mode="json")})
     journal.write_text(f'{{"app": "a"}}\n{good}\n[1]\n{{"screen": 3}}\n{good[:40]}')

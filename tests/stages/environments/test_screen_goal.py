@@ -50,10 +50,8 @@ COPY = {"role": "menu_item", "text": "Copy"}
     ("goal", "scores"),
     [
         ({"showing": [COPY]}, [0.0, 1.0]),
-        ({"showing": [COPY | {"state": "disabled"}]}, [0.0, 1.0]),
         ({"showing": [COPY | {"state": "clickable"}]}, [0.0, 0.0]),
         ({"showing": [COPY, {"role": "menu_item", "text": "Nothing"}]}, [0.0, 0.0]),
-        ({"showing": [{"target": "toy/Edit/menu_item:Copy"}]}, [0.0, 1.0]),
         ({"showing": [{"id": "toy/Edit/menu_item:Copy", "any_state": ["checked", "disabled"]}]}, [0.0, 1.0]),
         ({"showing": [{"id": "toy/Edit/menu_item:Copy", "any_state": ["checked"]}]}, [0.0, 0.0]),
         ({"lacking": [COPY]}, [1.0, 0.0]),

@@ -29,7 +29,6 @@ def test_what_a_person_wrote_is_written_alike_and_all_mistakes_are_told_at_once(
     file = tmp_path / "todo.yaml"
     file.write_text(GRAPH)
     assert graph_text(read_graph(file)) == GRAPH
-    file = tmp_path / "todo.yaml"
     file.write_text(GRAPH.replace("start: list", "start: home").replace("to: outside", "to: away"))
     with pytest.raises(BadInputError) as raised:
         read_graph(file)
@@ -50,9 +49,7 @@ CODE = "    answers: {code: {target: x, of: entry, text: Code, known: {a: b}}}\n
     ("old", "new", "line", "text"),
     [
         ("start: list", "start: lists", 3, "there is no page `lists`; did you mean list?"),
-        ("to: outside", "to: outsid", 15, "there is no page `outsid`; did you mean outside?"),
         ("slots: [entry]", "slots: [entri]", 14, "there is no slot of this page `entri`; did you mean entry?"),
-        ("by: help", "by: hepl", 15, "there is no element or slot of this page `hepl`; did you mean help?"),
         ("keys: enter, ", "", 14, "`operation: key` and `keys` belong together, e.g. `keys: enter`"),
         ("kind: field", "kind: feild", 12, "`feild` is not allowed here; use 'field', 'switch', 'choice', 'list' or "),
         ("recognise:", "recognize:", 6, "unknown key `recognize`; did you mean recognise?"),
@@ -71,10 +68,7 @@ CODE = "    answers: {code: {target: x, of: entry, text: Code, known: {a: b}}}\n
 )
 def test_mistakes_are_told_by_line(tmp_path: Path, old: str, new: str, line: int, text: str) -> None:
     found = _findings(tmp_path, GRAPH.replace(old, new, 1)).mistakes
-    if line:
-        assert any(each.line == line and each.text.startswith(text) for each in found), found
-    else:
-        assert found == ()
+    assert any(each.line == line and each.text.startswith(text) for each in found) if line else found == (), found
 
 
 def test_the_example_of_the_documentation_is_a_graph(tmp_path: Path) -> None:
@@ -104,6 +98,5 @@ def test_pages_that_are_recognised_alike_or_by_nothing_are_found(tmp_path: Path)
     told_apart = told_apart.replace("shows:\n", "shows:\n        - {id: new-todo}\n", 1)
     assert _findings(tmp_path, told_apart).mistakes == ()
     text = GRAPH.replace("by: help, to: outside", "by: help, to: blank") + "  blank: {title: nothing}\n"
-    assert [each.text for each in _findings(tmp_path, text).mistakes] == [
-        "nothing says how `blank` is recognised; add `recognise` with what it shows"
-    ]
+    (nothing,) = _findings(tmp_path, text).mistakes
+    assert nothing.text == "nothing says how `blank` is recognised; add `recognise` with what it shows"

@@ -1,13 +1,13 @@
-from typing import NamedTuple
-
 import pytest
 
 from tests.stages.graphs.explore.exploring import explore, simulated_app
 from trajmill.schemas.actions import Action, Click, Wait
 from trajmill.schemas.observation import Observation
-from trajmill.stages.environments.base import Environment, EnvironmentFactory
-from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.pool.pool import EnvironmentPool
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment, SimulatedFactory
+from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.graphs.explore.walker import Budget
 from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph
@@ -18,34 +18,25 @@ def notes(tmp_path_factory: pytest.TempPathFactory) -> AppGraph:
     return explore(simulated_app("notes"), tmp_path_factory.mktemp("notes") / "notes.jsonl").graph
 
 
-class _MissesItsFirstPress:
-    """A simulated phone that is so busy at first that a press has no effect."""
+class _MissesItsFirstPress(SimulatedEnvironment):
+    """A phone that is so busy at first that a press has no effect."""
 
-    def __init__(self, phone: Environment) -> None:
-        self._phone, self._missed = phone, False
-        self.platform, self.name = phone.platform, phone.name
-        self.reset, self.score, self.close = phone.reset, phone.score, phone.close
+    missed = False
 
     async def step(self, action: Action) -> Observation:
-        if isinstance(action, Click) and not self._missed:
-            self._missed = True
-            return await self._phone.step(Wait(seconds=0.0))
-        return await self._phone.step(action)
+        if isinstance(action, Click) and not self.missed:
+            self.missed, action = True, Wait(seconds=0.0)
+        return await super().step(action)
 
 
-class _BusyPhones(NamedTuple):
-    phones: EnvironmentFactory
-
-    async def __call__(self) -> Environment:
-        return _MissesItsFirstPress(await self.phones())
-
-    async def close(self) -> None:
-        await self.phones.close()
+class _BusyPhones(SimulatedFactory):
+    async def __call__(self) -> SimulatedEnvironment:
+        return _MissesItsFirstPress(shared_world(()), Platform.PHONE, FaultRates(popup=0))
 
 
 async def _verified(graph: AppGraph, actions: int = 5000, busy: bool = False) -> list[VerifiedEdge]:
-    phones = SimulatedSpec(faults=FaultRates(popup=0)).factory(graph.platform)
-    pool = EnvironmentPool(_BusyPhones(phones) if busy else phones, 2)
+    made = _BusyPhones if busy else SimulatedFactory
+    pool = EnvironmentPool(made(shared_world(()), graph.platform, FaultRates(popup=0)), 2)
     try:
         return await verify_graph(graph, pool, Budget(actions, 600.0), 2, lambda edge: None)
     finally:

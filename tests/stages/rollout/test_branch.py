@@ -1,11 +1,22 @@
 from dataclasses import dataclass, field, replace
 
+import pytest
+
 from tests.stages.derive.samples import TAP, episode, query, step
 from tests.stages.derive.screens import blank_screens
-from tests.stages.rollout.toy import BUTTON, ORIGIN, ToyAgent, ToyEnvironment, ToyFactory, look, toy_query
-from trajmill.schemas.actions import Action, Click, Terminate, Wait
+from tests.stages.rollout.toy import (
+    BUTTON,
+    ORIGIN,
+    ToyAgent,
+    ToyEnvironment,
+    ToyFactory,
+    look,
+    press_and_finish,
+    toy_query,
+)
+from trajmill.schemas.actions import Action, Click, Wait
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.observation import Observation, look_of
+from trajmill.schemas.observation import Observation, UIElement, look_of
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.schemas.tables.verdict import StepLabel
@@ -39,12 +50,8 @@ def test_a_branch_goes_on_before_the_first_error_else_after_the_last_good_step()
 
 
 def test_each_query_without_a_success_has_one_point_the_farthest_first() -> None:
-    attempts = [
-        failed(GOOD, GOOD, name="near", asked=query("a")),
-        failed(GOOD, GOOD, GOOD, name="far", asked=query("a")),
-        failed(GOOD, GOOD, GOOD, GOOD, name="farther", asked=query("b")),
-        failed(GOOD, GOOD, GOOD, GOOD, GOOD, name="solved", asked=query("c")),
-    ]
+    lengths = (("a", 2), ("a", 3), ("b", 4), ("c", 5))
+    attempts = [failed(*[GOOD] * steps, name=str(steps), asked=query(name)) for name, steps in lengths]
     chosen = choose_points(attempts, {"c"}, blank_screens(), most=5)
     assert [(each.query.query_id, len(each.point.steps)) for each in chosen] == [("b", 4), ("a", 3)]
     assert choose_points(attempts, {"c"}, blank_screens(), most=1) == chosen[:1]
@@ -55,12 +62,13 @@ def test_each_query_without_a_success_has_one_point_the_farthest_first() -> None
 
 
 PRESSED, START = look(True), look(False)
-FINISH = ToyAgent(lambda step: Click(x=5, y=5) if step == 0 else Terminate(status="success"))
+FINISH = ToyAgent(press_and_finish)
 
 
-async def parent(script: ToyAgent) -> Episode:
+async def parent(does: Action = Click(x=5, y=5)) -> Episode:
+    """An episode that does the same again and again."""
     attempt = Attempt(toy_query(), Purpose.TRAIN, 0, 7)
-    return (await run_episode(attempt, script, ToyEnvironment(), Limits(), ORIGIN)).episode
+    return (await run_episode(attempt, ToyAgent(lambda _: does), ToyEnvironment(), Limits(), ORIGIN)).episode
 
 
 def point_of(parent: Episode, steps: int, end: Observation) -> BranchPoint:
@@ -82,7 +90,7 @@ async def branched(
 
 
 async def test_a_branch_is_a_trajectory_with_the_steps_of_its_parent() -> None:
-    walked = await parent(ToyAgent(lambda _: Click(x=5, y=5)))
+    walked = await parent()
     (made,) = await branched(point_of(walked, 2, PRESSED), ToyFactory())
     trajectory, steps = made.episode.trajectory, made.episode.steps
     assert (trajectory.parent_id, trajectory.branched_at) == (walked.trajectory.trajectory_id, 2)
@@ -94,7 +102,7 @@ async def test_a_branch_is_a_trajectory_with_the_steps_of_its_parent() -> None:
 
 
 async def test_a_branch_that_reaches_another_screen_is_void_and_says_so_in_one_line() -> None:
-    walked = await parent(ToyAgent(lambda _: Wait()))
+    walked = await parent(Wait())
     other = look_of("elsewhere", None, PRESSED.screen.size, True)
     point = point_of(walked, 1, START)
     (made,) = await branched(BranchPoint(point.parent_id, point.seed, point.steps, other), ToyFactory())
@@ -105,11 +113,14 @@ async def test_a_branch_that_reaches_another_screen_is_void_and_says_so_in_one_l
     assert "\n" not in made.failure.message and trajectory.parent_id == point.parent_id
 
 
+Elements = tuple[UIElement, ...] | None
+
+
 @dataclass
 class RestorableToy(ToyEnvironment):
     did: list[str] = field(default_factory=list)
-    lost: list[int] = field(default_factory=list)
-    """As many restored states are others."""
+    restores: list[Elements] = field(default_factory=list)
+    """The elements of screens that are restored instead of that of the snapshot; None if it is on another device."""
 
     async def reset(self, query: Query, seed: int) -> Observation:
         self.did.append(f"reset {seed}")
@@ -122,17 +133,17 @@ class RestorableToy(ToyEnvironment):
     async def snapshot(self) -> bool:
         return self.pressed
 
-    async def restore(self, snapshot: object) -> Observation:
+    async def restore(self, snapshot: object) -> Observation | None:
         self.did.append(f"restore {snapshot}")
         self.pressed = bool(snapshot)
-        return replace(look(self.pressed), elements=(BUTTON, BUTTON) if self.lost and self.lost.pop() else (BUTTON,))
+        shown = self.restores.pop() if self.restores else (BUTTON,)
+        return None if shown is None else replace(look(self.pressed), elements=shown)
 
     __hash__ = ToyEnvironment.__hash__
 
 
 async def test_the_steps_of_a_parent_are_done_once_where_its_state_can_be_copied() -> None:
-    walked = await parent(ToyAgent(lambda _: Click(x=5, y=5)))
-    environment = RestorableToy()
+    walked, environment = await parent(), RestorableToy()
     made = await branched(point_of(walked, 2, PRESSED), ToyFactory([environment]), count=3)
     assert environment.did == ["reset 7", "click", "click", *("terminate", "restore True") * 2, "terminate"]
     assert [each.episode.trajectory.reward for each in made] == [1.0] * 3
@@ -143,30 +154,12 @@ async def test_the_steps_of_a_parent_are_done_once_where_its_state_can_be_copied
     assert sorted(each.did[0] for each in several) == ["reset 7", "restore True", "restore True"]
 
 
-class ToyWithoutCopy(RestorableToy):
-    """Another device than the one that has the copy."""
-
-    async def restore(self, snapshot: object) -> None:  # type: ignore[override]
-        self.did.append("elsewhere")
-
-    __hash__ = ToyEnvironment.__hash__
-
-
-async def test_on_a_device_without_the_snapshot_the_steps_are_done_again() -> None:
-    walked = await parent(ToyAgent(lambda _: Click(x=5, y=5)))
-    environment = ToyWithoutCopy()
-    made = await branched(point_of(walked, 1, PRESSED), ToyFactory([environment]), count=2)
-    did = ["reset 7", "click", "terminate"]
-    assert environment.did == [*did, "elsewhere", *did]
-    assert [(each.episode.trajectory.reward, each.earlier_failure) for each in made] == [(1.0, None)] * 2
-
-
-async def test_a_snapshot_that_does_not_restore_is_noted_and_the_steps_are_done_again() -> None:
-    walked = await parent(ToyAgent(lambda _: Click(x=5, y=5)))
-    environment = RestorableToy(lost=[1])
+@pytest.mark.parametrize("lost", [None, (BUTTON, BUTTON)], ids=["elsewhere", "another screen"])
+async def test_where_the_snapshot_is_not_or_restores_another_screen_the_steps_are_done_again(lost: Elements) -> None:
+    walked, environment = await parent(), RestorableToy(restores=[lost])
     made = await branched(point_of(walked, 1, PRESSED), ToyFactory([environment]), count=2)
     did = ["reset 7", "click", "terminate"]
     assert environment.did == [*did, "restore True", *did]
     assert [each.episode.trajectory.reward for each in made] == [1.0, 1.0]
-    earlier = made[1].earlier_failure
-    assert earlier is not None and "its snapshot led to another screen" in earlier.message
+    noted = made[1].earlier_failure
+    assert "its snapshot led to another screen" in noted.message if noted else lost is None

@@ -14,11 +14,8 @@ pytestmark = pytest.mark.slow
 ENVIRONMENT, SETUP = FailureClass.ENVIRONMENT, FailureClass.SETUP
 FAULTS = {
     "a reset that hangs": (ToyEnvironment(hanging="reset"), SETUP, "a reset did not end within 0.3 s"),
-    "an X server that is gone": (
-        ToyEnvironment(raised=ConnectionResetError("display :1")),
-        ENVIRONMENT,
-        "ConnectionResetError",
-    ),
+    "a step that hangs": (ToyEnvironment(hanging="step"), ENVIRONMENT, "a step did not end within 0.3 s"),
+    "an X server that is gone": (ToyEnvironment(raised=OSError("the\ndisplay")), ENVIRONMENT, "OSError: the display"),
     "a device that is offline": (ToyEnvironment(raised=EnvironmentFailure("offline", SETUP)), SETUP, "offline"),
     "a score that hangs": (ToyEnvironment(hanging="score"), ENVIRONMENT, "a score did not end within 0.3 s"),
 }

@@ -4,14 +4,7 @@ import pytest
 
 from tests.stages.environments.android.stand_in.phone import Phone
 from tests.stages.environments.android.stand_in.server import AdbServer, serving
-from tests.stages.environments.android.stand_in.tasks import verified_queries
-from trajmill.schemas.tables.query import Query
 from trajmill.stages.environments.simulated.world import World
-
-
-@pytest.fixture(scope="package")
-def queries(world: World) -> list[Query]:
-    return verified_queries(world, 10, seed=3)
 
 
 @pytest.fixture

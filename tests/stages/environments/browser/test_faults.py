@@ -37,30 +37,24 @@ async def failure_of(query: Query, browser: SharedBrowser, kill: str = "") -> Fa
     return failure.value.failure_class
 
 
-async def test_a_start_page_that_does_not_load_or_is_an_error_is_a_setup_failure(
+async def test_a_start_page_that_does_not_load_is_a_setup_failure_and_one_that_breaks_is_the_environments(
     site: str, browser: SharedBrowser
 ) -> None:
     for url in (f"{site}/never", f"{site}/no-such-page", "http://127.0.0.1:9/"):
         assert await failure_of(a_query(url), browser) is FailureClass.SETUP
-
-
-async def test_a_page_that_hangs_or_crashes_is_an_environment_failure(site: str, browser: SharedBrowser) -> None:
     assert await failure_of(a_query(f"{site}/hangs"), browser) is FailureClass.ENVIRONMENT
     assert await failure_of(a_query(f"{site}/"), browser, kill="--type=renderer") is FailureClass.ENVIRONMENT
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
+async def test_a_query_that_says_nonsense_is_a_failure_of_the_task(browser: SharedBrowser) -> None:
+    for query in (
         a_query("file:///etc/hosts"),
         a_query("about:blank").model_copy(update={"start_state": "{}"}),
         a_query("http://127.0.0.1:9/", nonsense=1),
         a_query("http://127.0.0.1:9/", ({"check": "text", "selector": "p"},)),
         a_query("http://127.0.0.1:9/", ({"check": "colour", "selector": "p", "equals": "red"},)),
-    ],
-)
-async def test_a_query_that_says_nonsense_is_a_failure_of_the_task(browser: SharedBrowser, query: Query) -> None:
-    assert await failure_of(query, browser) is FailureClass.TASK
+    ):
+        assert await failure_of(query, browser) is FailureClass.TASK
 
 
 async def test_an_invalid_selector_fails_the_task_and_is_never_run(site: str, environment: BrowserEnvironment) -> None:

@@ -4,6 +4,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
+from trajmill.schemas import actions as act
+from trajmill.stages.environments.browser.input import playwright_calls
 from trajmill.stages.environments.browser.proxy import AllowListProxy, HostPort, host_port_of
 
 
@@ -55,3 +57,30 @@ async def test_everything_else_is_refused_and_noted(site: str, request_line: str
     async with fenced(site) as (allow_list, proxy):
         assert (await through(proxy, request_line)).startswith(b"HTTP/1.1 403")
         assert allow_list.refused == (refused,)
+
+
+def called(action: act.Action, scale: int = 1) -> list[tuple[object, ...]]:
+    """The calls of an action, each as its method, arguments and values of options."""
+    calls = playwright_calls(action, scale)
+    return [(f"{call.target}.{call.method}", *call.arguments, *call.options.values()) for call in calls]
+
+
+@pytest.mark.parametrize(
+    ("action", "calls"),
+    [
+        (act.PressKeys(keys=("ctrl", "Return")), [("keyboard.press", "Control+Enter")]),
+        (act.PressKeys(keys=("ctrl", "no-such-key")), []),
+        (act.SystemButton(button="Back"), [("page.go_back",)]),
+        (act.DragTo(x=20, y=40), [("mouse.down",), ("mouse.move", 20, 40, 5), ("mouse.up",)]),
+        (act.HorizontalScroll(x=2, y=4, clicks=2), [("mouse.move", 2, 4), ("mouse.wheel", 200, 0)]),
+        (act.Interact(text="log in"), []),
+        (act.Wait(seconds=-5), [("page.wait_for_timeout", 0)]),
+    ],
+)
+def test_an_action_is_a_list_of_calls(action: act.Action, calls: list[tuple[object, ...]]) -> None:
+    assert called(action) == calls
+
+
+def test_positions_are_in_pixels_of_the_screenshot_and_what_a_model_asks_for_is_bounded() -> None:
+    assert called(act.Click(x=30, y=60, count=1000), scale=3) == [("mouse.click", 10, 20, "left", 3)]
+    assert called(act.LongPress(x=1, y=1, seconds=1e9))[0][-1] == 5000

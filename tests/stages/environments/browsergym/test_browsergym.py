@@ -62,23 +62,19 @@ async def test_imported_queries_are_split_and_solved_by_coordinates_and_text_is_
                 os.kill(process, signal.SIGKILL)
         with failing(FailureClass.ENVIRONMENT):
             await environment.step(TypeText(text="x"))
+        await asyncio.to_thread(end_processes, environment.belongings().process_ids)
+        with pytest.raises(EnvironmentFailure, match="has ended"):
+            await environment.score()
+        assert not await environment.healthy()
     assert first.elements is not None and first.elements[0].states == ("title",)
     picture = Image.open(io.BytesIO(first.screen.encode()))
     assert picture.size == first.screen.size and len(set(picture.convert("RGB").getdata())) > 2
     assert not (tmp_path / "ran").exists()
 
 
-async def test_a_process_that_is_gone_is_not_healthy() -> None:
-    async with playing() as environment:
-        assert await environment.healthy()
-        await asyncio.to_thread(end_processes, environment.belongings().process_ids)
-        with pytest.raises(EnvironmentFailure, match="has ended"):
-            await environment.score()
-        assert not await environment.healthy()
-
-
 async def test_a_process_that_owes_an_answer_is_not_asked_again() -> None:
     async with playing() as environment:
+        assert await environment.healthy()
         asked = asyncio.create_task(environment.score())
         await asyncio.sleep(0)
         asked.cancel()

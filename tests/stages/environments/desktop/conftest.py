@@ -7,7 +7,7 @@ from trajmill.stages.environments.desktop.spec import OsworldSpec
 OSWORLD = Path(__file__).parents[4] / ".venv-osworld"
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def osworld() -> OsworldSpec:
     """OSWorld's own code, where it is installed."""
     if not (OSWORLD / "installed").exists():

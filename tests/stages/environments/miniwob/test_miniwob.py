@@ -1,17 +1,14 @@
 import asyncio
-import io
 import json
 
 import pytest
-from PIL import Image
 
 pytest.importorskip("miniwob")
 
 from tests.stages.environments.browser.playing import element, press
 from tests.stages.environments.miniwob.survey import survey
-from trajmill.schemas.actions import PressKeys, TypeText, Wait
+from trajmill.schemas.actions import PressKeys, TypeText
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.miniwob.environment import (
@@ -25,10 +22,10 @@ from trajmill.stages.environments.tasks import ImportedQueries, splits_of_seeds
 
 pytestmark = pytest.mark.browser
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
-PLAYED = ("enter-text", "choose-list", "simon-says", "copy-paste")
+PLAYED = ("enter-text", "choose-list", "copy-paste")
 WITH_FIELDS = ("login-user", "email-inbox-nl-turk")
-SURVEYED = sorted({page_names()[0], "chase-circle", "email-inbox-star-reply", "use-autocomplete"})
-"""One that is easy, and those that were hard to hold still."""
+SURVEYED = ["chase-circle", "use-autocomplete"]
+"""Two that were hard to hold still."""
 start_browser = MiniWobFactory
 
 
@@ -40,11 +37,6 @@ def imported() -> ImportedQueries:
 
 def of_page(imported: ImportedQueries, page: str) -> list[Query]:
     return [query for query in imported.queries if query.task == page]
-
-
-def pixel(seen: Observation, target: UIElement) -> object:
-    image = Image.open(io.BytesIO(seen.screen.encode())).convert("RGB")
-    return image.getpixel((target.bounds.left + 20, target.bounds.top + 20))
 
 
 def test_queries_are_split_say_what_the_page_says_and_an_unknown_page_fails_alone(imported: ImportedQueries) -> None:
@@ -59,12 +51,8 @@ def test_queries_are_split_say_what_the_page_says_and_an_unknown_page_fails_alon
     assert [name for name, _ in login] == ["username", "password"]
     assert all(value in queries[0].instruction for _, value in login)
     assert "task" in [name for name, _ in mail]
-
-
-def test_an_instruction_that_the_wheel_cannot_read_has_no_fields() -> None:
-    assert page_fields("login-user", "Something else", None) == ()
-    assert page_fields("no-such-page", "Something", None) == ()
-    assert page_fields("any", "Something", {"task": "reply", "by": 3}) == (("task", "reply"), ("by", "3"))
+    # An instruction that the wheel cannot read has no fields.
+    assert page_fields("login-user", "Something else", None) == page_fields("no-such-page", "Something", None) == ()
 
 
 async def test_pages_are_solved_and_rewarded(imported: ImportedQueries, environment: MiniWobEnvironment) -> None:
@@ -94,18 +82,6 @@ async def test_pages_are_solved_and_rewarded(imported: ImportedQueries, environm
     await environment.step(press(element(seen, "text_field", "answer")))
     await environment.step(PressKeys(keys=("ctrl", "v")))
     await environment.step(press(element(seen, "button", "Submit")))
-    assert await environment.score() == 1.0
-
-
-async def test_lights_that_come_and_go_are_seen(imported: ImportedQueries, environment: MiniWobEnvironment) -> None:
-    seen = [await environment.reset(of_page(imported, "simon-says")[0], 0)]
-    seen += [await environment.step(Wait(seconds=0.1)) for _ in range(5)]
-    buttons = [one for one in seen[0].elements or () if one.role == "button"]
-    unlit = [pixel(seen[-1], button) for button in buttons]
-    for look in seen:
-        for button, colour in zip(buttons, unlit, strict=True):
-            if pixel(look, button) != colour:
-                await environment.step(press(button))
     assert await environment.score() == 1.0
 
 

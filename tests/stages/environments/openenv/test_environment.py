@@ -3,10 +3,8 @@ import io
 import json
 from base64 import b64encode
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from PIL import Image
@@ -107,48 +105,36 @@ def test_whatever_a_server_sends_gives_one_error_line_and_a_full_one_is_told_apa
     assert line in str(error.value) and "\n" not in str(error.value)
 
 
-def large_picture() -> str:
-    png = io.BytesIO()
-    Image.new("1", (9000, 9000)).save(png, "PNG")
-    return b64encode(png.getvalue()).decode()
-
-
-@pytest.mark.parametrize(
-    ("screenshot", "line"),
-    [
-        ("!", "the screenshot is not base64"),
-        ("aGFsbG8=", "5 bytes that are no screenshot"),
-        (large_picture(), "9000 x 9000"),
-    ],
-)
-def test_a_screenshot_is_checked_before_it_is_decoded(screenshot: str, line: str) -> None:
-    with pytest.raises(EnvironmentFailure, match=line):
-        to_observation(WireScreen(screenshot=screenshot))
-
-
-@pytest.mark.parametrize("address", ["", "far:8000", "ftp://far"])
-def test_an_invalid_address_gives_one_error_line(address: str) -> None:
-    with pytest.raises(BadInputError, match="is no address of an environment server"):
-        session_address(address)
+def test_a_screenshot_is_checked_before_it_is_decoded_and_an_address_before_it_is_used() -> None:
+    large = io.BytesIO()
+    Image.new("1", (9000, 9000)).save(large, "PNG")
+    for content, line in ((b"hallo", "5 bytes that are no screenshot"), (large.getvalue(), "9000 x 9000")):
+        with pytest.raises(EnvironmentFailure, match=line):
+            to_observation(WireScreen(screenshot=b64encode(content).decode()))
+    with pytest.raises(EnvironmentFailure, match="the screenshot is not base64"):
+        to_observation(WireScreen(screenshot="!"))
+    for address in ("", "far:8000", "ftp://far"):
+        with pytest.raises(BadInputError, match="is no address of an environment server"):
+            session_address(address)
 
 
 async def queries_of(*servers: str, token_file: Path | None = None) -> list[Query]:
     return (await OpenEnvSpec(servers=servers, token_file=token_file).own_queries(0, ORIGIN)).queries
 
 
-@contextmanager
-def foreign_server(*tasks: object) -> Iterator[str]:
+def foreign_server(*tasks: object) -> AbstractContextManager[str]:
     """A server of somebody else, as far as its task list goes."""
-    splits = [{"name": "train"}]
-    answers: dict[str, Any] = {"/list_environments": ["theirs"], "/theirs/splits": splits}
-    answers["/theirs/tasks"] = {"tasks": tasks}
+    answers = {
+        "/list_environments": ["theirs"],
+        "/theirs/splits": [{"name": "train"}],
+        "/theirs/tasks": {"tasks": tasks},
+    }
 
     class Handler(QuietHandler):
         def reply(self) -> None:
             self.answer(json.dumps(answers[self.path]).encode())
 
-    with serving(Handler) as url:
-        yield url
+    return serving(Handler)
 
 
 async def test_served_queries_have_what_clients_may_know_and_are_of_the_served_splits(tmp_path: Path) -> None:
@@ -179,9 +165,9 @@ async def test_tasks_of_another_server_need_an_id_and_an_instruction() -> None:
         assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("text", ["", "two words", "x" * 1001, "tab\there"])
-async def test_a_file_without_a_token_gives_one_error_line(tmp_path: Path, text: str) -> None:
-    (tmp_path / "token").write_text(text)
-    with pytest.raises(BadInputError, match="no token"):
-        await queries_of("http://127.0.0.1:9", token_file=tmp_path / "token")
+async def test_a_file_without_a_token_gives_one_error_line(tmp_path: Path) -> None:
+    for text in ("", "two words", "x" * 1001, "tab\there"):
+        (tmp_path / "token").write_text(text)
+        with pytest.raises(BadInputError, match="no token"):
+            await queries_of("http://127.0.0.1:9", token_file=tmp_path / "token")
     assert [missing.key for missing in OpenEnvSpec().missing(False)] == ["servers"]

@@ -21,41 +21,35 @@ child = subprocess.Popen(["sleep", "600"], start_new_session=True)
 print(os.getpid(), child.pid, flush=True)
 time.sleep(600)
 """
-OWNER = f"""
-import subprocess, sys, time
+WORKER = f"""
+import asyncio, subprocess, sys
 from pathlib import Path
-from trajmill.stages.environments.pool.reaper import Reaper
-program = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE, text=True)
-words = program.stdout.readline().strip()
-reaper = Reaper()
-reaper.watch([program.pid], [Path(sys.argv[1])])
-print(words, flush=True)
-time.sleep(600)
-"""
-WORKER = """
-import asyncio, subprocess
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from tests.stages.rollout.toy import ToyEnvironment
 
+def stubborn():
+    program = subprocess.Popen([sys.executable, "-c", {STUBBORN!r}], stdout=subprocess.PIPE, text=True)
+    print(program.stdout.readline().strip(), end=" ")
+    return program.pid
+
 class Holding(ToyEnvironment):
     def belongings(self):
-        return Belongings((self.program.pid,), ())
+        return Belongings((self.program,), (Path(sys.argv[1]),))
 
 class Factory:
-    shared = None
+    shared = 0
     async def __call__(self):
-        self.shared = self.shared or subprocess.Popen(["sleep", "600"])
+        self.shared = self.shared or stubborn()
         environment = Holding()
-        environment.program = self.own = subprocess.Popen(["sleep", "600"])
+        environment.program = stubborn()
         return environment
     def belongings(self):
-        return Belongings((self.shared.pid,), ()) if self.shared else Belongings()
+        return Belongings((self.shared,), ()) if self.shared else Belongings()
 
 async def main():
-    factory = Factory()
-    async with EnvironmentPool(factory, 1).lease():
-        print(factory.shared.pid, factory.own.pid, flush=True)
+    async with EnvironmentPool(Factory(), 1).lease():
+        print(flush=True)
         await asyncio.sleep(600)
 
 asyncio.run(main())
@@ -69,24 +63,16 @@ def started(code: str, *arguments: str) -> tuple[subprocess.Popen[str], list[int
     return program, [int(word) for word in program.stdout.readline().split()]
 
 
-def test_a_killed_owner_leaves_no_process_no_folder_and_no_reaper(tmp_path: Path) -> None:
+def test_a_killed_worker_leaves_nothing_of_its_environments_and_no_reaper(tmp_path: Path) -> None:
     folder = tmp_path / "a folder\nwith a name"
     (folder / "deep").mkdir(parents=True)
-    owner, named = started(OWNER, str(folder))
-    left = {*named} | children_of(owner.pid)
-    assert len(left) == len(named) + 1, "the reaper is one more"
+    worker, named = started(WORKER, str(folder))
+    left = {*named} | children_of(worker.pid)
+    assert len(named) == 4 and len(left) == 5, "two programs with a child each, and the reaper"
     assert all(map(runs, left))
-    owner.kill()
-    owner.communicate()
-    until_gone(left, folder)
-
-
-def test_a_killed_worker_leaves_nothing_of_its_environments() -> None:
-    worker, left = started(WORKER)
-    assert len(left) == 2 and all(map(runs, left))
     worker.kill()
     worker.communicate()
-    until_gone(left)
+    until_gone(left, folder)
 
 
 async def test_an_instance_whose_closing_hangs_is_ended_with_its_processes_and_folders(tmp_path: Path) -> None:

@@ -1,12 +1,34 @@
+import asyncio
 import re
+from itertools import combinations, islice
 from pathlib import Path
 
 import pytest
 
 from tests.stages.environments.simulated.worlds import DOCS, PAPER, garden
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Split
+from trajmill.stages.environments.kinds import GeneratedAppsSpec, SimulatedSpec
 from trajmill.stages.environments.simulated.app_files.check import builtin_files, read_files, read_with_builtin
-from trajmill.stages.environments.simulated.world import load_world
+from trajmill.stages.environments.simulated.app_files.loader import Mistake, YamlFile, parse_yaml, read_yaml
+from trajmill.stages.environments.simulated.app_files.references import texts_of
+from trajmill.stages.environments.simulated.device import Device
+from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
+from trajmill.stages.environments.simulated.generated import grammar
+from trajmill.stages.environments.simulated.generated.generate import (
+    ALIKE,
+    GeneratedApp,
+    generated_apps,
+    likeness,
+    write_apps,
+)
+from trajmill.stages.environments.simulated.generated.grammar import Grammar, packaged_grammar
+from trajmill.stages.environments.simulated.layout.profile import DeviceProfile
+from trajmill.stages.environments.simulated.world import World, load_world
+from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.spec import GraphQueriesSpec
+from trajmill.stages.queries.tasks.source import check_app_files, generate_queries
 
 ELSEWHERE = {
     "name: Cactus": "name: Cactus",
@@ -32,32 +54,23 @@ def line_of(text: str, part: str) -> int:
         ("kind: switch", "kind: swich", "unknown kind `swich`"),
         ("id: water,", "id: amount,", "another widget of the screen has the id `amount`"),
         ("variable: feed}", "variable: memo}", "a checkbox needs true or false"),
-        ("minimum: 1", "minimum: 2", "outside the stepper"),
-        ("name: $plant, amount: $amount", "name: $plnt, amount: $amount", "unknown variable `plnt`"),
         ("do: [{append", "do: [{apend", "unknown effect"),
         ("do: [{append: {waterings:", "do: [{append: {plants:", "unknown list"),
         ('note: "{room}"', 'note: "{rom}"', "has no field `rom`"),
-        ("items: plants", "items: plans", "unknown list `plans`"),
         ("name: Basil", "name: Cactus", "the name `Cactus` is twice"),
         ("{name: Basil, room", "{nam: Basil, room", "an item needs a `name`"),
         ("first: home", "first: hom", "unknown screen `hom`"),
         ("to: plant}", "to: watered}", "no widget leads to the screen `plant`"),
-        ("plant: [watered], watered: []", "plant: [watered]", "`watered` is not among the pages"),
-        ("home: [plant], plant", "hme: [plant], plant", "unknown screen `hme`"),
-        ("page: home, widget: plants", "page: home, widget: pants", "`pants` is no widget of `home`"),
         ("      - {name: plant, page: home, widget: plants}\n", "", "is a list; add a slot"),
-        ("values: [2, 3]", "values: [2, 9]", "`amount` does not offer `9`"),
         ("values: [2, 3]", 'values: ["2"]', "`amount` does not offer `2`"),
         ("goal: {waterings", "goal: {watering", "unknown state `watering`"),
         ("feed: $feed, memo: \"\"}", "feed: $fed, memo: \"\"}", "unknown slot `$fed`"),
         ("goal: {waterings: {append", "goal: {holiday: 3, waterings: {append", "write a value of the same type"),
         ("the {plant}{clauses}\"", "the {plant}\"", "the template lacks `{clauses}`"),
-        ("the {plant}{clauses}\"", "the {plnt} {plant}{clauses}\"", "names `{plnt}`"),
         ("[please] (water", "[please (water", "do not pair up"),
         ("feed: [and add plant food]", "fed: [and]", "the optional slot `feed` has no clause"),
         ("#3E7C4F", "green", "is no colour"),
         ("platform: phone", "platform: tablet", "`tablet` is not allowed here"),
-        ("holiday: false}", "holiday: }", "there is no value"),
         ("state: {waterings", "state: {memo: x, waterings", "the name `memo` is used twice"),
         ("values: [2, 3]", "values: [2, 3000000000000000]", "the number is too large"),
         ("minimum: 1, maximum: 5", "minimum: 1, maximum: 5000", "a stepper has at most 1000 steps"),
@@ -151,3 +164,163 @@ def test_the_page_shows_what_the_checker_prints(tmp_path: Path) -> None:
     ]
     for line, (right, wrong) in zip(shown[1].splitlines(), changes, strict=True):
         assert line.removeprefix("garden.yaml:") in mistakes(tmp_path, text.replace(right, wrong, 1)), line
+
+
+def read(text: str) -> YamlFile:
+    source = parse_yaml("a.yaml", text)
+    assert isinstance(source, YamlFile), source
+    return source
+
+
+def test_only_plain_whole_numbers_and_true_and_false_are_not_text() -> None:
+    text = "{a: 7, b: -3, c: 07, d: 7:30, e: 9.50, f: yes, g: on, h: true, i: 'true', j: 0, k: 2026-11-20}"
+    expected = {"a": 7, "b": -3, "c": "07", "d": "7:30", "e": "9.50", "f": "yes", "g": "on", "h": True, "i": "true"}
+    assert read(text).data == {**expected, "j": 0, "k": "2026-11-20"}
+
+
+def test_mistakes_of_form_name_their_line(tmp_path: Path) -> None:
+    def line(text: str) -> int:
+        mistake = parse_yaml("a.yaml", text)
+        assert isinstance(mistake, Mistake), text
+        return mistake.line
+
+    assert line("a: 1\nb: [1, 2\nc: 3\n") in (2, 3)
+    assert line("a: 1\nb: 2\na: 3\n") == 3
+    assert line("a: &x [1]\nb: *x\n") in (1, 2)
+    assert line("a: 1\nb: !!python/object:os.system x\n") == 2
+    assert line("- a\n") == line("") == 1
+    assert line("a: 1\nb: " + "[" * 200_000) == 2
+    assert line("a: 1\nb: " + "1" * 5000) == 2
+    (tmp_path / "latin.yaml").write_bytes(b"a: \xff\xfe")
+    for path in (tmp_path / "none.yaml", tmp_path / "latin.yaml", tmp_path):
+        assert isinstance(read_yaml(path), Mistake)
+
+
+MARKET = Path(__file__).parents[4] / "docs" / "examples" / "market.yaml"
+
+
+@pytest.mark.slow
+def test_all_words_of_instructions_and_screens_are_known() -> None:
+    from trajmill.stages.models.untrained import words_of
+
+    world = load_world([MARKET], ["bites", "clock"])
+    known = set(words_of(texts_of(world.apps.values(), [task.spec for task in world.tasks()])))
+    wanted = GraphQueriesSpec(train=60, heldout_slots=20, heldout_phrasings=20, heldout_apps=0, heldout_app_names=())
+    made = asyncio.run(generate_queries(world, wanted, 1, ORIGIN))
+    said = set(words_of(query.instruction for query in made.queries))
+    assert len(made.queries) > 80 and not said - known
+    for query in made.queries[::10]:
+        environment = SimulatedEnvironment(world, query.platform)
+        seen = environment.reset_now(query, 1)
+        assert not set(words_of(each.text for each in seen.elements or () if each.clickable)) - known
+    assert {"Margherita", "Quattro", "19:30", "Extra", "+", "Back"} <= known and "append" not in known
+
+
+DOMAINS = len(packaged_grammar().domains)
+GENERATED = SimulatedSpec(generated_apps=GeneratedAppsSpec(count=5, per_round=2, seed=3))
+ORIGIN = Origin(round=1, run_id="test", code_version="")
+
+
+@pytest.fixture(scope="module")
+def apps() -> list[GeneratedApp]:
+    """One app of each domain, and five more."""
+    return list(islice(generated_apps(7), DOMAINS + 5))
+
+
+def test_an_app_depends_on_seed_and_place_and_not_on_the_count(apps: list[GeneratedApp]) -> None:
+    assert [app.file for app in islice(generated_apps(7), 3)] == [app.file for app in apps[:3]]
+    assert next(generated_apps(8)).file != apps[0].file
+    assert {app.domain for app in apps[:DOMAINS]} == packaged_grammar().domains.keys()
+    assert DOMAINS >= 30
+
+
+@pytest.mark.slow
+def test_the_files_are_read_back_without_mistakes_and_their_tasks_can_be_walked(
+    apps: list[GeneratedApp], tmp_path: Path
+) -> None:
+    files = write_apps(apps[:2], tmp_path / "apps")
+    assert check_app_files(files) == []
+    assert [file.spec for file in read_files(files).apps] == [app.spec for app in apps[:2]]
+
+
+def test_apps_have_all_kinds_of_widgets_pages_and_changes(apps: list[GeneratedApp]) -> None:
+    screens = [screen for app in apps for screen in app.spec.screens.values()]
+    widgets = {widget.kind for screen in screens for widget in screen.all_widgets()}
+    assert widgets >= {"button", "list", "choice", "switch", "checkbox", "stepper", "field", "search", "menu", "value"}
+    assert {screen.layout for screen in screens} == {"", "rows", "grid", "start", "end"}
+    assert {app.spec.platform for app in apps} == {Platform.PHONE, Platform.DESKTOP}
+    tasks = [task for app in apps for task in app.spec.tasks.values()]
+    assert len({text for task in tasks for text in task.phrasings}) > 5 * len(tasks) - len(tasks)
+
+
+def test_no_two_apps_are_nearly_alike(apps: list[GeneratedApp]) -> None:
+    assert max(likeness(one, other) for one, other in combinations(apps, 2)) < ALIKE
+    words = packaged_grammar().words
+    alone = Grammar(words=words, domains={"clinic": packaged_grammar().domains["clinic"]})
+    poor = alone.model_copy(update={"words": words.model_copy(update={"texts": words.texts | {"plus": ("",)}})})
+    with pytest.raises(BadInputError, match=r"no further app about 'clinic' after .* apps; ask for fewer"):
+        list(generated_apps(0, poor))
+
+
+def test_the_grammar_has_no_words_of_apps_that_are_held_out(world: World) -> None:
+    folder = Path(grammar.__file__).parent
+    ours = "\n".join(path.read_text().lower() for path in sorted(folder.glob("*.yaml")))
+    heldout = [world.apps[name] for name in ("stride", "photos", "rides")]
+    of_devices = set(map(_bare, texts_of([], [])))
+    texts = {_bare(text) for app in heldout for text in texts_of([app], app.tasks.values())} - of_devices
+    phrases = {text for text in texts if " " in text}
+    assert len(phrases) > 100
+    assert {text for text in phrases if re.search(rf"\b{re.escape(text)}\b", ours)} == set()
+
+
+def _bare(text: str) -> str:
+    return " ".join(text.lower().split()).strip(" .,:!?")
+
+
+def test_generated_apps_are_on_devices_of_their_own(world: World) -> None:
+    mixed = GENERATED.navigation_graph()
+    new = mixed.apps[mixed.generated[0]]
+    profile = DeviceProfile(3)
+    together = {app.app for app in Device(mixed, new.platform, profile, beside=new.app).icons()}
+    assert new.app in together
+    assert 0 < len(together - world.apps.keys()) <= 4
+    assert together & world.apps.keys() == {app.app for app in world.apps_on(new.platform)}
+    for platform in (Platform.PHONE, Platform.DESKTOP):
+        assert Device(mixed, platform, profile).icons() == Device(world, platform, profile).icons()
+
+
+def test_each_round_has_the_next_apps_and_begins_again() -> None:
+    pool = set(GENERATED.navigation_graph().generated)
+    rounds = [pool - GENERATED.resting_apps(number) for number in (1, 2, 3, 4)]
+    assert [len(each) for each in rounds] == [2, 2, 2, 2]
+    assert not rounds[0] & rounds[1]
+    assert set.union(*rounds) == pool
+    few = GENERATED.model_copy(update={"generated_apps": GeneratedAppsSpec(count=5, seed=3)})
+    assert few.resting_apps(9) == frozenset()
+    assert SimulatedSpec().resting_apps(1) == frozenset()
+
+
+def test_a_folder_of_app_files_is_used_like_generated_ones(apps: list[GeneratedApp], tmp_path: Path) -> None:
+    write_apps(apps[:2], tmp_path / "apps")
+    spec = SimulatedSpec(generated_apps=GeneratedAppsSpec(folders=(tmp_path / "apps",)))
+    assert set(spec.navigation_graph().generated) == {app.file["app"] for app in apps[:2]}
+    with pytest.raises(BadInputError, match=r"has no file .*yaml; run trajmill apps generate"):
+        SimulatedSpec(generated_apps=GeneratedAppsSpec(folders=(tmp_path,))).navigation_graph()
+
+
+def test_the_identity_of_a_run_without_generated_apps_is_unchanged() -> None:
+    assert "generated_apps" not in SimulatedSpec().identity()
+    assert SimulatedSpec().identity() != GENERATED.identity()
+
+
+@pytest.mark.slow
+def test_only_training_has_queries_of_generated_apps_and_the_others_stay_as_they_were(world: World) -> None:
+    settings = GraphQueriesSpec(train=20, heldout_slots=4, heldout_phrasings=4, heldout_apps=3, validation=3)
+    mixed = GENERATED.navigation_graph()
+    found = asyncio.run(generate_queries(mixed, settings, 1, ORIGIN))
+    before = asyncio.run(generate_queries(world, settings, 1, ORIGIN))
+    new = [query for query in found.queries if mixed.generated_of(query.apps)]
+    assert {query.split for query in new} == {Split.TRAIN}
+    assert {app for query in new for app in query.apps} == set(mixed.generated)
+    assert tuple(query for query in found.queries if query not in new) == before.queries
+    assert leaks_in_queries(found.queries, settings.heldout_app_names) == ()

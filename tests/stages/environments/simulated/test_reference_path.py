@@ -44,7 +44,7 @@ def environment(platform: Platform = Platform.PHONE, faults: FaultRates = NO_FAU
     return SimulatedEnvironment(WORLD, platform, faults)
 
 
-def test_values_may_be_given_as_the_screen_shows_them() -> None:
+def test_values_may_be_given_as_the_screen_shows_them_and_wrong_ones_are_bad_input() -> None:
     typed: dict[str, Scalar] = {"plant": "Basil", "amount": 3, "feed": True}
     shown: dict[str, Scalar] = {"plant": "Basil", "amount": "3", "feed": "on"}
     assert resolve_slots(GARDEN, shown) == typed
@@ -52,9 +52,13 @@ def test_values_may_be_given_as_the_screen_shows_them() -> None:
     expected = '{"garden.waterings": {"append": {"amount": 3, "feed": true, "memo": "", "name": "Basil"}}}'
     assert goal_json(GARDEN, typed) == expected
     assert start_state_json(GARDEN, typed) == "{}"
+    basil: dict[str, Scalar] = {"plant": "Basil"}
+    for wrong, message in (({}, "needs a value"), (basil | {"pot": 1}, "no slot"), (basil | {"amount": 77}, "offer")):
+        with pytest.raises(BadInputError, match=message):
+            resolve_slots(GARDEN, wrong)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_walk_presses_elsewhere_in_another_layout(seed: int) -> None:
     across = {False: set[int](), True: set[int]()}
     for layouts, places in across.items():
@@ -64,15 +68,6 @@ def test_a_walk_presses_elsewhere_in_another_layout(seed: int) -> None:
         assert env.score_now() == 1.0
     middle = Size(720, 1280).width // 2
     assert middle in across[False] and (middle in across[True]) == (seed == 0), "the first layout is the usual one"
-
-
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [({}, "needs a value"), ({"plant": "Basil", "pot": 1}, "no slot"), ({"plant": "Basil", "amount": 77}, "offer")],
-)
-def test_wrong_slots_are_bad_input(values: dict[str, Scalar], message: str) -> None:
-    with pytest.raises(BadInputError, match=message):
-        resolve_slots(GARDEN, values)
 
 
 def test_a_walk_scrolls_types_and_uses_the_menu() -> None:
@@ -88,12 +83,10 @@ def test_a_walk_scrolls_types_and_uses_the_menu() -> None:
     assert next(action.count for action in actions if isinstance(action, Click)) == 2
 
 
-@pytest.mark.parametrize("faults", [FaultRates(slow=0.4, popup=0.5), FaultRates(popup=1.0)])
-def test_a_walk_survives_slow_pages_and_popups(faults: FaultRates) -> None:
-    for seed in range(12):
-        query = task_query(GARDEN, next(paths_of(GARDEN)), {"plant": "Basil", "amount": 2})
-        env = environment(faults=faults)
-        assert walk(env, query, seed).actions[-1] == Terminate(status="success")
+def test_a_walk_survives_slow_pages_and_popups() -> None:
+    for seed in range(6):
+        env = environment(faults=FaultRates(slow=0.4, popup=0.5))
+        assert walk(env, TO_BASIL, seed).actions[-1] == Terminate(status="success")
         assert env.score_now() == 1.0
 
 
@@ -130,7 +123,7 @@ def distances(query: Query, *script: str) -> list[int | None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", BUILTIN.tasks()[::7], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", BUILTIN.tasks()[::14], ids=lambda task: task.name)
 def test_no_step_of_an_annotated_path_leads_away_from_the_goal(task: TaskGraph) -> None:
     chance = random.Random(task.name)
     values = {slot.spec.name: chance.choice(slot.values) for slot in task.slots if slot.values}
@@ -227,7 +220,7 @@ def wanted(task: TaskGraph, values: dict[str, Scalar]) -> Iterator[str]:
 def test_every_path_reaches_its_goal_and_shows_what_that_checks(task: TaskGraph) -> None:
     plain = SimulatedEnvironment(WORLD, task.platform, NO_FAULTS)
     disturbed = SimulatedEnvironment(WORLD, task.platform, FaultRates(popup=0.3))
-    for number in range(12 if task.name in {each.name for each in BUILTIN.tasks()} else 0):
+    for number in range(4 if task.name in {each.name for each in BUILTIN.tasks()} else 0):
         plain.reset_now(task_query(task, next(paths_of(task)), asked(task, number)), 0)
         assert plain.score_now() == 0.0, "met before anything is done"
     for number, pages in enumerate(paths_of(task)):

@@ -13,9 +13,7 @@ from trajmill.stages.environments.webapp.environment import WebAppEnvironment, W
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("browser")]
 _WORLD = everything()
 _APPS = sorted({task.name.partition(".")[0] for task in _WORLD.tasks()})
-_STEPS = 40
-
-
+_STEPS = 60
 _FACTORIES = {each: WebAppFactory(_WORLD, each, POPUP) for each in (Platform.PHONE, Platform.DESKTOP)}
 Webs = dict[Platform, WebAppEnvironment]
 
@@ -34,9 +32,10 @@ def webs(browser: SharedFactory[WebAppEnvironment]) -> Webs:
 
 
 @pytest.mark.parametrize("app", _APPS)
-async def test_every_path_of_each_task_is_the_same_in_both_worlds(webs: Webs, app: str) -> None:
-    walks = [(task, path) for task in _WORLD.tasks() for path in paths_of(task)]
-    # The remainder of the number by eight decides the look of the device: the paths of an app are walked on several.
+async def test_a_path_of_each_task_is_the_same_in_both_worlds(webs: Webs, app: str) -> None:
+    # The longest path of each task: the others are parts of it, or of those of other tasks.
+    walks = [(task, max(paths_of(task), key=len)) for task in _WORLD.tasks()]
+    # The remainder of the number by eight decides the look of the device: the tasks of an app are done on several.
     for number, (task, path) in enumerate(walks):
         if not task.name.startswith(f"{app}."):
             continue
@@ -50,18 +49,16 @@ async def test_every_path_of_each_task_is_the_same_in_both_worlds(webs: Webs, ap
 
 
 @pytest.mark.parametrize("platform", [Platform.PHONE, Platform.DESKTOP])
-@pytest.mark.parametrize("seed", range(2))
-async def test_random_walks_are_the_same_in_both_worlds(webs: Webs, platform: Platform, seed: int) -> None:
-    rng = random.Random(seed)
+async def test_a_random_walk_is_the_same_in_both_worlds(webs: Webs, platform: Platform) -> None:
+    rng = random.Random(0)
     names = [app.name for app in _WORLD.apps_on(platform)]
-    twins = Twins(_WORLD, webs[platform], query_of(platform), seed)
+    twins = Twins(_WORLD, webs[platform], query_of(platform), 0)
     await twins.start()
     for _ in range(_STEPS):
         shown = twins.sim_seen.elements or ()
         # Inputs are few, and most of what can be done to them comes after one another.
         inputs = [each for each in shown if "editable" in each.states]
-        focused = any("focused" in each.states for each in inputs)
-        if focused and rng.random() < 0.6:
+        if any("focused" in each.states for each in inputs) and rng.random() < 0.6:
             await twins.do(_typing(rng))
         elif rng.random() < 0.75:
             choices = [each for each in (inputs if inputs and rng.random() < 0.4 else shown) if each.clickable]

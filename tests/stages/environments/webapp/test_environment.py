@@ -7,8 +7,15 @@ from PIL import Image
 
 from tests.failures import failing
 from tests.stages.environments.browser.playing import press
-from tests.stages.environments.simulated.worlds import everything, paths_of, query_of, task_of, task_query, world_of
-from tests.stages.environments.webapp.test_compile import HOSTILE
+from tests.stages.environments.simulated.worlds import (
+    everything,
+    garden,
+    paths_of,
+    query_of,
+    task_of,
+    task_query,
+    world_of,
+)
 from tests.stages.environments.webapp.twins import Twins
 from trajmill.schemas import actions as act
 from trajmill.schemas.errors import FailureClass
@@ -20,7 +27,9 @@ from trajmill.stages.environments.webapp.environment import WebAppEnvironment, W
 pytestmark = pytest.mark.browser
 
 EVIL = (
-    HOSTILE.replace("Cactus", "<img src=x onerror=hacked=1>")
+    garden()
+    .replace("name: Garden", 'name: "</script><script>hacked=1</script><!--"', 1)
+    .replace("Cactus", "<img src=x onerror=hacked=1>")
     .replace("Balcony", "<script>hacked=1</script>")
     .replace("Cups", "<b>Cups</b>")
     .replace("hint: Memo", 'hint: "\\"><svg onload=hacked=1>"')
@@ -35,22 +44,17 @@ def element(seen: Observation, element_id: str) -> UIElement:
     return next(each for each in seen.elements or () if each.element_id == element_id)
 
 
-async def test_a_walk_by_pixels_reaches_the_goal_and_a_wrong_one_does_not(environment: WebAppEnvironment) -> None:
+async def test_a_walk_by_pixels_reaches_the_goal(environment: WebAppEnvironment) -> None:
     task = task_of(everything(), "garden.water")
     query = task_query(task, next(paths_of(task)), {"plant": "Basil", "amount": 3, "feed": True})
-    walker, position, looks = Walker(query.path, query.platform), Position(), [await environment.reset(query, 3)]
+    walker, seen = Walker(query.path, query.platform), await environment.reset(query, 3)
     assert await environment.score() == 0.0
-    while True:
-        action, position = walker.next_action(looks[-1], position)
-        if isinstance(action, act.Terminate):
-            break
-        looks.append(await environment.step(action))
-    assert await environment.score() == 1.0
-    assert {Image.open(io.BytesIO(look.screen.encode())).size for look in looks} == {(720, 1280)}
-    assert looks[-1].app == "garden"
-    await environment.reset(query, 3)
-    await environment.step(act.OpenApp(app="garden"))
-    assert await environment.score() == 0.0
+    action, position = walker.next_action(seen, Position())
+    while not isinstance(action, act.Terminate):
+        seen = await environment.step(action)
+        action, position = walker.next_action(seen, position)
+    assert (await environment.score(), seen.app) == (1.0, "garden")
+    assert Image.open(io.BytesIO(seen.screen.encode())).size == (720, 1280)
 
 
 async def test_factories_travel_environments_close_twice_and_text_on_the_screen_is_never_markup() -> None:
@@ -82,18 +86,16 @@ async def test_the_wheel_turns_without_a_place_and_takes_the_keyboard_away(envir
     assert "shelf.home/books/Book 10" in shown
 
 
-async def test_a_page_that_is_gone_is_an_environment_failure(environment: WebAppEnvironment) -> None:
-    await environment.reset(query_of(Platform.PHONE), 0)
-    await environment.page.context.close()
-    with failing(FailureClass.ENVIRONMENT):
-        await environment.step(act.Click(x=10, y=10))
-
-
-async def test_the_page_reaches_nothing_but_its_own_files(environment: WebAppEnvironment) -> None:
+async def test_the_page_reaches_nothing_but_its_own_files_and_its_end_is_an_environment_failure(
+    environment: WebAppEnvironment,
+) -> None:
     await environment.reset(query_of(Platform.PHONE), 0)
     asked = "(url) => fetch(url).then(() => 'reached', () => 'refused')"
     for address in ("http://127.0.0.1:1/", "http://apps.invalid/secret.html", "file:///etc/hostname"):
         assert await environment.page.evaluate(asked, address) == "refused"
+    await environment.page.context.close()
+    with failing(FailureClass.ENVIRONMENT):
+        await environment.step(act.Click(x=10, y=10))
 
 
 async def test_a_page_moves_no_farther_than_the_finger(environment: WebAppEnvironment) -> None:

@@ -12,22 +12,7 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import make_observation
 
 SIZE = Size(800, 4000)
-WORDS = (
-    "Pine",
-    "Oak {name}",
-    "{value}",
-    "Low",
-    "Wide",
-    "Save",
-    "Item 1",
-    "Item 2",
-    "",
-    "Close",
-    "Delete",
-    "{",
-    "a}b",
-    "7",
-)
+WORDS = ("Pine", "Oak {name}", "{value}", "Low", "Save", "Item 1", "Item 2", "", "Close", "Delete", "{", "a}b", "7")
 
 
 class Widget(NamedTuple):
@@ -49,7 +34,7 @@ def generated_pages(seed: int) -> list[list[Widget]]:
 
 def _page(rng: Random, count: int, menu: list[Widget]) -> list[Widget]:
     parts = [*menu, Widget("heading", rng.choice(WORDS))]
-    for kind in rng.choices(("rows", "links", "form", "buttons", "nothing"), k=rng.randint(1, 3)):
+    for kind in rng.choices(("rows", "links", "form", "buttons"), k=rng.randint(1, 3)):
         to = rng.randrange(count) if rng.random() < 0.5 else -1
         match kind:
             case "rows":
@@ -62,10 +47,8 @@ def _page(rng: Random, count: int, menu: list[Widget]) -> list[Widget]:
             case "form":
                 parts += [Widget(*each) for each in _inputs(rng)]
                 parts.append(Widget("button", rng.choice(WORDS), to, says="Saved {fields}"))
-            case "buttons":
-                parts += [Widget("button", rng.choice(WORDS), to, rng.choice(WORDS)) for _ in range(rng.randint(1, 3))]
             case _:
-                parts.append(Widget("text", rng.choice(WORDS)))
+                parts += [Widget("button", rng.choice(WORDS), to, rng.choice(WORDS)) for _ in range(rng.randint(1, 3))]
     return parts
 
 
@@ -127,7 +110,7 @@ class GeneratedEnvironment:
                 self._page, self._values = part.leads_to, {}
 
     def _observe(self) -> Observation:
-        found = [title_element_of(self._page)]
+        found = [UIElement("heading", "site", Box(0, 0, 800, 1), ("title",), f"/{'abcdefgh'[self._page]}.html")]
         for at, part in enumerate(self._pages[self._page]):
             value = self._values.get((self._page, at), "")
             is_field = part.role.endswith("_field")
@@ -144,7 +127,3 @@ class GeneratedEnvironment:
 
     async def close(self) -> None:
         return None
-
-
-def title_element_of(page: int) -> UIElement:
-    return UIElement("heading", "site", Box(0, 0, 800, 1), ("title",), f"/{'abcdefgh'[page]}.html")

@@ -2,12 +2,20 @@ from pathlib import Path
 
 import pytest
 
-from tests.stages.graphs.explore.exploring import explore, simulated_app
+from tests.stages.graphs.explore.exploring import ExploredGraph, explore, simulated_app
+from tests.stages.graphs.explore.generated_app import GeneratedFactory, Widget, generated_pages
 from trajmill.schemas.errors import BadInputError
-from trajmill.stages.graphs.base import OUTSIDE, GraphPage, GraphTransition, Mark, SlotKind
-from trajmill.stages.graphs.explore.base import ExploreBounds
+from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import UIElement
+from trajmill.schemas.tables.query import PathStep, Platform
+from trajmill.stages.graphs.base import OUTSIDE, GraphPage, GraphTransition, Mark, SlotKind, ValueType
+from trajmill.stages.graphs.check import check_graph
+from trajmill.stages.graphs.explore.base import Effect, ExploreBounds, Trial, TrialKind, WalkedScreen, unexplored
+from trajmill.stages.graphs.explore.build import GraphBuilder
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
-from trajmill.stages.graphs.explore.journal import ExploreJournal
+from trajmill.stages.graphs.explore.explore import Findings
+from trajmill.stages.graphs.explore.journal import ExploreJournal, Tried
+from trajmill.stages.graphs.file import parse_graph, write_graph
 from trajmill.stages.graphs.merge import keep_annotations
 
 
@@ -34,10 +42,11 @@ def test_what_may_destroy_is_pressed_once_it_is_allowed(notes: Path, tmp_path: P
     assert not [each for page in merged.pages.values() for each in page.elements.values() if each.marks]
 
 
-@pytest.mark.parametrize("text", ["Jetzt kaufen", "Löschen", "Supprimer", "Log out", "Delete all"])
-def test_what_may_destroy_is_denied_in_several_languages_until_it_is_allowed(text: str) -> None:
-    assert packaged_deny_list().denies(text) and not packaged_deny_list(may_destroy=True).denies(text)
-    assert all(packaged_deny_list(may_destroy=True).denies(each) for each in ("Shut down", "Beenden"))
+def test_what_may_destroy_is_denied_in_several_languages_until_it_is_allowed() -> None:
+    usual, allowing = packaged_deny_list(), packaged_deny_list(may_destroy=True)
+    for text in ("Jetzt kaufen", "Löschen", "Supprimer", "Log out", "Delete all"):
+        assert usual.denies(text) and not allowing.denies(text)
+    assert allowing.denies("Shut down") and allowing.denies("Beenden")
 
 
 @pytest.mark.slow
@@ -81,23 +90,12 @@ def test_a_killed_exploration_goes_on_where_it_was(notes: Path, tmp_path: Path) 
     assert 0 < before < len(found.explored.trials)
     names = [(trial.before, trial.kind, trial.target) for trial in found.explored.trials]
     assert len(names) == len(set(names))
-    assert {page.title for page in found.graph.pages.values()} == {
-        page.title for page in explore(app, notes).graph.pages.values()
-    }
+    found_at_once = explore(app, notes).graph
+    assert {each.title for each in found.graph.pages.values()} == {each.title for each in found_at_once.pages.values()}
 
 
-def test_a_call_ends_at_its_bounds_and_the_next_goes_on(tmp_path: Path) -> None:
-    app, journal = simulated_app("clock"), tmp_path / "clock.jsonl"
-    first = explore(app, journal, ExploreBounds(actions=40), workers=1)
-    assert first.explored.left
-    assert first.explored.actions <= 41
-    assert sum(first.explored.left.values()) > 0 and first.explored.left.keys() <= {
-        *range(len(first.explored.book.pages))
-    }
-    second = explore(app, journal)
-    assert not second.explored.left
-    assert second.explored.trials[: len(first.explored.trials)] == first.explored.trials
-    few = explore(app, tmp_path / "few.jsonl", ExploreBounds(pages=3))
+def test_an_exploration_ends_at_its_bounds(tmp_path: Path) -> None:
+    few = explore(simulated_app("clock"), tmp_path / "few.jsonl", ExploreBounds(pages=3))
     assert len(few.graph.pages) == 3 and not few.explored.left
 
 
@@ -127,15 +125,15 @@ def _with_home(page: GraphPage) -> GraphPage:
 def test_what_people_wrote_stays_when_more_is_explored(tmp_path: Path) -> None:
     app, journal = simulated_app("notes"), tmp_path / "notes.jsonl"
     first = explore(app, journal, ExploreBounds(actions=60), workers=1)
+    assert first.explored.left and first.explored.actions <= 61
     start = first.graph.pages["start"]
-    edited = start.model_copy(
-        update={
-            "title": "all notes",
-            "elements": {"write": start.elements["new-note"].model_copy(update={"does": "Begins a note."})},
-            "slots": {"notes": start.slots["notes"].model_copy(update={"values": ("Poem",)})},
-            "transitions": (GraphTransition(by="write", to="new-note", does="Goes there."),),
-        }
-    )
+    words = {
+        "title": "all notes",
+        "elements": {"write": start.elements["new-note"].model_copy(update={"does": "Begins a note."})},
+        "slots": {"notes": start.slots["notes"].model_copy(update={"values": ("Poem",)})},
+        "transitions": (GraphTransition(by="write", to="new-note", does="Goes there."),),
+    }
+    edited = start.model_copy(update=words)
     others = {name: _with_home(page) for name, page in first.graph.pages.items() if name != "start"}
     old = first.graph.model_copy(update={"start": "home", "title": "my notes", "pages": {"home": edited, **others}})
     second = explore(app, journal)
@@ -145,8 +143,176 @@ def test_what_people_wrote_stays_when_more_is_explored(tmp_path: Path) -> None:
     assert home.elements["write"].does == "Begins a note."
     assert home.slots["notes"].values == ("Poem",)
     assert [each for each in home.transitions if each.by == "write"] == [old.pages["home"].transitions[0]]
-    assert {each.by for each in home.transitions} == {each.by for each in second.graph.pages["start"].transitions} - {
-        "new-note"
-    } | {"write"}
+    explored = {each.by for each in second.graph.pages["start"].transitions}
+    assert {each.by for each in home.transitions} == explored - {"new-note"} | {"write"}
     assert len(merged.pages) == len(second.graph.pages)
     assert {each.to for _, each in merged.transitions()} <= merged.pages.keys() | {"outside"}
+
+
+def explored(pages: list[list[Widget]], folder: Path) -> ExploredGraph:
+    app = unexplored("made", Platform.WEB, start_state={"url": "http://127.0.0.1:1/"})
+    bounds = ExploreBounds(actions=1500, pages=8)
+    folder.mkdir(exist_ok=True)
+    return explore(app, folder / "made.jsonl", bounds, workers=1, factory=GeneratedFactory(pages))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+def test_check_accepts_whatever_explore_writes(seed: int, tmp_path: Path) -> None:
+    graph = explored(generated_pages(seed), tmp_path).graph
+    write_graph(graph, tmp_path / "made.yaml")
+    reading = parse_graph(tmp_path / "made.yaml")
+    assert reading.file is not None, reading.mistakes
+    assert not [str(each) for each in check_graph(reading.file).mistakes]
+    assert reading.file.graph == graph
+
+
+def test_a_form_is_one_transition_with_all_its_fields_and_another_without_its_switches(tmp_path: Path) -> None:
+    radios = [Widget("radio", each) for each in ("Beginner", "Advanced")]
+    fields = [Widget("text_field", each) for each in ("Your name", "Day")]
+    form = [Widget("heading", "Book a bench"), *fields, Widget("text", "Level"), *radios]
+    form += [Widget("checkbox", "With tools"), Widget("button", "Book", says="Booked: {fields}")]
+    start = explored([form], tmp_path).graph.pages["start"]
+    kinds = {name: (slot.kind, slot.type, slot.name) for name, slot in start.slots.items()}
+    assert kinds["your-name"] == (SlotKind.FIELD, ValueType.PERSON, "Your name")
+    assert kinds["day"] == (SlotKind.FIELD, ValueType.DATE, "Day")
+    assert kinds["level"][::2] == (SlotKind.CHOICE, "Level")
+    pressed = [each for each in start.transitions if each.submits and not each.keys]
+    assert {each.slots: [feature.text for feature in each.shows] for each in pressed} == {
+        ("your-name", "day", "level", "with-tools"): ["Booked: {your-name}, {day}, chosen, on"],
+        ("your-name", "day", "level"): ["Booked: {your-name}, {day}, chosen"],
+    }
+
+
+def test_rows_are_one_list_by_their_titles_and_are_tried_twice(tmp_path: Path) -> None:
+    news = ("Glue for sale", "Open evening", "A new saw", "A visit", "Old planes")
+    rows = [each for title in news for each in (Widget("text", title), Widget("button", "Like", says=f"Liked {title}"))]
+    found = explored([[Widget("heading", "News"), *rows]], tmp_path)
+    slot = found.graph.pages["start"].slots["like"]
+    assert (slot.kind, slot.values) == (SlotKind.LIST, news)
+    assert slot.target_of("A visit") == "button:Like#4"
+    [liked] = found.graph.pages["start"].transitions
+    assert (liked.does, [feature.text for feature in liked.shows]) == ("Like {like}.", ["Liked {like}"])
+    assert len(found.explored.trials) == 2
+
+
+def test_a_menu_on_each_page_is_tried_once_and_leads_on_from_each(tmp_path: Path) -> None:
+    menu = [Widget("link", each, at) for at, each in enumerate(("Home", "Shop", "Help", "About"))]
+    pages = [[*menu, Widget("heading", menu[at].text), Widget("text", f"This is {at}")] for at in range(4)]
+    found = explored(pages, tmp_path)
+    ends = {page: {each.to for each in spec.transitions} for page, spec in found.graph.pages.items()}
+    assert {page.title for page in found.graph.pages.values()} == {each.text for each in menu}
+    assert all(ends[page] == set(ends) - {page} for page in ends)
+    assert len(found.explored.trials) == 4
+    idle = [Widget("link", each) for each in ("News", "Terms")]
+    graph = explored([[*idle, *page] for page in pages], tmp_path / "idle").graph
+    assert len(graph.pages) == 4 and not [each for _, each in graph.transitions() if each.by in ("news", "terms")]
+
+
+def test_another_item_and_another_page_of_results_are_the_same_page(tmp_path: Path) -> None:
+    titles = [Widget("heading", f"Bench {letter}") for letter in "abcd"]
+    cards = [each for at, title in enumerate(titles, 1) for each in (title, Widget("link", "Details", at))]
+    graph = explored([cards, *([title, Widget("checkbox", "Favourite")] for title in titles)], tmp_path).graph
+    [way] = graph.pages["start"].transitions
+    assert len(graph.pages) == 2
+    assert (way.by, way.does) == ("details", "Show the details of {details}.")
+    assert [feature.text for feature in way.shows] == ["{details}"]
+
+
+def test_a_text_of_a_page_is_never_the_place_of_a_value(tmp_path: Path) -> None:
+    page = [Widget("heading", "About {us}"), Widget("button", "Greet {value}", says="Hello {name}")]
+    page += [Widget("text_field", "Say {value}"), Widget("button", "Send to {name}", says="{fields} for {value}")]
+    graph = explored([page], tmp_path).graph
+    features = [each for _, way in graph.transitions() for each in (*way.shows, *way.lacks)]
+    assert {each.text for each in features if "{" in f"{each.text}{each.value}"} <= {"Found {say-value}"}
+
+
+Steps = tuple[PathStep, ...]
+PLACE = Box(0, 0, 10, 10)
+HEADING = UIElement(role="heading", text="Find", bounds=PLACE, states=("title",))
+CLEAR = UIElement(role="button", text="Clear", bounds=PLACE, states=("clickable",), element_id="empty")
+CLEARED = UIElement(role="text", text="All is gone.", bounds=PLACE)
+
+
+def screen(name: str, typed: str, *more: UIElement) -> WalkedScreen:
+    field = UIElement(
+        role="text_field", text="Search", bounds=PLACE, states=("clickable", "editable"), value=typed, element_id="find"
+    )
+    return WalkedScreen(screen_id=name, app="find", elements=(HEADING, field, *more))
+
+
+def pages_of(*tried: Tried) -> tuple[GraphPage, ...]:
+    findings = Findings(ExploreBounds(), packaged_deny_list(), Platform.WEB)
+    for each in tried:
+        findings.add(each)
+    app = unexplored("find", Platform.WEB)
+    return tuple(GraphBuilder(app, findings.book, findings.trials, packaged_deny_list()).build({}).pages.values())
+
+
+def test_what_stands_there_only_while_a_field_is_filled_is_operated_after_it() -> None:
+    fill = tuple(PathStep(page="", operation=each, target="find", text="trajmill") for each in ("tap", "replace"))
+    enter = (*fill, PathStep(page="", operation="key", target="", text="enter"))
+    press = (PathStep(page="", operation="tap", target="empty"),)
+    empty, found, cleared = screen("a", ""), screen("b", "trajmill", CLEAR), screen("c", "", CLEARED)
+
+    def tried(before: WalkedScreen, after: WalkedScreen, kind: TrialKind, steps: Steps, way: Steps = ()) -> Tried:
+        ends = {"before": before.screen_id, "after": after.screen_id}
+        trial = Trial(**ends, way=way, kind=kind, target=steps[0].target, steps=steps, effect=Effect.CHANGED)
+        return Tried(trial, before, after)
+
+    (made,) = pages_of(
+        tried(empty, found, TrialKind.FILL, fill),
+        tried(empty, found, TrialKind.ENTER, enter),
+        tried(found, cleared, TrialKind.PRESS, press, enter),
+    )
+    assert [(each.by, each.after) for each in made.transitions if each.operation == "tap"] == [("clear", ("search",))]
+
+
+def at(row: int, role: str, text: str, left: int = 0) -> UIElement:
+    states = ("clickable",) if role in ("link", "button") else ()
+    return UIElement(role=role, text=text, bounds=Box(left, row * 20, left + 50, row * 20 + 20), states=states)
+
+
+AGES, SORTED = (at(row, "text", age, 500) for row, age in enumerate(("47", "9", "33"), 2)), ("9", "33", "47")
+BUTTONS = (
+    *(at(0, "button", name, left) for left, name in enumerate(("More", "Menu", "Nothing", "Undo", "Redo", "Cut"))),
+    at(0, "button", "Rate us", 90),
+    at(1, "button", "Age", 500),
+)
+TABLE = (*BUTTONS, *AGES)
+LINKS = tuple(at(row, "link", text, 300) for row, text in enumerate(("Profile", "Settings")))
+MANY = tuple(at(row, "link", text, 300) for row, text in enumerate(("Copy", "Move", "Share", "Pin")))
+
+
+def test_what_changes_nothing_and_what_only_opens_is_marked_and_a_sorted_column_is_told() -> None:
+    def pressed(name: str, *after: UIElement) -> Tried:
+        before = screen("a", "", *TABLE)
+        last = screen(name, "", *after) if after else before
+        effect = Effect.CHANGED if after else Effect.NOTHING
+        target = f"button:{name}"
+        step = PathStep(page="", operation="tap", target=target)
+        ends = {"before": "a", "after": last.screen_id, "effect": effect}
+        return Tried(Trial(**ends, way=(), kind=TrialKind.PRESS, target=target, steps=(step,)), before, last)
+
+    start, menu = pages_of(
+        pressed("More", *TABLE, *LINKS),
+        pressed("Menu", *TABLE, *MANY),
+        pressed("Nothing"),
+        pressed("Rate us", *(at(0, "button", "Thanks", 90) if each.text == "Rate us" else each for each in TABLE)),
+        pressed(
+            "Age",
+            *BUTTONS[:-1],
+            at(1, "button", "Age, sorted", 500),
+            *(at(row, "text", age, 500) for row, age in enumerate(SORTED, 2)),
+        ),
+    )
+    ways = {each.by: each for each in start.transitions}
+    assert {name: way.marks for name, way in ways.items()} == {
+        "more": (Mark.OPENS,),
+        "menu": (),
+        "rate-us": (),
+        "age": (),
+    }
+    assert menu.marks == (Mark.OPENS,)
+    assert ways["age"].does == "Sort by Age."
+    assert {name for name, each in start.elements.items() if Mark.IDLE in each.marks} == {"nothing"}
