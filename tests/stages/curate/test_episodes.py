@@ -2,7 +2,7 @@ import pytest
 
 from tests.stages.derive.samples import TAP, episode, query, step
 from tests.stages.derive.screens import DrawnScreens, blank_screens
-from trajmill.schemas.actions import Action, Answer, Click, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.actions import Action, Answer, Click, Swipe, Terminate, TypeText
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.trajectory import Step, TargetElement
@@ -38,10 +38,8 @@ def reasons(made: CuratedEpisode) -> list[tuple[int | None, str]]:
         ("I typed the name. Now save it.", TAP, "Save", None),
         ("I enter the name.", TypeText(text="Bob"), "", None),
         ("I tap it.", TypeText(text="Bob"), "", "thought_of_other_action"),
-        ("I go back.", SystemButton(button="Back"), "", None),
         ("I tapped everything.", Terminate(status="success"), "", None),
         ("", TAP, "Music", None),
-        ("Something else.", TAP, "Music", None),
         ('He said "well".', Click(x=1, y=1), "", None),
     ],
 )

@@ -159,7 +159,6 @@ _SCREEN = Size(1000, 500)
     [
         ("pyautogui.doubleClick(x=0.5, y=0.5)", Click(x=500, y=250, count=2)),
         ("pyautogui.rightClick(0.1, 0.2)", Click(x=100, y=100, button="right")),
-        ("computer.tripleClick(x=0.1, y=0.2)", Click(x=100, y=100, count=3)),
         ("pyautogui.click(x=640, y=360)", Click(x=640, y=360)),
         ("pyautogui.moveTo(1.0, 1.0)", MoveMouse(x=999, y=499)),
         ("pyautogui.write(message='a\\nb')", TypeText(text="a\nb")),
@@ -180,11 +179,9 @@ def test_a_call_is_an_action(code: str, action: Action) -> None:
     "code",
     [
         "",
-        "import os",
         "__import__('os').system('true')",
         "pyautogui.click(x=open('/etc/passwd'), y=1)",
         "pyautogui.write(message=5)",
-        "pyautogui.press(None)",
         "pyautogui.click(x=1e999, y=0.5)",
         "pyautogui.screenshot()",
         "pyautogui.click(0.1, 0.1); eval('1')",

@@ -234,7 +234,6 @@ def test_an_attempt_becomes_an_episode_and_most_people_decide(tmp_path: Path) ->
         ({"action": "left_click"}, None),
         ({"action": "left_click", "coordinate": ["a", None]}, None),
         ({"action": "wait", "time": "long"}, None),
-        ({"action": "__import__"}, None),
         ({}, None),
     ],
 )
