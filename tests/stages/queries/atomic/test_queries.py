@@ -83,8 +83,8 @@ async def test_operations_are_done_on_real_objects(origin: Origin) -> None:
     source = AtomicSource({**dict.fromkeys(Split, 0), Split.TRAIN: 1}, APPS)
     made = (await making(source, passes, origin, seed=2)).queries
     assert len(made) == len(OPERATIONS)
-    # The others need all that these and the packaged tasks need; commands are walked in LibreOffice's Writer.
-    again = ("click", "input_cell", "input_place", "drag_select", "select_text")
+    # The others need all that these, the packaged tasks, and commands in LibreOffice's Writer need.
+    again = ("click", "input_text", "input_cell", "input_place", "drag_select", "select_text")
     queries = [query for query in made if query.task.partition(".")[2] not in again]
     rewards: dict[str, float | str | None] = {}
     for _ in range(2):

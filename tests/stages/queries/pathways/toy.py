@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from trajmill.schemas.actions import Action, Click, PressKeys
-from trajmill.schemas.errors import EnvironmentFailure
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import content_id
@@ -125,9 +125,13 @@ class ToyFactory:
     log: list[str] = field(default_factory=list)
     looks_until_shown: int = 0
     opens_late: int = 0
+    broken: int = 0
+    """So many starts fail."""
 
     async def __call__(self) -> Toy:
         self.log.append("start")
+        if self.log.count("start") <= self.broken:
+            raise EnvironmentFailure("there is no toy yet", FailureClass.SETUP)
         return Toy(self.log, looks_until_shown=self.looks_until_shown, opens_late=self.opens_late)
 
     async def close(self) -> None:

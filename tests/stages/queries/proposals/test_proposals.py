@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stages.critics.phone import words
 from tests.stages.models.scripted import ScriptedModel
 from tests.stages.queries.samples import chosen, drafted
 from tests.warehouse.samples import query, stage_run, trajectory
@@ -39,10 +40,6 @@ NAMES = ["alpha", "bravo", "charlie", "delta", "echo", "foxtrot", "golf", "hotel
 
 def tasks(*instructions: str, difficulty: int = 2) -> str:
     return json.dumps({"tasks": [{"instruction": text, "difficulty": difficulty} for text in instructions]})
-
-
-def words(request: ChatRequest) -> str:
-    return "\n".join(str(part) for message in request.messages for part in message.parts)
 
 
 async def propose(
@@ -116,10 +113,8 @@ async def test_the_curriculum_shows_what_people_wrote_and_how_the_agent_does(ori
     ("instruction", "reason"),
     [
         ("", "it is no sentence"),
-        ("Pizza", "it is no sentence"),
         ("x" * 10**6, f"it has 1000000 characters; at most {LONGEST_TASK} are allowed"),
         ("I'm sorry, I cannot do that", "it is an excuse and no task"),
-        ("As an AI, I have no wishes", "it is an excuse and no task"),
         ("Order [dish] for me", '"[dish]" is a placeholder'),
         ("Send ____ a message", '"____" is a placeholder'),
         ("order me a pizza!", 'the same words as "Order me a pizza."'),
@@ -200,10 +195,8 @@ def test_one_task_a_line(tmp_path: Path) -> None:
         (f"{GOOD}\nOrder me a pizza\n".encode(), ":2: task: Invalid JSON"),
         (b"[" * 100_000, ":1: task: Invalid JSON"),
         (b'{"instruction": "x", "apps": []}', ":1: platform: Field required; write one task per line, as "),
-        (b'{"instruction": "", "platform": "phone", "apps": []}', ":1: instruction: "),
         (b'{"instruction": "x", "platform": "fridge", "apps": []}', ":1: platform: "),
         (b'{"instruction": "x", "platform": "phone", "apps": [], "app": 1}', ":1: app: "),
-        (b"[1]", ":1: task: "),
         (b"\xff\xfe", "not UTF-8 (byte 0)"),
         (None, "example tasks cannot be read: No such file"),
     ],

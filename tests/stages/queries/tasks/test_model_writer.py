@@ -77,23 +77,12 @@ async def test_every_manner_is_drawn_and_heldout_ones_never_for_training(order: 
     assert not any("/h" in phrasing for phrasing in trained)
 
 
-@pytest.mark.parametrize(
-    ("instruction", "heldout", "reason"),
-    [
-        ('Get me a large Pad Thai, note "no nuts"?', False, "it must not be a question"),
-        ('Get me a large Pad Thai, note "no nuts".', True, "it must be a question"),
-    ],
-)
-async def test_a_draft_that_is_never_right_is_refused_with_its_reason(
-    order: TaskGraph, instruction: str, heldout: bool, reason: str
-) -> None:
-    model = ScriptedModel(saying(instruction))
-    with pytest.raises(DraftRefused) as refused:
-        await ModelWriter(model).write(brief(order, heldout))
-    assert str(refused.value).startswith("bites.order: refinement: 3 drafts were refused, the last: ")
-    assert reason in str(refused.value)
-    assert len(str(refused.value)) < 1000 and "\n" not in str(refused.value)
-    assert (refused.value.attempts, len(model.asked)) == (TRIES, 1 + TRIES)
+@pytest.mark.parametrize(("end", "reason"), [("?", "it must not be a question"), (".", "it must be a question")])
+async def test_a_draft_that_is_never_right_is_refused_with_its_reason(order: TaskGraph, end: str, reason: str) -> None:
+    model = ScriptedModel(saying(f'Get me a large Pad Thai, note "no nuts"{end}'))
+    with pytest.raises(DraftRefused, match=r"^bites\.order: refinement: 3 drafts were refused, the last: .*" + reason):
+        await ModelWriter(model).write(brief(order, heldout=end == "."))
+    assert len(model.asked) == 1 + TRIES
 
 
 async def test_the_next_draft_is_asked_for_with_the_reason(order: TaskGraph) -> None:
@@ -204,7 +193,6 @@ CALL: dict[str, Scalar] = {"contact": "Alice Moreau", "text": "call me"}
         ("bites.order", PAD_THAI, "Pad Thai " * 50, "it has 450 characters; at most 400 are allowed"),
         ("bites.order", PAD_THAI, RIGHT.replace("large ", ""), 'size is lost: say "large" or "big" or "Large"'),
         ("bites.order", PAD_THAI, RIGHT.replace("large", "small"), 'size is changed: "small" is another value; say '),
-        ("bites.order", PAD_THAI, RIGHT.replace("Thai", "Thai Deluxe"), 'the name "Deluxe" is invented'),
         ("bites.order", PAD_THAI, RIGHT.replace("spicy", "spicy, for Anna's"), 'the name "Anna\'s" is invented'),
         ("bites.order", PAD_THAI, RIGHT.replace("Thai", "Thai for three"), 'the number "three" is invented'),
         ("bites.order", PAD_THAI, RIGHT.replace("Thai", "Thai for tomorrow"), 'the time "tomorrow" is invented'),
