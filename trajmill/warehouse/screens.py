@@ -25,11 +25,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from trajmill.schemas import SCHEMA_VERSION
-from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import arrow_schema
-from trajmill.schemas.tables.screen import ELEMENT
+from trajmill.schemas.tables.screen import ELEMENT, trees_of
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.shards import CHECKED, DataFile, read_file, replace_shard, rows_per_group, write_shard
@@ -111,10 +111,8 @@ class WarehouseScreens:
 
     def _decode(self, screen_id: str) -> tuple[UIElement, ...]:
         file, row = self._find(screen_id)
-        return tuple(
-            UIElement(**element | {"bounds": Box(*element["bounds"]), "states": tuple(element["states"])})
-            for element in file.trees[row].as_py()
-        )
+        [tree] = trees_of(file.trees.slice(row, 1))
+        return tree
 
 
 def without_committed(warehouse: Warehouse, files: Sequence[DataFile]) -> Iterator[DataFile]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Annotated
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from trajmill.schemas.geometry import Size
+from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Row, arrow_type
 
@@ -20,6 +22,13 @@ ELEMENT = arrow_type(UIElement)
 def tree_column(trees: Sequence[Sequence[UIElement]]) -> pa.ListArray:
     """Accessibility trees as the table of screens holds them."""
     return pa.array([[element._asdict() for element in tree] for tree in trees], pa.list_(ELEMENT))
+
+
+def trees_of(column: pa.ChunkedArray) -> list[tuple[UIElement, ...]]:
+    """Accessibility trees from lists of `ELEMENT`; the inverse of `tree_column`."""
+    fields = zip(*(field.to_pylist() for field in column.combine_chunks().flatten().flatten()), strict=True)
+    every = (UIElement(role, text, Box(*box), tuple(states), *more) for role, text, box, states, *more in fields)
+    return [tuple(islice(every, size)) for size in pc.list_value_length(column).to_pylist()]
 
 
 class Screen(Row):

@@ -126,7 +126,8 @@ async def test_a_pool_with_fewer_machines_than_episodes_goes_on_with_those_that_
     async with pool_of(factory, 8, SHORT_LIMITS) as pool:
         found = await scores(pool, 30)
     assert found.count(1.0) == 28 and found.count(ENVIRONMENT) == 2
-    assert factory.most_at_once == 2 and len(factory.made) == 4 and factory.refused < 30
+    # One machine may do the rest before the other is started again.
+    assert factory.most_at_once == 2 and 3 <= len(factory.made) <= 4 and factory.refused < 30
 
 
 async def test_a_pool_that_has_lost_its_last_machine_says_so_to_all_that_wait() -> None:

@@ -328,12 +328,15 @@ def with_task_flags(
         if done:
             flags[row, _FLAG_INDEX["done_once"] + min(done, 3) - 1] = 1.0
             flags[row, _FLAG_INDEX["just_done"]] = float(last[:4] == (verb, text, label, title)) if last else 0.0
-        flags[row, _FLAG_INDEX["same_verb"]] = float(last is not None and last.verb == verb)
-        flags[row, _FLAG_INDEX["filled"]] = float(filled and candidate.verb in ("type", "enter"))
-        flags[row, _FLAG_INDEX["known_text"]] = float(text in targets)
+        if last is not None and last.verb == verb:
+            flags[row, _FLAG_INDEX["same_verb"]] = 1.0
+        if filled and candidate.verb in ("type", "enter"):
+            flags[row, _FLAG_INDEX["filled"]] = 1.0
+        if text in targets:
+            flags[row, _FLAG_INDEX["known_text"]] = 1.0
         # A note may have a label before its value.
-        noted = bool(text) and any(note == text or note.endswith(f": {text}") for note in notes)
-        flags[row, _FLAG_INDEX["was_noted"]] = float(noted)
+        if text and any(note == text or note.endswith(f": {text}") for note in notes):
+            flags[row, _FLAG_INDEX["was_noted"]] = 1.0
         if candidate.beside.isdecimal():
             shown = int(candidate.beside)
             above, below = (any(n > shown for n in numbers), any(n < shown for n in numbers))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from trajmill.schemas.actions import Action, Click
@@ -16,15 +17,17 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
 from trajmill.schemas.dialects.user_text import UserText, read
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.geometry import Box, Size
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.tables.screen import trees_of
 from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
 from trajmill.stages.export.release import released_rows, screen_files
 from trajmill.stages.models.embedded.candidates import CandidateAction
 from trajmill.stages.models.embedded.model import is_phone_prompt
 from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
 
+_SCREEN_COLUMNS = ["screen_id", "width", "height", "elements"]
 _STEP_COLUMNS = ["prompt", "screen_ids", "trajectory_id", "step_index"]
 _SFT_COLUMNS = [*_STEP_COLUMNS, "completion", "loss_weight"]
 _RL_COLUMNS = [*_STEP_COLUMNS, "response", "advantage", "step_weight"]
@@ -89,8 +92,10 @@ def chosen_candidate(candidates: Sequence[CandidateAction], action: Action, *, p
 
     A press anywhere on an element counts as a press on it; of nested elements, the smallest counts.
     """
+    at = (action.x, action.y) if isinstance(action, Click) else None
     for index, candidate in enumerate(candidates):
-        if candidate.action(phone=phone) == action:
+        # Most candidates press elsewhere, and to make an action takes time.
+        if (at is None or candidate.bounds.center == at) and candidate.action(phone=phone) == action:
             return index
     if not isinstance(action, Click):
         return None
@@ -120,19 +125,15 @@ def rl_turns(release: Path) -> list[Turn]:
 
 def seen_screens(release: Path) -> dict[str, SeenScreen]:
     """Return the screens of a release by id. Raises BadInputError for a foreign file."""
-    only: dict[str, Any] = {"columns": ["screen_id", "width", "height", "elements"], "page_checksum_verification": True}
+    found = dict[str, SeenScreen]()
     with _damage_as_error(release):
-        rows = [row for path in screen_files(release) for row in pq.read_table(path, **only).to_pylist()]
-    return {
-        row["screen_id"]: SeenScreen(
-            Size(row["width"], row["height"]),
-            tuple(
-                UIElement(e["role"], e["text"], Box(*e["bounds"]), tuple(e["states"]), e["value"], e["element_id"])
-                for e in row["elements"]
-            ),
-        )
-        for row in rows
-    }
+        for path in screen_files(release):
+            rows = pq.read_table(path, columns=_SCREEN_COLUMNS, page_checksum_verification=True)
+            new = rows.filter(pc.invert(pc.is_in(rows["screen_id"], pa.array(found, pa.string()))))
+            names, *sizes = (new[column].to_pylist() for column in _SCREEN_COLUMNS[:3])
+            screens = map(SeenScreen, map(Size, *sizes), trees_of(new["elements"]))
+            found.update(zip(names, screens, strict=True))
+    return found
 
 
 def _turn(row: dict[str, Any], reply: str, weight: float) -> Turn:
