@@ -45,9 +45,8 @@ def _findings(tmp_path: Path, text: str) -> GraphFindings:
 CODE = "    answers: {code: {target: x, of: entry, text: Code, known: {a: b}}}\n    elements:"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line", "text"),
-    [
+def test_mistakes_are_told_by_line(tmp_path: Path) -> None:
+    for old, new, line, text in (
         ("start: list", "start: lists", 3, "there is no page `lists`; did you mean list?"),
         ("slots: [entry]", "slots: [entri]", 14, "there is no slot of this page `entri`; did you mean entry?"),
         ("keys: enter, ", "", 14, "`operation: key` and `keys` belong together, e.g. `keys: enter`"),
@@ -64,11 +63,9 @@ CODE = "    answers: {code: {target: x, of: entry, text: Code, known: {a: b}}}\n
         ("[entry], to: list", "[entry], to: list, address: x", 14, "it has an `address`, but leads to `list`"),
         ("    elements:", CODE.replace("entry", "entri"), 9, "there is no slot `entri`; correct `of`"),
         ("    elements:", CODE, 9, "the text of `code` has no `{answer}`; add it"),
-    ],
-)
-def test_mistakes_are_told_by_line(tmp_path: Path, old: str, new: str, line: int, text: str) -> None:
-    found = _findings(tmp_path, GRAPH.replace(old, new, 1)).mistakes
-    assert any(each.line == line and each.text.startswith(text) for each in found) if line else found == (), found
+    ):
+        found = _findings(tmp_path, GRAPH.replace(old, new, 1)).mistakes
+        assert any(each.line == line and each.text.startswith(text) for each in found) if line else found == (), found
 
 
 def test_the_example_of_the_documentation_is_a_graph(tmp_path: Path) -> None:

@@ -63,21 +63,18 @@ async def test_rows_of_a_database_decide(stored: Phone, server: AdbServer, roote
     assert "reboot" not in {words[0] for words in stored.ran}
 
 
-@pytest.mark.parametrize(
-    ("query", "words"),
-    [
+async def test_a_wrong_query_fails_the_task(stored: Phone, server: AdbServer) -> None:
+    for query, words in (
         ("SELECT colour FROM note", "notes.db: no such column: colour"),
         ("SELECT ? FROM note", "notes.db: Incorrect number of bindings"),
         ("SELECT 1; DELETE FROM note", "notes.db: You can only execute one statement"),
         ("WITH x AS (SELECT 1) DELETE FROM note", "notes.db: not authorized"),
         ("SELECT load_extension('/tmp/x')", "notes.db: not authorized"),
-    ],
-)
-async def test_a_wrong_query_fails_the_task(stored: Phone, server: AdbServer, query: str, words: str) -> None:
-    async with environment_on(stored, server) as environment:
-        await environment.reset(task({}, {"databases": [check(query)]}), 0)
-        with failing(FailureClass.TASK, words):
-            await environment.score()
+    ):
+        async with environment_on(stored, server) as environment:
+            await environment.reset(task({}, {"databases": [check(query)]}), 0)
+            with failing(FailureClass.TASK, words):
+                await environment.score()
 
 
 async def test_data_that_cannot_be_read_is_no_verdict(stored: Phone, server: AdbServer) -> None:
@@ -115,20 +112,18 @@ async def test_rows_of_a_content_provider_are_counted(phone: Phone, server: AdbS
             await environment.score()
 
 
-@pytest.mark.parametrize(
-    ("kind", "wrong"),
-    [
-        (DatabaseCheck, check("DELETE FROM note")),
-        (DatabaseCheck, check("SELECT 1") | {"file": "../../com.bank/databases/x"}),
-        (DatabaseCheck, check("SELECT 1") | {"file": "/etc/hosts"}),
-        (ContentCheck, {"uri": "content://sms --where 1", "row": {"a": 1}}),
-        (ContentCheck, {"uri": "content://sms", "row": {"a:b --delete": 1}}),
-        (ContentCheck, {"uri": "content://sms", "row": {}}),
-    ],
-)
-def test_a_check_cannot_hold_a_command_or_leave_the_app(kind: type[DatabaseCheck], wrong: dict[str, Any]) -> None:
-    with pytest.raises(ValidationError):
-        kind.model_validate(wrong)
+def test_a_check_cannot_hold_a_command_or_leave_the_app() -> None:
+    outside = [check("SELECT 1") | {"file": file} for file in ("../../com.bank/databases/x", "/etc/hosts")]
+    for database in (check("DELETE FROM note"), *outside):
+        with pytest.raises(ValidationError):
+            DatabaseCheck.model_validate(database)
+    for uri, row in (
+        ("content://sms --where 1", {"a": 1}),
+        ("content://sms", {"a:b --delete": 1}),
+        ("content://sms", {}),
+    ):
+        with pytest.raises(ValidationError):
+            ContentCheck.model_validate({"uri": uri, "row": row})
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from trajmill.stages.environments.desktop.spec import OsworldSpec, RestoreSpec
 from trajmill.stages.environments.tasks import ImportedQueries
 
 pytestmark = pytest.mark.slow
+OSWORLD = Path(__file__).parents[4] / ".venv-osworld"
 
 DESKTOP = "/home/user/Desktop"
 LISTING = {"type": "vm_command_line", "command": ["ls", DESKTOP]}
@@ -48,7 +49,6 @@ INCOMPLETE: list[tuple[dict[str, Any], str]] = [
     ({"config": [step("levitate")]}, "config 1: desktop-env has no setup step 'levitate'"),
     ({"config": [step("launch")]}, "config 1: launch: missing a required argument: 'command'"),
     ({"config": [step("open", path="/a", wait=1)]}, "config 1: open: got an unexpected keyword argument 'wait'"),
-    ({"config": [step("googledrive", operation=[], args=[])]}, "config 1: googledrive: needs a Google account"),
     ({"config": [step("launch", command=["{SCREEN_WIDTH}"])]}, "config 1: launch: {SCREEN_WIDTH} is filled in only"),
     ({"config": [step("execute", command=["a"], stdout="../a")]}, "stdout '../a' is not a plain file name"),
     ({"config": [step("upload_file", files=[{"local_path": "/etc/passwd", "path": "/a"}])]}, "'/etc/passwd' is not in"),
@@ -57,7 +57,6 @@ INCOMPLETE: list[tuple[dict[str, Any], str]] = [
     (evaluator("os"), "desktop-env has no metric 'os'"),
     (evaluator("__import__"), "desktop-env has no metric '__import__'"),
     (evaluator("exact_match", options={"fuzzy": 1}), "exact_match: got an unexpected keyword argument 'fuzzy'"),
-    (evaluator(["exact_match", "exact_match"]), "differ in length"),
     (evaluator(result={"type": "mood"}), "desktop-env has no getter 'mood'"),
     (evaluator(result={"type": "vm_command_line"}), "getter vm_command_line lacks 'command'"),
     (evaluator(result={**FILE, "dest": "../a"}), "getter vm_file: dest '../a' is not a plain file name"),
@@ -65,7 +64,6 @@ INCOMPLETE: list[tuple[dict[str, Any], str]] = [
     (evaluator("compare_image_text", FILE), "needs the package easyocr"),
     (evaluator("run_sqlite3", FILE, rule(sql="ATTACH 'a' AS b")), "takes one SELECT"),
     ({"evaluator": []}, "evaluator: Input should be a valid dictionary"),
-    ({"config": [7]}, "config.0: "),
     (evaluator(result=[7]), "is malformed: "),
 ]
 
@@ -140,7 +138,9 @@ class Given(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory, osworld: OsworldSpec) -> Given:
+def given(tmp_path_factory: pytest.TempPathFactory) -> Given:
+    if not (OSWORLD / "installed").exists():
+        pytest.skip("OSWorld's code is not there: `make osworld-env` installs it")
     folder = tmp_path_factory.mktemp("osworld")
     mirror, tasks, complete = folder / "mirror", folder / "tasks", complete_tasks()
     for path in (mirror / "etc", tasks):
@@ -152,7 +152,7 @@ def given(tmp_path_factory: pytest.TempPathFactory, osworld: OsworldSpec) -> Giv
     for name, parts in written.items():
         task = {"id": name, "instruction": f"Do {name}.", "config": [], "proxy": False, **parts}
         (tasks / f"{name}.json").write_text(json.dumps(task))
-    own = osworld.model_copy(update={"mirror": mirror})
+    own = OsworldSpec(python=OSWORLD / "bin/python", mirror=mirror)
     return Given(tasks, own, complete, asyncio.run(import_checked(tasks, own, 0.0, ORIGIN, 0.0)))
 
 

@@ -209,14 +209,6 @@ def ids(tree: DesktopTree) -> list[str]:
     return [element.element_id for element in tree.elements[1:]]
 
 
-def test_the_first_element_is_the_title_of_the_window_with_the_keyboard() -> None:
-    button = node("push-button", "OK", (10, 40, 30, 20))
-    tree = read(node("frame", "Letter", (0, 20, 100, 80), button, SHOWN + " active"))
-    assert tree.elements[0] == UIElement("heading", "Letter", Box(0, 20, 100, 21), ("title",))
-    assert tree.elements[1] == UIElement("button", "OK", Box(10, 40, 40, 60), ("clickable",), "", "app0/button:OK")
-    assert tree.app == "app0"
-
-
 def test_ids_name_the_menus_around_an_element_and_count_what_is_alike() -> None:
     entries = node("menu-item", "Save", (0, 20, 50, 20)) + node("menu-item", "Save", (0, 40, 50, 20))
     bar = node("menu-bar", "", (0, 0, 100, 20), node("menu", "File", (0, 0, 50, 20), entries))

@@ -85,9 +85,8 @@ async def test_sessions_spread_over_the_servers_and_servers_that_are_gone_are_a_
         await ServerSessions((first.url,), "", ServerTimeouts(lease=0.0)).open()
 
 
-@pytest.mark.parametrize(
-    ("raw", "line"),
-    [
+def test_whatever_a_server_sends_gives_one_error_line_and_a_full_one_is_told_apart() -> None:
+    for raw, line in (
         ("nonsense", "sent no JSON"),
         ("[" * 100_000, "sent no JSON"),
         ("[]", "sent a message without data"),
@@ -95,14 +94,12 @@ async def test_sessions_spread_over_the_servers_and_servers_that_are_gone_are_a_
         ('{"type": "observation", "data": {"observation": {"text": "hi"}}}', "screenshot: Field required"),
         ('{"type": "observation", "data": {"observation": {"screenshot": ""}, "reward": NaN}}', "reward that is no"),
         ('{"type": "error", "data": {"message": "out of\\nmemory", "code": "EXECUTION_ERROR"}}', "out of memory"),
-    ],
-)
-def test_whatever_a_server_sends_gives_one_error_line_and_a_full_one_is_told_apart(raw: str, line: str) -> None:
-    with pytest.raises(ServerBusy):
-        read_answer(json.dumps({"type": "error", "data": {"message": "full", "code": BUSY}}), "http://far")
-    with pytest.raises(EnvironmentFailure) as error:
-        read_answer(raw, "http://far")
-    assert line in str(error.value) and "\n" not in str(error.value)
+    ):
+        with pytest.raises(ServerBusy):
+            read_answer(json.dumps({"type": "error", "data": {"message": "full", "code": BUSY}}), "http://far")
+        with pytest.raises(EnvironmentFailure) as error:
+            read_answer(raw, "http://far")
+        assert line in str(error.value) and "\n" not in str(error.value)
 
 
 def test_a_screenshot_is_checked_before_it_is_decoded_and_an_address_before_it_is_used() -> None:

@@ -48,9 +48,8 @@ def line_of(text: str, part: str) -> int:
     return text[: text.index(part)].count("\n") + 1
 
 
-@pytest.mark.parametrize(
-    ("right", "wrong", "message"),
-    [
+def test_each_mistake_is_found_at_its_line(tmp_path: Path) -> None:
+    for right, wrong, message in (
         ("kind: switch", "kind: swich", "unknown kind `swich`"),
         ("id: water,", "id: amount,", "another widget of the screen has the id `amount`"),
         ("variable: feed}", "variable: memo}", "a checkbox needs true or false"),
@@ -64,9 +63,9 @@ def line_of(text: str, part: str) -> int:
         ("      - {name: plant, page: home, widget: plants}\n", "", "is a list; add a slot"),
         ("values: [2, 3]", 'values: ["2"]', "`amount` does not offer `2`"),
         ("goal: {waterings", "goal: {watering", "unknown state `watering`"),
-        ("feed: $feed, memo: \"\"}", "feed: $fed, memo: \"\"}", "unknown slot `$fed`"),
+        ('feed: $feed, memo: ""}', 'feed: $fed, memo: ""}', "unknown slot `$fed`"),
         ("goal: {waterings: {append", "goal: {holiday: 3, waterings: {append", "write a value of the same type"),
-        ("the {plant}{clauses}\"", "the {plant}\"", "the template lacks `{clauses}`"),
+        ('the {plant}{clauses}"', 'the {plant}"', "the template lacks `{clauses}`"),
         ("[please] (water", "[please (water", "do not pair up"),
         ("feed: [and add plant food]", "fed: [and]", "the optional slot `feed` has no clause"),
         ("#3E7C4F", "green", "is no colour"),
@@ -75,17 +74,15 @@ def line_of(text: str, part: str) -> int:
         ("values: [2, 3]", "values: [2, 3000000000000000]", "the number is too large"),
         ("minimum: 1, maximum: 5", "minimum: 1, maximum: 5000", "a stepper has at most 1000 steps"),
         ("pages: {home: [plant]", "pages: {home: plant", "expected a list, found `plant`"),
-    ],
-)  # fmt: skip
-def test_each_mistake_is_found_at_its_line(tmp_path: Path, right: str, wrong: str, message: str) -> None:
-    text = garden()
-    assert text.count(right) >= 1
-    found = mistakes(tmp_path, text.replace(right, wrong, 1))
-    hits = [each for each in found if message in each]
-    assert hits, found
-    assert all(re.match(r"\d+: .+(; .+|\?)", each) for each in found), found
-    # A broken name is reported where it is used: `elsewhere` says where that is not the line that was changed.
-    assert int(hits[0].partition(":")[0]) == line_of(text, ELSEWHERE.get(wrong, right)), hits
+    ):
+        text = garden()
+        assert text.count(right) >= 1
+        found = mistakes(tmp_path, text.replace(right, wrong, 1))
+        hits = [each for each in found if message in each]
+        assert hits, found
+        assert all(re.match(r"\d+: .+(; .+|\?)", each) for each in found), found
+        # A broken name is reported where it is used: `elsewhere` says where that is not the line that was changed.
+        assert int(hits[0].partition(":")[0]) == line_of(text, ELSEWHERE.get(wrong, right)), hits
 
 
 def test_lines_are_exact_and_an_unknown_key_hides_no_other_mistake(tmp_path: Path) -> None:

@@ -52,9 +52,8 @@ def replying(status: int, location: str = "") -> type[StateApi]:
     return Same
 
 
-@pytest.mark.parametrize(
-    ("kind", "told"),
-    [
+async def test_a_server_that_is_wrong_about_sessions_is_refused_in_one_line() -> None:
+    for kind, told in (
         (answering(other_session), "GET /go answers the session 'mine', asked for "),
         (answering(other_state), "answers a state that was not set: initial_state.check is 'changed', not '"),
         (OneForAll, "answers a state that was not set: initial_state.check is 'another session', not '"),
@@ -65,12 +64,10 @@ def replying(status: int, location: str = "") -> type[StateApi]:
         (answering(lambda _: b"{}"), "GET /go answers no object with initial_state and current_state"),
         (replying(302, "http://else.invalid/go"), "POST /post redirects to 'http://else.invalid/go'; name "),
         (replying(404), "POST /post answers HTTP 404; it has no state API there"),
-    ],
-)
-async def test_a_server_that_is_wrong_about_sessions_is_refused_in_one_line(kind: type[StateApi], told: str) -> None:
-    with serving(kind=kind) as wrong, serving() as right, pytest.raises(BadInputError) as refused:
-        await check_servers([f"{wrong.url}/a", f"{right.url}/", f"{wrong.url}/b"])
-    assert str(refused.value).startswith(f"{wrong.url} {told}") and "\n" not in str(refused.value)
+    ):
+        with serving(kind=kind) as wrong, serving() as right, pytest.raises(BadInputError) as refused:
+            await check_servers([f"{wrong.url}/a", f"{right.url}/", f"{wrong.url}/b"])
+        assert str(refused.value).startswith(f"{wrong.url} {told}") and "\n" not in str(refused.value)
 
 
 async def test_tasks_of_a_wrong_server_are_refused_before_anything_runs(tmp_path: Any) -> None:
