@@ -2,34 +2,79 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import product
+from typing import NamedTuple
 
 import pytest
 
-from tests.stages.critics.channels import Answer, HeldPass, Scripted, channel_of
 from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure
+from trajmill.schemas.errors import FailureClass, JudgeFailure, ModelFailure, StageError
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.verdict import Channel, Judgement
 from trajmill.stages.critics.app_graph.channels import StepCriticByGraph
 from trajmill.stages.critics.judge import Judge, Judged, judge_each, judge_episodes
 from trajmill.stages.critics.voting import (
+    FULL,
     Ask,
     ChannelCritics,
     ChannelRule,
     PassRule,
     Rule,
     StepResult,
+    TrajectoryCritic,
     Vote,
     VoteFailure,
     read_rule,
     vote_of,
 )
 
+Answer = bool | StageError
 YES, NO = True, False
 GARBAGE, SILENCE = JudgeFailure("garbage"), ModelFailure("no answer")
 TREES = Trees()
 WALK = right_walk(TREES).end()
+
+
+@dataclass
+class Scripted:
+    """Answers by the number of the draw, and records what it was asked for."""
+
+    answers: Sequence[Answer]
+    channel: Channel = Channel.TEXT
+    resolution: str = "full"
+    version: str = "scripted"
+    draws: list[int] = field(default_factory=list)
+    together: list[int] = field(default_factory=list)
+    """How many of its votes were under way as each was asked for."""
+    under_way: int = 0
+
+    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
+        self.draws.append(draw)
+        self.under_way += 1
+        self.together.append(self.under_way)
+        await asyncio.sleep(0)
+        self.under_way -= 1
+        return self.vote(draw)
+
+    def vote(self, draw: int) -> Vote:
+        answer = self.answers[draw]
+        if isinstance(answer, StageError):
+            raise answer
+        return vote_of(self, answer, "so", (draw,), None if answer else draw)
+
+
+class HeldPass(NamedTuple):
+    critics: tuple[TrajectoryCritic, ...]
+    votes: int = 1
+    quorum: int = 1
+    resolution: str = FULL
+
+
+def channel_of(*passes: HeldPass, tries: int = 1) -> ChannelCritics:
+    """A channel that asks these passes in their order, the cheapest first."""
+    rules = tuple(PassRule(one.votes, one.quorum, one.resolution, len(one.critics)) for one in passes)
+    rule = ChannelRule(passes[0].critics[0].channel, rules)
+    return ChannelCritics(rule, tuple(one.critics for one in passes), tries)
 
 
 async def judged(ask: Ask, *channels: ChannelCritics) -> Judged:

@@ -48,7 +48,6 @@ BOXES = {"147": Box(10, 20, 30, 60), "b9": Box(0, 0, 10, 10)}
         ("send_msg_to_user('It costs 5')", Answer(text="It costs 5")),
         ("report_infeasible('no such page')", actions.Terminate(status="failure")),
         ("click('nowhere')", None),
-        ("click('147', button='up')", None),
         ("__import__('os').system('true')", None),
         ("fill('147', open('x').read())", None),
         ("", None),
@@ -231,9 +230,7 @@ def test_an_attempt_becomes_an_episode_and_most_people_decide(tmp_path: Path) ->
         ({"action": "pause_and_memorize_fact", "fact": "5"}, actions.Wait(seconds=0)),
         ({"action": "type", "text": "x", "delete_existing_text": True}, TypeText(text="x", clear=True, enter=True)),
         ({"action": "terminate", "status": "failure"}, actions.Terminate(status="failure")),
-        ({"action": "left_click"}, None),
         ({"action": "left_click", "coordinate": ["a", None]}, None),
-        ({"action": "wait", "time": "long"}, None),
         ({}, None),
     ],
 )
