@@ -37,7 +37,6 @@ SUCCESS = way("A-x-B", "B-y-C", "C-z-D", "D-end-D")
         (way("A-x-B", "B-y-C", "C-back-A", "A-q-F"), [Fork(2, 2, True)]),
         (way("A-x-B", "B-y-C", "C-z-D", "D-q-G"), [Fork(3, 3, True)]),
         (way("X-x-Y"), []),
-        ([], []),
     ],
 )
 def test_forks_are_those_of_the_equation(failed: list[Transition], forks: list[Fork]) -> None:

@@ -240,12 +240,9 @@ def verdict(correct: bool, **changes: object) -> str:
 
 
 def vote(response: str | None, *others: str, role: str = "critic.multimodal", again: bool = False) -> ModelCall:
-    parts = ["Judge it.", {"screen": "s0"}, {"screen": "s1"}]
-    messages = [{"role": "system", "content": ["Be a judge."]}, {"role": "user", "content": parts}]
-    if again:
-        messages += [{"role": "assistant", "content": ["What?"]}, {"role": "user", "content": ["Again."]}]
-    asked = {"messages": json.dumps(messages), "response": response, "other_responses": others, "made_by": "critic-1"}
-    return record(ModelCall, **COMMON | {"call_id": f"{response}", "trajectory_id": "t", "role": role} | asked)
+    made = call(role, 0, screens=("s0", "s1"), call_id=f"{response}", response=response, other_responses=others)
+    more = [{"role": "assistant", "content": ["What?"]}, {"role": "user", "content": ["Again."]}] if again else []
+    return made.model_copy(update={"messages": json.dumps(json.loads(made.messages) + more)})
 
 
 def judged(reward: float | None, *calls: ModelCall, split: Split = Split.TRAIN) -> Episode:
@@ -257,8 +254,9 @@ def judged(reward: float | None, *calls: ModelCall, split: Split = Split.TRAIN) 
 def test_only_verdicts_that_the_reward_confirms_are_learned() -> None:
     rows = derived(JudgeDataSpec(), judged(1.0, vote(verdict(True)), vote(verdict(False), role="critic.text")))
     (row,) = rows.examples
-    assert (row.variant, row.written_by, row.screens) == ("verdict_correct", "critic-1", ("s0", "s1"))
-    assert [message.content for message in row.messages] == ["Be a judge.", "Judge it.<image><image>", verdict(True)]
+    assert (row.variant, row.written_by, row.screens) == ("verdict_correct", "critic.multimodal-model", ("s0", "s1"))
+    asked = ["Be a role.", "Ask critic.multimodal 0<image><image>"]
+    assert [message.content for message in row.messages] == [*asked, verdict(True)]
     assert refused(rows) == [(None, "no_right_verdict")]
     failed = derived(JudgeDataSpec(), judged(0.0, vote(verdict(True), "no JSON", verdict(False), verdict(False))))
     assert [(row.variant, row.messages[-1].content) for row in failed.examples] == [

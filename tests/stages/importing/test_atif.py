@@ -169,7 +169,6 @@ BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "no user": (_step(1, source="system"), "it has no instruction"),
     "tokens": (_step(2, metrics={"completion_token_ids": [1, 2], "logprobs": [-1.0]}), "step 2: 1 log prob"),
     "reward": (_edit(lambda found: found.update(extra={"trajmill": {"reward": "a"}})), "'a' is no reward from 0 to 1"),
-    "platform": (_edit(lambda found: found.update(extra={"trajmill": {"platform": "x"}})), "'x' is not a valid"),
     "not a document": (_holding([7, None]), "schema_version None"),
     "not JSON": (_holding(b"{"), "JSONDecodeError"),
     "NaN": (_holding(b'{"a": NaN}'), "NaN is no JSON"),

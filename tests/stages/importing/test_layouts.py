@@ -163,7 +163,6 @@ _SCREEN = Size(1000, 500)
         ("pyautogui.moveTo(1.0, 1.0)", MoveMouse(x=999, y=499)),
         ("pyautogui.write(message='a\\nb')", TypeText(text="a\nb")),
         ("pyautogui.press('tab', presses=2)", PressKeys(keys=("tab", "tab"))),
-        ("pyautogui.hotkey('ctrl', 'c')", PressKeys(keys=("ctrl", "c"))),
         ("pyautogui.scroll(-5)", Scroll(clicks=-5)),
         ("pyautogui.scroll(3, x=0.5, y=0.5)", Scroll(clicks=3, x=500, y=250)),
         ("computer.wait(seconds=2)", Wait(seconds=2.0)),

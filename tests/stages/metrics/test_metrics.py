@@ -107,7 +107,6 @@ def test_the_failures_of_the_papers_case_study_and_other_types_count_as_it_says(
         (DOWN, UP, None, False),
         (SystemButton(button="Home"), SystemButton(button="Home"), None, True),
         (TypeText(text="the meeting the meeting"), TypeText(text="the meeting"), None, False),
-        (TypeText(text="The meetingthe meeting"), TypeText(text="the meeting"), None, False),
         (TypeText(text="bye bye"), TypeText(text="bye bye"), None, True),
         (Swipe(x=540, y=1800, x2=540, y2=1799), UP, None, False),
         (SwitchDevice(device="desktop"), SwitchDevice(device="phone"), None, False),

@@ -10,7 +10,6 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Slot, Source, Split
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.kinds import SimulatedSpec
-from trajmill.stages.environments.simulated.annotations import PathMetadata
 from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.queries.base import (
@@ -39,10 +38,6 @@ def chosen_through(task: TaskGraph, page: str, **values: Scalar) -> TaskGoal:
     path = next(path for path in paths(task) if page in path)
     names = (slot.spec.name for slot in task.slots)
     return TaskGoal(task, path, {name: values[name] for name in names if name in values})
-
-
-def metadata_of(task: TaskGraph, **values: Scalar) -> PathMetadata:
-    return chosen(task, **values).metadata
 
 
 def drafted(goal: Goal, origin: Origin, seed: int = 0, heldout: bool = False) -> Query:

@@ -145,7 +145,6 @@ def test_the_packaged_programs_have_start_states_that_a_desktop_understands() ->
         ("- name: x\n  title: the x\n", "start_state: Field required"),
         ("- name: x\n  title: the x\n  start_state: {}\n  colour: red\n", "colour: Extra inputs"),
         ("- name: [\n", "no list of programs"),
-        ("3\n", "no list of programs"),
     ],
 )
 def test_a_wrong_file_gives_one_error_line_that_names_it(text: str, said: str, tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ from tests.warehouse.samples import query, stage_run, trajectory
 from trajmill.schemas.errors import BadInputError, FailureClass, ModelFailure
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
-from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.simulated.world import TaskGraph
 from trajmill.stages.models.base import ChatRequest, Completion
@@ -211,20 +210,13 @@ def test_a_wrong_file_gives_one_error_line(tmp_path: Path, content: bytes | None
     assert "\n" not in str(raised.value)
 
 
-PROPOSED = query("a", stage_run("propose", 1))
-LATER = stage_run("try_proposals", 2)
-ORIGIN = Origin(round=2, run_id="run-a", code_version="0")
-
-
-def attempt(**changes: object) -> Trajectory:
-    return trajectory(0, LATER, PROPOSED.query_id, **changes)
-
-
-def test_an_attempt_that_nobody_judged_says_nothing_unless_the_task_cannot_be_started() -> None:
+def test_an_attempt_that_nobody_judged_says_nothing_unless_the_task_cannot_be_started(origin: Origin) -> None:
+    proposed = query("a", stage_run("propose", 1))
+    attempt = trajectory(0, stage_run("try_proposals", 2), proposed.query_id, failure_message="there is no such list")
     for cause in (None, FailureClass.ENVIRONMENT, FailureClass.SETUP, FailureClass.MODEL):
-        assert decide_proposal(PROPOSED, attempt(failure_class=cause, failure_message="it ended"), None, ORIGIN) is None
-    malformed = attempt(failure_class=FailureClass.TASK, failure_message="there is no such list")
-    decided = decide_proposal(PROPOSED, malformed, None, ORIGIN)
+        tried = attempt.model_copy(update={"failure_class": cause})
+        assert decide_proposal(proposed, tried, None, origin) is None
+    decided = decide_proposal(proposed, attempt.model_copy(update={"failure_class": FailureClass.TASK}), None, origin)
     assert decided is not None and decided.refusal is not None
     assert "there is no such list" in decided.refusal.message
-    assert (decided.refusal.input_id, decided.refusal.failure_class) == (PROPOSED.query_id, FailureClass.TASK)
+    assert (decided.refusal.input_id, decided.refusal.failure_class) == (proposed.query_id, FailureClass.TASK)
