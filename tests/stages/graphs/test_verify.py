@@ -61,12 +61,8 @@ async def test_what_has_changed_is_said(notes: AppGraph) -> None:
     start = notes.pages["start"]
     elsewhere = start.transitions[0].model_copy(update={"to": "note-options"})
     gone = start.elements["note-options"].model_copy(update={"target": "notes.home/gone"})
-    changed = start.model_copy(
-        update={
-            "transitions": (elsewhere, *start.transitions[1:]),
-            "elements": {**start.elements, "note-options": gone},
-        }
-    )
+    elements = {**start.elements, "note-options": gone}
+    changed = start.model_copy(update={"transitions": (elsewhere, *start.transitions[1:]), "elements": elements})
     edges = [edge for edge in await _verified(_with_page(notes, "start", changed)) if edge.page == "start"]
     by = {changed.transitions[edge.number].by: edge for edge in edges}
     assert by["new-note"].state is EdgeState.CHANGED

@@ -290,30 +290,25 @@ async def test_a_screen_that_forbids_screenshots_says_so(phone: Phone, server: A
     assert black.elements is not None and len(black.elements) > 1
 
 
-@pytest.mark.parametrize(
-    ("text", "kind", "typed", "pressed"),
-    [
+async def test_enter_submits_fields_of_one_line_only(phone: Phone, server: AdbServer) -> None:
+    for text, kind, typed, pressed in (
         (TypeText(text="one\ntwo", enter=True), MULTI_LINE, ["one", "two"], 1),
         (TypeText(text="one\ntwo", enter=True), TEXT, ["one%stwo"], 1),
         (TypeText(text="one\ntwo\n"), TEXT, ["one%stwo"], 1),
         (TypeText(text="one\ntwo"), TEXT, ["one%stwo"], 0),
         (TypeText(text="one\ntwo", enter=True), "    inputType=0x0\n", ["one", "two"], 2),
         (TypeText(text="one\ntwo", enter=True), "", ["one", "two"], 2),
-    ],
-)
-async def test_enter_submits_fields_of_one_line_only(
-    phone: Phone, server: AdbServer, text: TypeText, kind: str, typed: list[str], pressed: int
-) -> None:
-    phone.input_type = kind
-    async with environment_on(phone, server) as environment:
-        seen = await environment.reset(task({"open": "Notes"}), 0)
-        for name in ("notes.home/new", "notes.edit/text"):
-            seen = await environment.step(press(seen, name))
-        assert "focused" in element(seen, "notes.edit/text").states
-        phone.ran.clear()
-        await environment.step(text)
-    assert [words[2] for words in phone.ran if words[:2] == ("input", "text")] == typed
-    assert len([words for words in phone.ran if words == ("input", "keyevent", "KEYCODE_ENTER")]) == pressed
+    ):
+        phone.input_type = kind
+        async with environment_on(phone, server) as environment:
+            seen = await environment.reset(task({"open": "Notes", "clear": ["Notes"]}), 0)
+            for name in ("notes.home/new", "notes.edit/text"):
+                seen = await environment.step(press(seen, name))
+            assert "focused" in element(seen, "notes.edit/text").states
+            phone.ran.clear()
+            await environment.step(text)
+        assert [words[2] for words in phone.ran if words[:2] == ("input", "text")] == typed
+        assert len([words for words in phone.ran if words == ("input", "keyevent", "KEYCODE_ENTER")]) == pressed
 
 
 async def test_a_screen_that_never_rests_is_an_observation(phone: Phone, server: AdbServer) -> None:

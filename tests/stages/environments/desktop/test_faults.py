@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from tests.failures import failing
-from tests.stages.environments.desktop.queries import query_of
+from tests.stages.environments.desktop.queries import query_of, step
 from tests.stages.environments.processes import children_of, eventually, named, until_gone
 from trajmill.schemas.actions import TypeText
 from trajmill.schemas.errors import FailureClass
@@ -26,7 +26,7 @@ from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 pytestmark = pytest.mark.desktop
-LAUNCH = {"type": "launch", "parameters": {"command": ["mousepad"]}}
+LAUNCH = step("launch", command=["mousepad"])
 SHORT = DesktopTimeouts(request=8.0)
 PARENT = """
 import asyncio, sys
@@ -120,14 +120,14 @@ async def test_a_task_or_request_that_is_wrong_is_refused_and_a_hung_watchdog_go
     tmp_path: Path,
 ) -> None:
     steps = [
-        ({"type": "launch", "parameters": {"command": ["no-such-program"]}}, "no-such-program cannot be started"),
-        ({"type": "launch", "parameters": {"command": ["false"]}}, "false ended with status 1"),
-        ({"type": "execute", "parameters": {"command": "touch a; touch b", "shell": True}}, "never a shell"),
-        ({"type": "activate_window", "parameters": {"window_name": "Nothing"}}, "404"),
+        (step("launch", command=["no-such-program"]), "no-such-program cannot be started"),
+        (step("launch", command=["false"]), "false ended with status 1"),
+        (step("execute", command="touch a; touch b", shell=True), "never a shell"),
+        (step("activate_window", window_name="Nothing"), "404"),
     ]
-    cases = [(query_of(tmp_path, config=[step]), FailureClass.SETUP, message) for step, message in steps]
+    cases = [(query_of(tmp_path, config=[each]), FailureClass.SETUP, message) for each, message in steps]
     malformed = query_of(tmp_path).model_copy(update={"start_state": '{"config": [{"type": 1}]}'})
-    closed = query_of(tmp_path, config=[LAUNCH, {"type": "close_window", "parameters": {"window_name": "Mousepad"}}])
+    closed = query_of(tmp_path, config=[LAUNCH, step("close_window", window_name="Mousepad")])
     async with local_desktop() as environment:
         for query, kind, message in (*cases, (malformed, FailureClass.TASK, "config.0.type")):
             with failing(kind, message):

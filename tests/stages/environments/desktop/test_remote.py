@@ -9,7 +9,7 @@ import pytest
 
 from tests.failures import failing
 from tests.stages.environments.desktop.osworld_server import SECONDS_OF_CLIPBOARD, OsworldMachine, osworld_machine
-from tests.stages.environments.desktop.queries import query_of
+from tests.stages.environments.desktop.queries import query_of, step
 from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.stages.environments.desktop.connection import DesktopTimeouts
@@ -35,25 +35,15 @@ async def remote_desktop(
 
 
 async def test_a_task_is_prepared_done_and_checked(tmp_path: Path) -> None:
-    query = query_of(
-        tmp_path / "tasks",
-        config=[
-            {"type": "upload_file", "parameters": {"files": [{"local_path": "task.json", "path": "/home/user/a"}]}},
-            {"type": "launch", "parameters": {"command": "gedit /home/user/a"}},
-            {"type": "activate_window", "parameters": {"window_name": "gedit"}},
-        ],
-        evaluator={
-            "func": ["exact_match", "file_contains"],
-            "result": [
-                {"type": "vm_command_line", "command": ["python", "-c", "print(6 * 7)"]},
-                {"type": "vm_file", "path": "/home/user/a"},
-            ],
-            "expected": [
-                {"type": "rule", "rules": {"expected": "42"}},
-                {"type": "rule", "rules": {"expected": ["Do it."]}},
-            ],
-        },
-    )
+    upload = step("upload_file", files=[{"local_path": "task.json", "path": "/home/user/a"}])
+    launch, activate = step("launch", command="gedit /home/user/a"), step("activate_window", window_name="gedit")
+    output = {"type": "vm_command_line", "command": ["python", "-c", "print(6 * 7)"]}
+    evaluator = {
+        "func": ["exact_match", "file_contains"],
+        "result": [output, {"type": "vm_file", "path": "/home/user/a"}],
+        "expected": [{"type": "rule", "rules": {"expected": each}} for each in ("42", ["Do it."])],
+    }
+    query = query_of(tmp_path / "tasks", config=[upload, launch, activate], evaluator=evaluator)
     async with remote_desktop(tmp_path) as (environment, machine):
         seen = await environment.reset(query, 0)
         assert seen.app == "gedit" and seen.elements is not None and seen.elements[1][:2] == ("button", "Save")
@@ -63,7 +53,7 @@ async def test_a_task_is_prepared_done_and_checked(tmp_path: Path) -> None:
         assert await environment.score() == 0.0
         machine.restore()
         (tmp_path / "secret").write_text("secret")
-        outside = {"type": "upload", "parameters": {"files": [{"local_path": "../secret", "path": "/a"}]}}
+        outside = step("upload", files=[{"local_path": "../secret", "path": "/a"}])
         with pytest.raises(EnvironmentFailure, match="is not in"):
             await environment.reset(query_of(tmp_path / "tasks", config=[outside]), 0)
         assert machine.restore() == [MARK]
@@ -156,26 +146,23 @@ async def test_two_processes_never_share_a_machine_and_a_killed_one_frees_it(tmp
         await other.wait()
 
 
-@pytest.mark.parametrize(
-    ("fault", "message"),
-    [
+async def test_a_fault_is_the_environments_or_of_the_setup(tmp_path: Path) -> None:
+    for fault, message in (
         ("empty_screenshots", "sent 0 bytes that are no screenshot"),
         ("hangs", "did not answer within 2 s"),
         ("breaks", "answered 500: the display is gone"),
-    ],
-)
-async def test_a_fault_is_the_environments_or_of_the_setup(tmp_path: Path, fault: str, message: str) -> None:
-    query = query_of(tmp_path / "tasks")
-    async with remote_desktop(tmp_path, SHORT) as (environment, machine):
-        await environment.reset(query, 0)
-        machine.restore()
-        setattr(machine, fault, True)
-        for call, kind in (
-            (environment.step(act.Terminate(status="success")), FailureClass.ENVIRONMENT),
-            (environment.reset(query, 0), FailureClass.SETUP),
-        ):
-            with failing(kind, message):
-                await call
+    ):
+        query = query_of(tmp_path / "tasks")
+        async with remote_desktop(tmp_path, SHORT) as (environment, machine):
+            await environment.reset(query, 0)
+            machine.restore()
+            setattr(machine, fault, True)
+            for call, kind in (
+                (environment.step(act.Terminate(status="success")), FailureClass.ENVIRONMENT),
+                (environment.reset(query, 0), FailureClass.SETUP),
+            ):
+                with failing(kind, message):
+                    await call
 
 
 RESTORE = "import sys, urllib.request as r; r.urlopen(r.Request(f'http://{sys.argv[1]}:{sys.argv[2]}/restore', b''))"
@@ -192,20 +179,17 @@ async def test_a_machine_is_restored_before_its_second_task(tmp_path: Path) -> N
             assert machine.restored == 1
 
 
-@pytest.mark.parametrize(
-    ("restore", "message"),
-    [
+async def test_a_used_machine_is_refused_in_one_line(tmp_path: Path) -> None:
+    for restore, message in (
         (None, "has had a task; restore it, or set `environment.restore`"),
         (RestoreSpec(command=("true",)), "is as the last task left it"),
         (RestoreSpec(command=("sh", "-c", "echo no such VM >&2; exit 3")), "status 3: no such VM"),
         (RestoreSpec(url="http://{host}:1/restore"), "was not restored: "),
         (RestoreSpec(provider="vmware", machines={}), "has no virtual machine in"),
-    ],
-)
-async def test_a_used_machine_is_refused_in_one_line(tmp_path: Path, restore: RestoreSpec | None, message: str) -> None:
-    async with remote_desktop(tmp_path, restore=restore) as (environment, machine):
-        await environment.reset(query_of(tmp_path / "tasks"), 0)
-        launching = [{"type": "launch", "parameters": {"command": ["gedit"]}}]
-        with failing(FailureClass.SETUP, message):
-            await environment.reset(query_of(tmp_path / "tasks", config=launching), 0)
-        assert machine.launched == []
+    ):
+        async with remote_desktop(tmp_path, restore=restore) as (environment, machine):
+            await environment.reset(query_of(tmp_path / "tasks"), 0)
+            launching = [step("launch", command=["gedit"])]
+            with failing(FailureClass.SETUP, message):
+                await environment.reset(query_of(tmp_path / "tasks", config=launching), 0)
+            assert machine.launched == []
