@@ -27,7 +27,7 @@ from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.warehouse.layout import Warehouse, open_warehouse
-from trajmill.warehouse.read import read_rows, read_table
+from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.staging import Journal, RecordCounter
 
@@ -203,17 +203,6 @@ def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tiny_run
     for name in release_names(open_warehouse(tmp_path)):
         killed_release, whole = (verify_release(at, name) for at in (open_warehouse(tmp_path), tiny_run))
         assert (killed_release.files, killed_release.shards) == (whole.files, whole.shards)
-
-
-@pytest.mark.slow
-def test_no_row_is_stored_twice_and_every_step_has_its_screens(small_run: Warehouse) -> None:
-    screens = read_table(small_run, "screens", ["screen_id"])["screen_id"].to_pylist()
-    assert len(set(screens)) == len(screens)
-    steps = read_table(small_run, "steps", ["screen_before", "screen_after"])
-    assert {name for column in steps.columns for name in column.to_pylist()} <= set(screens)
-    for table, key in (("trajectories", "trajectory_id"), ("examples", "example_id"), ("queries", "query_id")):
-        ids = read_table(small_run, table, [key])[key].to_pylist()
-        assert len(set(ids)) == len(ids), table
 
 
 def _started(processes: ForkServerContext, root: Path, workers: int) -> BaseProcess:

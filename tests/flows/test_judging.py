@@ -4,16 +4,16 @@ import shutil
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from unittest.mock import Mock
 
 import pytest
-from rich.console import Console, RenderableType
+from rich.console import Console
 
 from tests.flows.command_line import CommandLine
-from tests.flows.runs import changed, config_with_judges, judged_config, killed_before_marker, opinion, up_to
+from tests.flows.runs import changed, config_with_judges, judged_config, killed_before_marker
 from tests.records import record
 from tests.stages.critics.calibration.labelled_files import write_set
-from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, running_server
+from tests.stages.models.fault_server import Fault, FaultReply, FaultServer
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import JudgeSection
@@ -23,18 +23,16 @@ from trajmill.flows.policies.policy import accepted_since_training
 from trajmill.flows.progress import Unwatched, watched_by
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.tasks.judge import CALIBRATE, judge_precision
-from trajmill.flows.tasks.release import DERIVE_RL
 from trajmill.flows.terminal.show import calibration_table, find_trajectory
 from trajmill.pipelines.reading.episodes import read_history
 from trajmill.schemas.errors import TrajmillError
-from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Calibration, Ingredient, Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.stages.critics.calibration.agreement import Precision
-from trajmill.warehouse.layout import Warehouse, open_warehouse
+from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.sql import run_sql
 
@@ -43,9 +41,8 @@ pytestmark = pytest.mark.slow
 NOBODY = "http://127.0.0.1:9/v1"
 
 
-def rewarded(root: Path) -> list[Trajectory]:
-    rows = read_rows(open_warehouse(root), Trajectory)
-    return [row for row in rows if row.status == "finished" and row.purpose is not Purpose.REFERENCE]
+def finished(root: Path) -> list[Trajectory]:
+    return [row for row in read_rows(open_warehouse(root), Trajectory) if row.status == "finished"]
 
 
 def counts(row: Calibration) -> tuple[int, int, int, int]:
@@ -62,7 +59,7 @@ def shown(calibrated: Calibrated) -> str:
 def test_every_ingredient_is_measured_from_votes_that_were_asked_for_once(root: Path, judges: FaultServer) -> None:
     config = config_with_judges(root, judges.url)
     (made,) = calibrate(config, ["big"])
-    known = rewarded(root)
+    known = [row for row in finished(root) if row.purpose is not Purpose.REFERENCE]
     right = sum(row.reward == 1.0 for row in known)
     assert 0 < right < len(known)
     sent = len(judges.received)
@@ -90,8 +87,8 @@ def test_every_ingredient_is_measured_from_votes_that_were_asked_for_once(root: 
     assert len(judges.received) == sent
     assert [row.number for row in again.rows] == [2] * len(made.rows)
     assert [counts(row) for row in again.rows] == [counts(row) for row in made.rows]
-    newest = run_sql(open_warehouse(root), "SELECT ingredient, recall FROM newest_calibrations").to_pylist()
-    assert len(newest) == len(made.rows)
+    newest = run_sql(open_warehouse(root), "SELECT recall FROM newest_calibrations")
+    assert newest.num_rows == len(made.rows)
 
 
 def test_the_runs_own_judge_gives_the_same_verdicts_as_in_the_round(root: Path) -> None:
@@ -166,14 +163,6 @@ def test_wrong_input_gives_one_error_line(
     assert command.refused("calibrate", *arguments).endswith(message)
 
 
-class Heard(Unwatched):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def show(self, content: RenderableType) -> None:
-        self.lines.append(str(content))
-
-
 @pytest.fixture
 def unrewarded(tmp_path: Path) -> RoundContext:
     """A calibrated round whose judgements have no programmatic reward to be compared with."""
@@ -188,9 +177,9 @@ def unrewarded(tmp_path: Path) -> RoundContext:
 
 def precision_of(context: RoundContext) -> tuple[Precision, list[str]]:
     """What is known of the judge's precision, and the lines that are shown."""
-    heard = Heard()
+    heard = Mock(wraps=Unwatched())
     with watched_by(heard):
-        return judge_precision(context), heard.lines
+        return judge_precision(context), [str(call.args[0]) for call in heard.show.call_args_list]
 
 
 def calibration(number: int, correct: int, **changes: object) -> Calibration:
@@ -227,32 +216,29 @@ def test_what_is_not_known_of_a_judge_is_said(unrewarded: RoundContext) -> None:
     assert "nothing is known of the judge's precision" in line and "trajmill calibrate" in line
 
 
-def finished(root: Path) -> list[str]:
-    rows = read_rows(open_warehouse(root), Trajectory)
-    return sorted(row.trajectory_id for row in rows if row.status == "finished")
+def seen_by_the_next_round(root: Path) -> list[object]:
+    """The rows of the round itself without what is a time, and what the next round and people read of them."""
+    warehouse, config, times = open_warehouse(root), judged_config(root), {"wall_ms", "environment_ms", "latency_ms"}
+    found: list[object] = [read_history(warehouse, config.run_id, 2), accepted_since_training(config)]
+    for table, kind in TABLES.items():
+        rows = [row.model_dump(exclude=times) for row in read_rows(warehouse, kind)] if table != "screens" else []
+        found.append(sorted((row for row in rows if row.get("judge") is None), key=str))
+    return [*found, *(find_trajectory(warehouse, row.trajectory_id).judgement for row in finished(root))]
 
 
-def own(warehouse: Warehouse, record: type[Row]) -> list[dict[str, Any]]:
-    """Rows of the rounds themselves, without what is a time."""
-    times = {"wall_ms", "environment_ms", "latency_ms", "stages"}
-    rows = [row.model_dump(exclude=times) for row in read_rows(warehouse, record)]
-    return sorted((row for row in rows if row.get("judge") is None), key=str)
-
-
-def test_verdicts_are_shown_side_by_side_and_asked_for_once(root: Path) -> None:
-    before = {table: own(open_warehouse(root), record) for table, record in TABLES.items() if table != "screens"}
-    with running_server(models=("tiny", "other"), writes=opinion) as server:
-        config = config_with_judges(root, server.url)
-        assert config.run_id == judged_config(root).run_id
-        made = rejudge(config, "big")
-        sent = len(server.received)
-        assert made == RejudgeReport(len(finished(root)), before=0, judged=len(finished(root)), unjudged=0)
-        assert rejudge(config, "big") == made._replace(before=made.judged, judged=0)
-        assert len(server.received) == sent > 0
+def test_verdicts_are_shown_side_by_side_and_asked_for_once(root: Path, judges: FaultServer) -> None:
+    one_vote = {"votes": 1, "resolutions": (0.25,), "multimodal": ("tiny",)}
+    before, config = seen_by_the_next_round(root), config_with_judges(root, judges.url, **one_vote)
+    assert config.run_id == judged_config(root).run_id
+    made = rejudge(config, "big")
+    sent = len(judges.received)
+    assert made == RejudgeReport(len(finished(root)), before=0, judged=len(finished(root)), unjudged=0)
+    assert rejudge(config, "big") == made._replace(before=made.judged, judged=0)
+    assert len(judges.received) == sent > 0
+    assert seen_by_the_next_round(root) == before
     warehouse = open_warehouse(root)
-    assert {table: own(warehouse, record) for table, record in TABLES.items() if table != "screens"} == before
     anew = [row for row in read_rows(warehouse, Judgement) if row.judge == "big"]
-    assert sorted(row.trajectory_id for row in anew) == finished(root)
+    assert sorted(row.trajectory_id for row in anew) == sorted(row.trajectory_id for row in finished(root))
     assert len({row.judge_id for row in anew}) == 1 and None not in {row.judge_id for row in anew}
     for kind in (StepVerdict, TrajectoryVerdict, ModelCall):
         assert "big" in {row.model_dump()["judge"] for row in read_rows(warehouse, kind)}
@@ -266,43 +252,21 @@ def test_verdicts_are_shown_side_by_side_and_asked_for_once(root: Path) -> None:
     assert latest == [{"judge": None}]
 
 
-def test_the_next_round_is_the_same_with_and_without_it(root: Path, tmp_path: Path) -> None:
-    plain, name = Path(shutil.copytree(root, tmp_path / "without")), finished(root)[0]
-    config = config_with_judges(root, NOBODY, text=(), multimodal=(), channels=("text",), false_positive=0.5)
-    rejudge(config, "big")
-    up_to(DERIVE_RL, RoundContext.of(config, 2))
-    up_to(DERIVE_RL, RoundContext.of(judged_config(plain), 2))
-    one, other = open_warehouse(root), open_warehouse(plain)
-    assert {row.judge for row in read_rows(one, Judgement)} == {None, "big"}
-    for table, kind in TABLES.items():
-        assert table == "screens" or own(one, kind) == own(other, kind), table
-    assert read_history(one, config.run_id, 3) == read_history(other, config.run_id, 3)
-    assert accepted_since_training(config) == accepted_since_training(judged_config(plain))
-    assert find_trajectory(one, name) == find_trajectory(other, name)
-
-
-def test_what_was_killed_is_gone_on_with(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    config = config_with_judges(root, NOBODY)
-    killed_before_marker(monkeypatch)
-    with pytest.raises(TrajmillError, match="killed"):
-        rejudge(config, "plain", round_number=1)
-    rejudge(config, "plain")
-    rows = [row.trajectory_id for row in read_rows(open_warehouse(root), Judgement) if row.judge == "plain"]
-    assert sorted(rows) == finished(root)
-
-
-def test_what_a_server_did_not_answer_is_a_failure_and_no_verdict_and_is_made_good(root: Path) -> None:
-    with running_server(models=("tiny", "other"), writes=opinion) as server:
-        server.script.extend([FaultReply(Fault.INTERNAL)] * 6)
-        config = config_with_judges(root, server.url, multimodal=(), channels=("text",))
-        first = rejudge(config, "big", round_number=1)
-        failures = [row for row in read_rows(open_warehouse(root), Failure) if row.stage == "judge_again:big"]
-        assert 0 < first.unjudged == len(failures) and first.judged > 0
-        second = rejudge(config, "big", round_number=1)
+def test_what_a_server_did_not_answer_is_a_failure_and_no_verdict_and_is_made_good(
+    root: Path, judges: FaultServer
+) -> None:
+    judges.script.extend([FaultReply(Fault.INTERNAL)] * 6)
+    config = config_with_judges(root, judges.url, multimodal=(), channels=("text",))
+    first = rejudge(config, "big", round_number=1)
+    failures = [row for row in read_rows(open_warehouse(root), Failure) if row.stage == "judge_again:big"]
+    assert 0 < first.unjudged == len(failures) and first.judged > 0
+    second = rejudge(config, "big", round_number=1)
     assert second == RejudgeReport(first.trajectories, first.judged, first.unjudged, 0)
 
 
-def test_the_command_says_what_came_or_is_wrong(root: Path, tmp_path: Path, command: CommandLine) -> None:
+def test_the_command_goes_on_with_what_was_killed_and_says_what_is_wrong(
+    root: Path, tmp_path: Path, command: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     file = tmp_path / "trajmill.toml"
     file.write_text(config_as_toml(config_with_judges(root, NOBODY)))
     for arguments, message in (
@@ -311,6 +275,10 @@ def test_the_command_says_what_came_or_is_wrong(root: Path, tmp_path: Path, comm
         ("--judge plain --round 9", "has no finished trajectory in round 9; run `trajmill rollout` first\n"),
     ):
         assert command.refused("judge", "--again", *arguments.split(), "--config", file).endswith(message)
-    n, said = len(finished(root)), command.said("judge", "--again", "--judge", "plain", "--config", file)
-    assert said.endswith(f"{n} trajectories: {n} judged, 0 judged before\n")
+    again = ("judge", "--again", "--judge", "plain", "--config", file)
+    killed_before_marker(monkeypatch)
+    assert command.refused(*again) == "killed\n"
+    rows = sorted(row.trajectory_id for row in finished(root))
+    assert f"\n{len(rows)} trajectories: " in command.said(*again)
+    assert sorted(row.trajectory_id for row in read_rows(open_warehouse(root), Judgement) if row.judge) == rows
     assert run(["judge", "--judge", "plain", "--config", str(file)]) == 2

@@ -4,6 +4,7 @@ import errno
 import json
 import shutil
 from collections.abc import Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -19,20 +20,22 @@ from trajmill.flows.configuration.config import Config, JudgeSection, QueriesSec
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.deriving import derive_kind
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.release import RELEASE
+from trajmill.flows.tasks.release import RELEASE, release_again
 from trajmill.schemas.actions import Action, action_from_json
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import family_named
-from trajmill.schemas.geometry import Size
+from trajmill.schemas.geometry import Point, Size
+from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step, Trajectory
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.derive.spec import DeriveSpec, GroundingRLSpec
+from trajmill.stages.derive.spec import DeriveSpec, GroundingRLSpec, GroundingSpec
 from trajmill.stages.export.formats.base import FORMATS
 from trajmill.stages.export.formats.steps import same_action
+from trajmill.stages.export.rewards import compute_score
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.releases import newest_release
 from trajmill.warehouse.screens import WarehouseScreens
@@ -129,8 +132,7 @@ def parsed(family: str, row: Mapping[str, Any], reply: str) -> tuple[Action | No
 
 @pytest.mark.parametrize(
     ("kind", "made", "family"),
-    [("trl", "small_run", QWEN), ("trl", "served_run", QWEN)]
-    + [(kind, "served_run", OWL) for kind in sorted({*FORMATS.kinds()} - {"dpo"})],
+    [("trl", "small_run", QWEN), *product(sorted({*FORMATS.kinds()} - {"dpo"}), ["served_run"], [QWEN, OWL])],
 )
 def test_every_format_says_the_stored_actions_on_the_stored_screens(
     kind: str,
@@ -163,7 +165,8 @@ def test_every_format_says_the_stored_actions_on_the_stored_screens(
     assert max(row.columns["step_index"] for row in rows) >= 5 or not served
 
 
-@pytest.mark.parametrize(("kind", "family"), [("grpo", QWEN), ("verl", OWL)])
+@pytest.mark.parametrize("family", [OWL, QWEN])
+@pytest.mark.parametrize("kind", ["grpo", "verl"])
 def test_own_words_of_groups_have_their_tokens(
     kind: str, family: str, served_run: Warehouse, tmp_path: Path, command: CommandLine
 ) -> None:
@@ -241,16 +244,46 @@ def test_a_full_disk_leaves_nothing_half_written(
     assert [path.name for path in tmp_path.iterdir()] == ["out"] and not (out / "half").exists()
 
 
-def test_the_policy_of_a_run_is_asked_what_grounding_it_does_by_luck(served_run: Warehouse, tmp_path: Path) -> None:
-    root = Path(shutil.copytree(served_run.root, tmp_path / "root"))
+def press(at: Point, on_phone: bool) -> str:
+    name, action = ("mobile_use", "click") if on_phone else ("computer_use", "left_click")
+    call = {"name": name, "arguments": {"action": action, "coordinate": [*at]}}
+    return f"Action: Press it.\n<tool_call>\n{json.dumps(call)}\n</tool_call>"
 
-    def miss(body: dict[str, Any]) -> list[str]:
-        return [_reply(body["messages"], draw=0)] * body["n"]
+
+def test_grounding_that_the_policy_does_by_luck_becomes_rows_for_rl(
+    served_run: Warehouse, tmp_path: Path, command: CommandLine
+) -> None:
+    root = Path(shutil.copytree(served_run.root, tmp_path / "root"))
+    aims: dict[str, Point] = {}
+
+    def presses(body: dict[str, Any]) -> list[str]:
+        """Hit always, never or with every second sample, as the instruction decides."""
+        asked = "".join(block.get("text", "") for block in body["messages"][-1]["content"])
+        at, luck, on_phone = aims[asked], crc32(asked.encode()) % 3, "mobile_use" in str(body["messages"][0])
+        hits = (luck == 0 or (luck == 2 and number % 2 == 0) for number in range(body["n"]))
+        return [press(at if hit else Point(0, 0), on_phone) for hit in hits]
 
     with running_server() as server:
-        server.writes_samples = miss
-        spec = GroundingRLSpec(instructions=("functional",), dense_from=0)
-        made = derive_kind(
-            changed(served_config(root, server.url), derive=DeriveSpec(grounding_rl=spec)), "grounding_rl"
-        )
-    assert made.refused["never_hit"] == len(server.received) > 0 == made.examples
+        server.writes_samples = presses
+        few: dict[str, Any] = {"instructions": ("functional",), "dense_from": 0}
+        kinds = DeriveSpec(grounding=GroundingSpec(**few), grounding_rl=GroundingRLSpec(**few))
+        config = changed(served_config(root, server.url), derive=kinds)
+        derive_kind(config, "grounding")
+        screens = WarehouseScreens(open_warehouse(root))
+        for row in read_rows(open_warehouse(root), Example):
+            if row.kind == "grounding" and row.box is not None:
+                (width, height), (x, y) = screens.size(row.screens[0]), row.box.center
+                asked = row.messages[1].content.removesuffix("<image>")
+                aims[asked] = Point(1000 * x // width, 1000 * y // height)
+        made = derive_kind(config, "grounding_rl")
+    assert made.examples and made.failures == 0 and {"always_hit", "never_hit"} <= made.refused.keys()
+    release_again(config)
+    arguments = ("--format", "verl", "--family", OWL, "--kind", "grounding_rl")
+    command.said(*words(open_warehouse(root), tmp_path / "out", *arguments))
+    written = pq.read_table(tmp_path / "out" / "data").to_pylist()
+    assert 0 < len(written) <= made.examples
+    for row in written:
+        truth, on_phone = row["reward_model"]["ground_truth"], row["platform"] == "phone"
+        aim = aims[row["prompt"][-1]["content"].removesuffix("<image>")]
+        scores = [compute_score("", press(at, on_phone), truth, rule="action") for at in (aim, Point(0, 0))]
+        assert [score["score"] for score in scores] == [1.0, 0.0]

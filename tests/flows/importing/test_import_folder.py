@@ -1,20 +1,15 @@
 """Imports become rows like any other: judged, learned from, never attempted; what goes out as ATIF comes back."""
 
 import json
-import multiprocessing
 import re
-import time
 from collections import defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
-from itertools import islice
 from pathlib import Path
-from typing import Literal
+from unittest.mock import Mock
 
 import pytest
 
 from tests.flows.command_line import CommandLine
-from tests.flows.runs import changed, do, opinion, up_to
+from tests.flows.runs import changed, do, killed_before_marker, opinion, up_to
 from tests.flows.tasks.test_judge import served
 from tests.stages.export.formats.folders import read
 from tests.stages.importing import samples
@@ -25,10 +20,9 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.importing.import_folder import import_folder
 from trajmill.flows.policies.policy import PROMOTE
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.status.page import now_line, working_stage
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.release import DERIVE
-from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Failure
@@ -36,34 +30,23 @@ from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.screen import Screen
 from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
-from trajmill.stages.importing.agentnet import AgentNetLayout
-from trajmill.stages.importing.base import ReadRecording, Recording, layout_spec
+from trajmill.stages.importing.base import Recording, layout_spec
 from trajmill.stages.importing.rows import rows_of
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows, read_table
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.staging import progress_of
 from trajmill.warehouse.store.base import BucketUrl
 
 pytestmark = pytest.mark.slow
-
-
-class StoppedLayout(AgentNetLayout):
-    """Reads two recordings of each file and no more."""
-
-    kind: Literal["agentnet"] = "agentnet"
-
-    def read(self, file: Path, folder: Path) -> Iterator[ReadRecording]:
-        yield from islice(super().read(file, folder), 2)
-        time.sleep(600)
 
 
 _DEAD = "http://127.0.0.1:9/v1"
 
 
 def seeing(root: Path, url: str) -> Config:
-    """A judge that needs no trees, which this layout does not have."""
-    return changed(served(root / "data", url, episodes=8), judge={"channels": ("multimodal",)})
+    """A judge that needs no trees, which this layout does not have, and a small run."""
+    judge = {"channels": ("multimodal",), "votes": 1, "quorum": 1, "resolutions": (0.25,)}
+    return changed(served(root / "data", url, episodes=4), judge=judge, guidance={"enabled": False})
 
 
 def generated(root: Path, url: str) -> tuple[Config, RoundContext]:
@@ -118,20 +101,21 @@ def test_what_no_critic_could_judge_is_judged_with_the_next_round_and_learned_fr
     assert all(json.loads(row.action or "")["kind"] for row in examples)
 
 
-def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(tmp_path: Path) -> None:
+def test_an_import_that_is_killed_loses_nothing_and_brings_nothing_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     samples.agentnet(tmp_path / "net", tasks=5)
-    answers = [*[Fault.NONE] * 12, *[Fault.HANG] * 100]
-    with running_server(answers, writes=opinion) as server:
-        config, context = generated(tmp_path, server.url)
-        slow = changed(config, judge={"concurrency": 1})
-        assert slow.run_id == config.run_id
-        with _killed_in(context, "import-0000", slow, StoppedLayout(), tmp_path / "net"):
-            assert now_line(working_stage(context)).startswith("round 1, import-0000 since ")
-        with _killed_in(context, "judge_import-0000", slow, layout_spec("agentnet"), tmp_path / "net"):
-            assert " of 5, " in now_line(working_stage(context))
-        assert now_line(working_stage(context)) == "nobody is at work; round 1, baseline is next"
     with running_server([Fault.NONE], writes=opinion) as server:
-        again = import_folder(seeing(tmp_path, server.url), layout_spec("agentnet"), tmp_path / "net")
+        config, context = generated(tmp_path, server.url)
+        with monkeypatch.context() as before, pytest.raises(KeyboardInterrupt):
+            before.setattr("trajmill.flows.stage.commit_stage", Mock(side_effect=KeyboardInterrupt))
+            import_folder(config, layout_spec("agentnet"), tmp_path / "net")
+        assert read_rows(context.warehouse, Trajectory) == []
+        for stage in ("import-0000", "judge_import-0000"):
+            with monkeypatch.context() as after, pytest.raises(TrajmillError, match="killed"):
+                killed_before_marker(after, stage)
+                import_folder(config, layout_spec("agentnet"), tmp_path / "net")
+        again = import_folder(config, layout_spec("agentnet"), tmp_path / "net")
     assert (again.trajectories, again.known, again.accepted_since_training) == (0, 5, 5)
     steps = [(row.trajectory_id, row.index) for row in read_rows(context.warehouse, Step)]
     judged = [row.trajectory_id for row in read_rows(context.warehouse, Judgement)]
@@ -150,20 +134,6 @@ def test_an_import_into_a_bucket_brings_its_screens(tmp_path: Path, bucket_url: 
         assert import_folder(there, layout_spec("agentnet"), tmp_path / "net").steps == 4
     shown = {row.screen_after for row in read_rows(context.warehouse, Step)}
     assert shown <= {row.screen_id for row in read_rows(context.warehouse, Screen)} != set()
-
-
-@contextmanager
-def _killed_in(context: RoundContext, stage: str, *imported: object) -> Iterator[None]:
-    """Inside, a process has begun the work of a stage of an import; it is killed at the end."""
-    process = multiprocessing.get_context("spawn").Process(target=import_folder, args=imported)
-    process.start()
-    staging = context.at(stage).staging(context.warehouse)
-    while not progress_of(staging).done:
-        assert process.is_alive()
-        time.sleep(0.05)
-    yield
-    process.kill()
-    process.join()
 
 
 def test_a_run_without_queries_says_what_to_do(tmp_path: Path) -> None:

@@ -20,10 +20,8 @@ from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, opinion, trained_config
-from tests.flows.synthetic_run import policy_version, write_run
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
-from tests.warehouse.samples import commit_rows, judgement, stage_run
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import Config, JudgeSection, RolloutSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
@@ -31,7 +29,6 @@ from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.new_run import begin_or_continue, begun_runs, run_resource
 from trajmill.flows.nights.log import remember_server
 from trajmill.flows.nights.nightly import deploy_to, deployments
-from trajmill.flows.policies.policy import accepted_since_training
 from trajmill.flows.status.page import flow_runs
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
@@ -169,21 +166,6 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     served.process.send_signal(signal.SIGINT)
     assert served.process.wait(300) == 0
     assert "Traceback" not in (served.folder / "words").read_text(encoding="utf-8")
-
-
-def test_only_what_was_judged_correct_since_the_last_training_counts(tmp_path: Path) -> None:
-    config = Config.model_validate({"run": {"root": tmp_path / "warehouse"}})
-    warehouse = create_warehouse(config.run.root)
-    assert accepted_since_training(config) == 0
-    first, second = (stage_run("judge", number, config.run_id) for number in (1, 2))
-    commit_rows(warehouse, first, judgement("a", first, correct=True), judgement("b", first, correct=False))
-    commit_rows(warehouse, second, judgement("c", second, correct=True), judgement("d", second, correct=False))
-    assert accepted_since_training(config) == 2
-    write_run(warehouse, rounds=1)
-    assert accepted_since_training(config) == 2
-    promote = stage_run("promote", 1, config.run_id)
-    commit_rows(warehouse, promote, policy_version(promote, 2))
-    assert accepted_since_training(config) == 1
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,9 @@
 """A night collects; the next one ends the round of the last; a retraining learns from all of them."""
 
 import re
-import subprocess
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from prefect import flow
@@ -13,8 +11,6 @@ from prefect import flow
 from tests.flows.policies.network import WaitingRun
 from tests.flows.runs import changed, small_config, trained_config
 from tests.flows.synthetic_run import RUN, policy_version
-from tests.flows.tasks.test_judge import served as judged_by_server
-from tests.stages.models.fault_server import Fault, running_server
 from tests.warehouse.samples import commit_rows, stage_run
 from tests.warehouse.test_releases import export, release
 from trajmill.flows.configuration.config import Config
@@ -34,7 +30,7 @@ from trajmill.flows.nights.nightly import (
     working_alone,
 )
 from trajmill.flows.policies.policy import accepted_since_training
-from trajmill.flows.round import current_round, run_stage, summary_of
+from trajmill.flows.round import current_round, summary_of
 from trajmill.flows.stage import RoundContext, finished, report_of
 from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.train import TRAIN, Training, measured_queries
@@ -121,39 +117,33 @@ def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("finished", "accepted", "unjudged", "trained", "expected"),
+    ("landed", "trained", "expected"),
     [
-        (3, 1, 0, None, Ending.COLLECTED),
-        (3, 1, 0, Ending.TRAINED, Ending.COLLECTED),
-        (3, 1, 0, Ending.NOT_TRAINED, Ending.NOT_TRAINED),
-        (3, 1, 0, Ending.VALIDATION_FELL, Ending.VALIDATION_FELL),
-        (0, 0, 0, Ending.BELOW_JUDGE_FLOOR, Ending.EMPTY_NIGHT),
-        (3, 0, 0, Ending.NOT_TRAINED, Ending.NOTHING_ACCEPTED),
-        (10, 1, 3, None, Ending.JUDGE_FAILS),
-        (10, 1, 2, None, Ending.COLLECTED),
+        ((3, 1, 0), None, Ending.COLLECTED),
+        ((3, 1, 0), Ending.TRAINED, Ending.COLLECTED),
+        ((3, 1, 0), Ending.NOT_TRAINED, Ending.NOT_TRAINED),
+        ((3, 1, 0), Ending.VALIDATION_FELL, Ending.VALIDATION_FELL),
+        ((0, 0, 0), Ending.BELOW_JUDGE_FLOOR, Ending.EMPTY_NIGHT),
+        ((3, 0, 0), Ending.NOT_TRAINED, Ending.NOTHING_ACCEPTED),
+        ((10, 1, 3), None, Ending.JUDGE_FAILS),
+        ((10, 1, 2), None, Ending.COLLECTED),
     ],
 )
 def test_a_night_that_trains_ends_as_its_training_does_where_that_needs_a_person(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
-    finished: int,
-    accepted: int,
-    unjudged: int,
+    landed: tuple[int, int, int],
     trained: Ending | None,
     expected: Ending,
 ) -> None:
-    config = served(Config.model_validate({"run": {"root": tmp_path}}), nightly_trains=trained is not None)
+    finished, accepted, unjudged = landed
     end = FlowEnd(trained or Ending.TRAINED, "the line of the training")
-    replaced: dict[str, Callable[..., object]] = {
-        "collect": lambda context: None,
-        "landed_in": lambda context, rounds: Landed(rounds, finished, finished, accepted, unjudged),
-        "train_round": lambda context: end,
-        "announce_landed": lambda config: 0,
-        "create_markdown_artifact": lambda *texts, **more: None,
-    }
-    for name, instead in replaced.items():
-        monkeypatch.setattr(f"trajmill.flows.nights.nightly.{name}", instead)
-    night = collect_night(config)
+    replaced = {"landed_in": Landed([1], finished, finished, accepted, unjudged), "train_round": end}
+    for name in ("collect", "landed_in", "train_round", "announce_landed", "create_markdown_artifact"):
+        monkeypatch.setattr(f"trajmill.flows.nights.nightly.{name}", Mock(return_value=replaced.get(name)))
+    night = collect_night(
+        served(Config.model_validate({"run": {"root": tmp_path}}), nightly_trains=trained is not None)
+    )
     assert night.ending is expected and (end.line in night.line) == bool(trained)
 
 
@@ -170,15 +160,6 @@ def test_a_round_that_is_not_judged_is_not_trained_on(tmp_path: Path) -> None:
     early = retrain_if_enough(served(small_config(tmp_path), retrain_after_accepted=0))
     assert early.ending is Ending.NOT_ENOUGH
     assert early.line == "did not train: round 1 is not judged yet; it trains on what has landed at its end"
-
-
-def test_a_judge_that_answers_in_the_wrong_schema_needs_a_person(tmp_path: Path, prefect_server: Path) -> None:
-    with running_server([Fault.NONE]) as server:
-        config = changed(judged_by_server(tmp_path, server.url), guidance={"enabled": False})
-        end = flow(validate_parameters=False)(collect_night)(config)
-    assert end.ending is Ending.JUDGE_FAILS
-    counts = re.search(r"(\d+) of \d+ attempts finished.* 0 accepted, (\d+) could not be judged", end.line)
-    assert counts is not None and counts[1] == counts[2]
 
 
 def test_what_one_round_or_several_have_landed_is_counted(run_warehouse: Warehouse) -> None:
@@ -208,31 +189,6 @@ def test_a_fall_of_validation_over_three_promotions_is_named(tmp_path: Path, suc
         refused = row.model_copy(update={"promoted": False, "model_version": f"refused-{number}"})
         commit_rows(context.warehouse, at, row, refused)
     assert validation_fall(context) == line
-
-
-_HOLD = """
-import os
-from trajmill.warehouse.layout import create_warehouse
-from trajmill.warehouse.layout import sole_worker
-with sole_worker(create_warehouse({!r}), {!r}):
-    print(os.getpid(), flush=True)
-    input()
-"""
-
-
-def test_a_second_process_is_refused_until_the_first_is_gone_however_it_goes(tmp_path: Path) -> None:
-    config = small_config(tmp_path)
-    command = [sys.executable, "-c", _HOLD.format(str(tmp_path), config.run_id)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        owner = int(process.stdout.readline())
-        with pytest.raises(RunInUseError, match=rf"\Arun small-\w+ in [^\n]+: process {owner} is at work on it.+\Z"):
-            run_stage("rollout", config)
-        with sole_worker(create_warehouse(tmp_path), "another-run"):
-            pass
-        process.kill()
-    with sole_worker(create_warehouse(tmp_path), config.run_id):
-        pass
 
 
 def test_old_releases_of_the_run_alone_are_dropped_when_nobody_works_on_it(tmp_path: Path) -> None:

@@ -153,6 +153,8 @@ def test_a_round_learns_on_proposals_and_the_next_builds_on_them(first: RoundCon
     assert [bool(request.pictures) for request in server.received] == [False, False, True, True]
     calls = [row for row in read_rows(first.warehouse, ModelCall, rounds=[1]) if '"tasks"' in str(row.response)]
     assert len(calls) == 4 and all(call.role == "writer" for call in calls)
+    screens = read_table(first.warehouse, "screens", ["screen_id"])["screen_id"].to_pylist()
+    assert sum(screen in call.messages for call in calls for screen in screens) == 2
 
     up_to(JUDGE, first)
     tried = [row for row in read_rows(first.warehouse, Trajectory) if row.query_id in {each.query_id for each in made}]
@@ -172,6 +174,15 @@ def test_a_round_learns_on_proposals_and_the_next_builds_on_them(first: RoundCon
     progress = told.partition("Tasks that the agent does reliably")[2].partition("Other tasks")[0]
     assert successes.instruction.partition('"')[0] in progress
     assert not any(query.instruction in told for query in before.values() if query.split is not Split.TRAIN)
+
+
+def test_a_task_that_states_what_is_held_out_is_refused(first: RoundContext, writer: Writer) -> None:
+    heldout = next(query for query in first.queries.values() if query.split is Split.HELDOUT_SLOTS)
+    filler = " ".join(f"quite{number}" for number in range(30))
+    writer.bad = f"{filler}: {heldout.instruction}"
+    do(PROPOSE, first)
+    refused = [row for row in read_rows(first.warehouse, Failure) if "states what is held out" in row.message]
+    assert refused and all(writer.bad.casefold()[:20] not in query.instruction.casefold() for query in proposed(first))
 
 
 def dies(*_: object) -> None:
