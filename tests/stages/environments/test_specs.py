@@ -1,3 +1,4 @@
+import json
 import pickle
 import sys
 from pathlib import Path
@@ -5,9 +6,12 @@ from pathlib import Path
 import pytest
 
 from tests.failures import failing
+from tests.stages.queries.pathways.toy import PROGRAM, Toy
+from trajmill.schemas.actions import Click, Wait
 from trajmill.schemas.errors import BadInputError, FailureClass
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Platform, Source, Split
+from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.stages.environments.android.environment import AndroidFactory
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.task import PhoneGoal, PhoneStart
@@ -16,7 +20,9 @@ from trajmill.stages.environments.browsergym.environment import BrowserGymFactor
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.desktop.task import import_tasks
 from trajmill.stages.environments.kinds import ENVIRONMENTS, BrowserSpec, DevicesTogetherSpec, FaultRates, SimulatedSpec
+from trajmill.stages.environments.screen_goal import with_checks
 from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.queries.pathways.programs import start_query
 
 FOLDER = Path(__file__).parents[3] / "docs/examples/tasks"
 ORIGIN = Origin(round=1, run_id="run", code_version="code")
@@ -87,21 +93,75 @@ def test_task_lines_of_a_device_become_queries(tmp_path: Path) -> None:
     assert (query.source, query.task, query.goal) == (Source.IMPORTED, "com.android.settings", "{}")
 
 
-@pytest.mark.parametrize(
-    ("text", "reason"),
-    [
-        ("", "has no tasks"),
+def test_a_mistake_gives_one_error_line_with_its_place(tmp_path: Path) -> None:
+    for text, reason in (
+        ("\n", "has no tasks"),
         ("nonsense", ":1: the line: Invalid JSON"),
         (f"\n{TASK.replace('http:', 'file:')}", ":2: start_state: 'file:"),
         (TASK.replace('"check": "text"', '"check": "guess"'), ":1: goal.all.0: "),
         ('{"instruction": "x", "apps": [], "goal": {"shell": "rm"}}', "goal.shell: Extra inputs"),
-        (None, "name a file"),
+        ("", "name a file"),
+    ):
+        file = tmp_path / "tasks.jsonl"
+        file.write_text(text) if text else file.unlink()
+        with pytest.raises(BadInputError) as caught:
+            (AndroidSpec() if "shell" in reason else BrowserSpec()).read_tasks(file, ORIGIN)
+        assert reason in str(caught.value) and "\n" not in str(caught.value)
+
+
+EDIT_MENU = Click(x=110, y=30)
+
+
+class _ScoredToy(Toy):
+    """A toy with a check of its own: that it was reset for a goal which says so."""
+
+    goal = ""
+
+    async def reset(self, query: Query, seed: int) -> Observation:
+        self.goal = query.goal
+        return await super().reset(query, seed)
+
+    async def score(self) -> float | None:
+        return {"{}": None, '{"own": 1}': 1.0, '{"own": 0}': 0.0}[self.goal]
+
+
+def query(goal: object) -> Query:
+    return start_query(PROGRAM, ORIGIN).model_copy(update={"goal": json.dumps(goal)})
+
+
+async def scores_of(goal: object) -> list[float | None]:
+    environment = with_checks(_ScoredToy([]), query(goal))
+    await environment.reset(query(goal), 0)
+    scores = []
+    for action in (Wait(), EDIT_MENU):
+        await environment.step(action)
+        scores.append(await environment.score())
+    return scores
+
+
+COPY = {"role": "menu_item", "text": "Copy"}
+
+
+@pytest.mark.parametrize(
+    ("goal", "scores"),
+    [
+        ({"showing": [COPY]}, [0.0, 1.0]),
+        ({"showing": [COPY | {"state": "clickable"}]}, [0.0, 0.0]),
+        ({"showing": [COPY, {"role": "menu_item", "text": "Nothing"}]}, [0.0, 0.0]),
+        ({"showing": [{"id": "toy/Edit/menu_item:Copy", "any_state": ["checked", "disabled"]}]}, [0.0, 1.0]),
+        ({"showing": [{"id": "toy/Edit/menu_item:Copy", "any_state": ["checked"]}]}, [0.0, 0.0]),
+        ({"lacking": [COPY]}, [1.0, 0.0]),
+        ({"showing": [COPY], "own": 0}, [0.0, 0.0]),
+        ({"showing": [COPY], "own": 1}, [0.0, 1.0]),
+        ({}, [None, None]),
     ],
 )
-def test_a_mistake_gives_one_error_line_with_its_place(tmp_path: Path, text: str | None, reason: str) -> None:
-    file = tmp_path / "tasks.jsonl"
-    if text is not None:
-        file.write_text(text)
-    with pytest.raises(BadInputError) as caught:
-        (AndroidSpec() if "shell" in reason else BrowserSpec()).read_tasks(file, ORIGIN)
-    assert reason in str(caught.value) and "\n" not in str(caught.value)
+async def test_what_must_show_and_the_own_goal_must_both_be_met(goal: object, scores: list[float | None]) -> None:
+    assert await scores_of(goal) == scores
+
+
+def test_another_goal_leaves_an_environment_as_it_is_and_one_that_cannot_be_read_is_a_fault_of_the_task() -> None:
+    toy = Toy([])
+    assert with_checks(toy, query({"own": 1})) is toy
+    with failing(FailureClass.TASK, "needs one of the keys"):
+        with_checks(toy, query({"showing": [{"state": "checked"}]}))
