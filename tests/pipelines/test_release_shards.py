@@ -98,12 +98,6 @@ def test_a_folder_loads_as_one_data_set(warehouse: Warehouse, tmp_path: Path, mo
     assert sorted(data["example_id"]) == sorted(wanted) and data[0]["images"][0].size
 
 
-def test_a_release_without_rows_writes_no_shard(warehouse: Warehouse) -> None:
-    made(warehouse, 1, chosen([]))
-    assert shards(warehouse) == {}
-    assert released_rows(warehouse.release("r1"), SFT_FILE, ["example_id"]).num_rows == 0
-
-
 def test_shards_stay_while_a_release_names_them(warehouse: Warehouse) -> None:
     made(warehouse, 1, chosen([0, 1]))
     made(warehouse, 2, chosen([0, 2]))

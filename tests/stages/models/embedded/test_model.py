@@ -13,13 +13,11 @@ from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.dialects.user_text import compose
-from trajmill.schemas.dialects.user_text import read as read_user
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.models.base import ChatMessage, ChatRequest
-from trajmill.stages.models.embedded.batch import Bags, bags, collate
 from trajmill.stages.models.embedded.model import (
     EmbeddedModel,
     embedded_model,
@@ -30,8 +28,6 @@ from trajmill.stages.models.embedded.model import (
     untrained_network,
 )
 from trajmill.stages.models.embedded.policy_network import PolicyNetwork
-from trajmill.stages.models.embedded.situation import Batch, InputReader
-from trajmill.stages.training.embedded.train import select
 
 FRAME = native_frame(SIZE)
 
@@ -141,46 +137,3 @@ async def test_a_desktop_opens_icons_by_double_click() -> None:
     asked = asking(system, compose("open Sheets", None, []), screen, 0.0)
     (text,) = await said(embedded_model(untrained_network(0)), asked)
     assert '"double_click"' in text and 'Opened "Sheets"' in text
-
-
-SCREEN = observe(
-    element("heading", "Margherita", "title"),
-    element("radio", "Small", "clickable", value="Size"),
-    element("radio", "Large", "clickable", "selected", value="Size"),
-    element("switch", "Extra spicy", "clickable"),
-    element("text", "Quantity", value="2"),
-    element("button", "Place order", "clickable"),
-)
-SHORT = observe(element("heading", "Small", "title"), element("button", "Place order", "clickable"))
-HINT = 'Guidance:\n1. Tap "Large" in Size.\n2. Place it'
-DONE = 'Task progress (done on this device so far): Step 1: Tapped "Place order" on "Small".'
-
-
-def situations(*asked: tuple[str, Observation]) -> tuple[Batch, Bags]:
-    """Requests as the network sees them, and their words."""
-    reader = InputReader()
-    read = [
-        reader.read(read_user(f"The user query: {text}"), seen.screen.screen_id, SIZE, seen.elements or (), phone=True)
-        for text, seen in asked
-    ]
-    return collate([each.situation for each in read]), bags(reader.lexicon, range(len(reader.lexicon.buckets)))
-
-
-def test_untrained_networks_differ_in_nothing_that_shows() -> None:
-    batch, words = situations(("order a large Margherita, extra spicy", SCREEN), ("something else", SCREEN))
-    networks = [untrained_network(seed) for seed in (1, 2)]
-    first, second = (network(batch, network.word_vectors(words), words.weights) for network in networks)
-    assert torch.equal(first, second)
-
-
-def test_padding_changes_nothing() -> None:
-    draw, network = torch.Generator().manual_seed(0), untrained_network(0).double()
-    asked = ((f"order a large Margherita\n{HINT}", SCREEN), (f"have two\n{DONE}", SHORT), ("something else", SCREEN))
-    batch, words = situations(*asked)
-    with torch.no_grad():
-        for parameter in network.parameters():
-            parameter.add_(torch.randn(parameter.shape, generator=draw).double() * 0.1)
-        vectors, weights = network.word_vectors(words), words.weights.double()
-        logits, (found,) = network(batch, vectors, weights), network(select(batch, torch.tensor([1])), vectors, weights)
-        assert torch.allclose(logits[1, : len(found)], found, atol=1e-9)
-        assert logits[1, len(found) :].eq(-torch.inf).all()

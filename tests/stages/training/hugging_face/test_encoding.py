@@ -1,7 +1,6 @@
 import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
@@ -26,7 +25,7 @@ from trajmill.stages.training.hugging_face.encoding import (
     supervised_rows,
     token_log_probs,
 )
-from trajmill.stages.training.hugging_face.run import WholeUpdateLoss, load_trained, reference_log_probs
+from trajmill.stages.training.hugging_face.run import load_trained, reference_log_probs
 from trajmill.stages.training.hugging_face.spec import TrpoSpec
 from trajmill.stages.training.spec import ParentPolicy
 
@@ -163,19 +162,3 @@ def test_padding_that_would_overflow_does_not() -> None:
     loss = clipped_sum(now, old, mask, torch.ones(1), torch.ones(1), CLIP)
     loss.backward()  # type: ignore[no-untyped-call]
     assert loss.item() == -1.0 and now.grad is not None and now.grad.isfinite().all()
-
-
-def test_an_update_without_a_token_to_learn_is_divided_by_no_zero() -> None:
-    class Batches:
-        accelerator = SimpleNamespace(gather=lambda value: value)
-
-        def get_batch_samples(self, batches: Any, count: int, device: torch.device) -> tuple[list[Any], None]:
-            return list(batches), None
-
-    class Tokens(WholeUpdateLoss, Batches):  # type: ignore[misc]
-        def divisor(self, batch: ReplyBatch) -> Tensor:
-            return batch.mask.sum()
-
-    for tokens, divisor in (([3.0, 4.0], 7.0), ([0.0, 0.0], 1.0)):
-        batches = [dict.fromkeys(ReplyBatch._fields) | {"mask": torch.tensor([each])} for each in tokens]
-        assert Tokens().get_batch_samples(iter(batches), 2, torch.device("cpu"))[1] == divisor
