@@ -11,21 +11,18 @@ from pathlib import Path
 
 import pytest
 
+from tests.flows.command_line import CommandLine
 from tests.flows.runs import assert_same, changed, run_stages, small_config, tiny_config
 from tests.stages.environments.processes import descendants, eventually, until_gone
 from trajmill.flows.cli.app import STOPPED, run, show_own_warnings
 from trajmill.flows.cli.loop import STAGE_COMMANDS
-from trajmill.flows.configuration.config import Config, QueriesSection, RunSection
+from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.tasks.generate import Generated, generate
-from trajmill.flows.tasks.train import measure
-from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.flows.tasks.generate import generate
+from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.tables.registry import TABLES
-from trajmill.stages.environments.kinds import MiniWobSpec
-from trajmill.stages.environments.miniwob.pages import pages_folder
 from trajmill.stages.queries.base import NewQueries
 from trajmill.warehouse.layout import Warehouse, open_warehouse
-from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import release_names, verify_release
 
 pytestmark = pytest.mark.slow
@@ -73,27 +70,20 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
     assert capsys.readouterr().out == f"trajmill {version('trajmill')}\n"
 
 
-@pytest.mark.parametrize(("all_failed", "code"), [(True, 1), (False, 0)])
-def test_a_walk_in_which_everything_failed_is_1(
-    all_failed: bool, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    walked = types.SimpleNamespace(table="0 of 2 done", report_path=Path("report.html"), all_failed=all_failed)
+def test_a_walk_in_which_everything_failed_is_1(monkeypatch: pytest.MonkeyPatch, command: CommandLine) -> None:
+    walked = types.SimpleNamespace(table="0 of 2 done", report_path=Path("report.html"), all_failed=True)
     module = types.SimpleNamespace(walk=lambda config, queries, source: walked)
     monkeypatch.setitem(sys.modules, "trajmill.flows.walk", module)
-    assert run(["walk"]) == code
-    shown = capsys.readouterr()
-    assert "0 of 2 done" in shown.out
-    assert shown.err == ("every walk failed; the table and the report say why\n" if all_failed else "")
+    assert command.refused("walk") == "every walk failed; the table and the report say why\n"
 
 
-def test_bad_input_is_one_error_line_and_a_traceback_when_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_input_is_one_error_line_and_a_traceback_when_asked_for(command: CommandLine) -> None:
     Path("wrong.toml").write_text("[run]\nseeds = 3\n")
-    assert run(["evolve", "--config", "wrong.toml"]) == 1
-    assert capsys.readouterr() == ("", "wrong.toml:2: unknown key run.seeds; did you mean run.seed?\n")
-    assert run(["walk", "--source", "atom"]) == 1
-    assert capsys.readouterr().err.startswith("there is no source 'atom'; did you mean atomic?")
-    assert run(["evolve", "--config", "missing.toml", "--traceback"]) == 1
-    assert capsys.readouterr().err.startswith("Traceback (most recent call last):")
+    refused = command.refused("evolve", "--config", "wrong.toml")
+    assert refused == "wrong.toml:2: unknown key run.seeds; did you mean run.seed?\n"
+    assert command.refused("walk", "--source", "atom").startswith("there is no source 'atom'; did you mean atomic?")
+    said = command.failed("evolve", "--config", "missing.toml", "--traceback")
+    assert said.startswith("Traceback (most recent call last):")
 
 
 def test_warnings_are_lines_on_stderr(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
@@ -109,17 +99,9 @@ COMMAND = """
 import atexit, sys, threading, time
 from trajmill.flows.cli import app as cli
 
-class Late:
-    def __del__(self):
-        print("taken apart", flush=True)
-
-late = Late()
-late.itself = late
-
 def run(arguments, ends_in_time):
     atexit.register(print, "at its end")
     threading.Thread(target=lambda: (time.sleep(0.2), print("in a thread"))).start()
-    print("done")
     return int(arguments[0])
 
 cli.run = run
@@ -127,11 +109,10 @@ cli.main()
 """
 
 
-@pytest.mark.parametrize("code", [0, 3])
-def test_a_command_ends_with_its_code_once_its_threads_and_handlers_are_done(code: int) -> None:
-    ended = subprocess.run([sys.executable, "-c", COMMAND, str(code)], capture_output=True, text=True, check=False)
-    assert (ended.returncode, ended.stderr) == (code, "")
-    assert ended.stdout.split("\n") == ["done", "in a thread", "at its end", ""]
+def test_a_command_ends_with_its_code_once_its_threads_and_handlers_are_done() -> None:
+    ended = subprocess.run([sys.executable, "-c", COMMAND, "3"], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stderr) == (3, "")
+    assert ended.stdout.split("\n") == ["in a thread", "at its end", ""]
 
 
 DEAF = """
@@ -162,46 +143,12 @@ def test_sigterm_ends_a_command_that_waits_for_what_does_not_answer() -> None:
 
 
 DISK_FULL = re.compile(r"\Adisk full while writing [^\n]+: nothing was lost; free some space and run the same [^\n]+\Z")
-SMALL = """
-[run]
-root = "warehouse"
-[queries]
-train = 4
-heldout_slots = 2
-heldout_phrasings = 0
-heldout_apps = 0
-[rollout]
-episodes_per_round = 4000
-concurrency = 16
-[evaluate]
-episodes = 2
-train_sample = 0
-"""
-
-
-def test_an_unknown_page_is_named_with_the_nearest_one(tmp_path: Path) -> None:
-    pytest.importorskip("miniwob")
-    assert (pages_folder() / "click-test.html").is_file()
-    tasks = ("click-test", "click-buton")
-    config = Config(run=RunSection(root=tmp_path), environment=MiniWobSpec(tasks=tasks))
-    with pytest.raises(BadInputError, match=r"environment.tasks: [^\n]*'click-buton'; did you mean click-button\?\Z"):
-        generate(RoundContext.of(config))
-    assert read_table(open_warehouse(tmp_path), "queries").num_rows == 0
 
 
 def test_a_run_without_a_query_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trajmill.flows.tasks.generate.new_queries", lambda context: NewQueries(()))
     with pytest.raises(TrajmillError, match=r"\Ano query to learn on could be made[^\n]+\Z"):
         generate(RoundContext.of(small_config(tmp_path)))
-
-
-def test_a_run_that_measures_nothing_goes_on(tmp_path: Path) -> None:
-    queries = QueriesSection(train=24, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, validation=0)
-    config = changed(small_config(tmp_path), queries=queries, evaluate={"train_sample": 0})
-    unmeasured = RoundContext.of(config)
-    policy = Generated.of(generate(unmeasured)).first_policy
-    _, measured = measure(unmeasured, unmeasured.at("evaluate"), policy, untrained=True)
-    assert measured.success == ()
 
 
 def test_a_disk_that_is_full_again_and_again_costs_nothing(tiny_run: Warehouse, tmp_path: Path) -> None:
@@ -227,21 +174,18 @@ def test_a_disk_that_is_full_again_and_again_costs_nothing(tiny_run: Warehouse, 
     assert verify_release(again, name).files == verify_release(tiny_run, name).files
 
 
-def test_a_newer_warehouse_is_not_touched(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    Path("trajmill.toml").write_text('[run]\nroot = "newer"\n')
-    Path("newer").mkdir()
-    Path("newer/warehouse.json").write_text('{"schema_version": 99}')
-    for command in ("evolve", "rollout", "report"):
-        assert run([command]) == 1
-        assert re.fullmatch(r"[^\n]+warehouse.json:1: [^\n]+ 99, [^\n]+\n", capsys.readouterr().err)
-    assert [path.name for path in Path("newer").iterdir()] == ["warehouse.json"]
+def test_a_newer_warehouse_is_not_touched(tmp_path: Path, command: CommandLine) -> None:
+    (tmp_path / "trajmill-data").mkdir()
+    (tmp_path / "trajmill-data/warehouse.json").write_text('{"schema_version": 99}')
+    for name in ("evolve", "rollout", "report"):
+        assert re.fullmatch(r"[^\n]+warehouse.json:1: [^\n]+ 99, [^\n]+\n", command.refused(name))
+    assert [path.name for path in (tmp_path / "trajmill-data").iterdir()] == ["warehouse.json"]
 
 
 def test_a_killed_run_leaves_no_processes(prefect_home: Path, tmp_path: Path) -> None:
-    (tmp_path / "trajmill.toml").write_text(SMALL)
+    few = {"train": 4, "heldout_phrasings": 0, "validation": 0}
+    endless = changed(tiny_config(tmp_path / "warehouse"), queries=few, rollout={"episodes_per_round": 4000})
+    (tmp_path / "trajmill.toml").write_text(config_as_toml(endless))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     with (tmp_path / "words").open("wb") as words:
         process = subprocess.Popen(
