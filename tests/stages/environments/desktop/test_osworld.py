@@ -4,15 +4,20 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import Sequence
+from asyncio.subprocess import PIPE
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
-from urllib.parse import quote
+from urllib.parse import quote, unquote, urlsplit
 
 import pytest
+from docx import Document
+from docx.enum.text import WD_ALIGN_PARAGRAPH
 from openpyxl import Workbook
 
 from tests.failures import failing
+from tests.http_server import QuietHandler, serving
 from tests.stages.environments.desktop.osworld_server import osworld_machine
 from tests.stages.environments.desktop.queries import ORIGIN, step
 from trajmill.schemas.actions import Terminate
@@ -75,11 +80,14 @@ class Done(NamedTuple):
     command: Sequence[str] = ()
 
 
-def complete_tasks() -> dict[str, Done]:
-    """Tasks over files, a terminal and Calc, by id."""
+def complete_tasks(address: str) -> dict[str, Done]:
+    """Twelve tasks over files, a terminal, Calc and Writer, and one whose setup fails, by id.
+
+    `address` is where their downloads are.
+    """
 
     def url(name: str) -> str:
-        return f"https://example.org/{quote(name)}?download=true"
+        return f"{address}/{quote(name)}?download=true"
 
     def give(*names: str) -> list[dict[str, Any]]:
         return [step("download", files=[{"url": url(name), "path": f"{DESKTOP}/{name}"} for name in names])]
@@ -87,31 +95,38 @@ def complete_tasks() -> dict[str, Done]:
     def file(name: str) -> dict[str, Any]:
         return {"type": "vm_file", "path": f"{DESKTOP}/{name}", "dest": name}
 
-    def wanted(name: str) -> dict[str, Any]:
-        return {"type": "cloud_file", "path": url(name), "dest": f"wanted-{name}"}
-
-    def copied(name: str, onto: str) -> Sequence[str]:
-        return ("cp", f"{DESKTOP}/{name}", f"{DESKTOP}/{onto}")
-
     def task(config: list[Any], parts: dict[str, Any], *command: str) -> Done:
         return Done({"config": config, **parts}, command)
 
-    made, moved = (
-        [step("execute", command=["touch", f"{DESKTOP}/a.txt"])],
-        ("mv", f"{DESKTOP}/a.txt", f"{DESKTOP}/b.txt"),
-    )
+    def replaced(name: str, by: str, func: str, compared: bool = True, **others: Any) -> Done:
+        """A document that another takes the place of; `compared` with what is downloaded for the evaluator."""
+        result = file("saved.xlsx" if "postconfig" in others else name)
+        wanted = {"type": "cloud_file", "path": url(by), "dest": f"wanted-{by}"} if compared else None
+        opened = [step("launch", command=["soffice", f"{DESKTOP}/{name}"])] if name.endswith("x") else []
+        scored = evaluator(func, result, wanted, **others)
+        return task([*give(name, by), *opened], scored, "cp", f"{DESKTOP}/{by}", f"{DESKTOP}/{name}")
+
+    made, listed = [step("execute", command=["touch", f"{DESKTOP}/a.txt"])], file("list.txt")
+    moved, kiwi = ("mv", f"{DESKTOP}/a.txt", f"{DESKTOP}/b.txt"), ("sed", "-i", "s/pear/kiwi/", f"{DESKTOP}/list.txt")
     there, either = rule(include=["b.txt"], exclude=["a.txt"]), [rule(expected="b.txt\n"), rule(expected="")]
+    both = [rule(expected=["fig"]), rule(expected=["kiwi"])]
     cell = {"type": "check_cell", "sheet_idx": 0, "coordinate": "B3", "props": {"value": {"method": "eq", "ref": 30}}}
-    calc = [*give("budget.xlsx", "budget-done.xlsx"), step("launch", command=["soffice", f"{DESKTOP}/budget.xlsx"])]
-    saving = {"postconfig": [step("execute", command=copied("budget.xlsx", "saved.xlsx"))]}
-    cells = evaluator("compare_table", file("saved.xlsx"), None, options={"rules": [cell]}, **saving)
-    text = evaluator("compare_text_file", file("list.txt"), wanted("sorted list.txt"))
+    total, sheet = {"rules": [cell]}, {"rules": [{"type": "sheet_data", "sheet_idx0": 0, "sheet_idx1": "EI0"}]}
+    saving = [step("execute", command=["cp", f"{DESKTOP}/budget.xlsx", f"{DESKTOP}/saved.xlsx"])]
+    budgets, letters = ("budget.xlsx", "budget-done.xlsx", "compare_table"), ("letter.docx", "letter-done.docx")
     return {
         "rename": task(made, evaluator("check_include_exclude", expected=there), *moved),
+        "remove": task(made, evaluator(expected=rule(expected="")), "rm", f"{DESKTOP}/a.txt"),
         "either": task(made, evaluator(["exact_match"] * 2, [LISTING] * 2, either, conj="or"), *moved),
-        "sort": task(give("list.txt", "sorted list.txt"), text, *copied("sorted list.txt", "list.txt")),
+        "sort": replaced("list.txt", "sorted list.txt", "compare_text_file"),
+        "add-row": replaced("table.csv", "longer.csv", "compare_csv"),
+        "both-lines": task(give("list.txt"), evaluator(["file_contains"] * 2, [listed] * 2, both), *kiwi),
         "impossible": task(made, {"evaluator": {"func": "infeasible"}}),
-        "calc": task(calc, cells, *copied("budget-done.xlsx", "budget.xlsx")),
+        "calc-total": replaced(*budgets, compared=False, options=total),
+        "calc-sheet": replaced(*budgets, options=sheet),
+        "calc-save": replaced(*budgets, compared=False, options=total, postconfig=saving),
+        "writer-thanks": replaced(*letters, "compare_docx_files"),
+        "writer-centre": replaced("letter.docx", "centred.docx", "is_first_line_centered", compared=False),
         "unstarted": task([step("open", path="/home/user/none")], evaluator()),
     }
 
@@ -121,11 +136,18 @@ def write_downloads(folder: Path) -> None:
     folder.mkdir()
     (folder / "list.txt").write_text("pear\napple\nfig\n")
     (folder / "sorted list.txt").write_text("apple\nfig\npear\n")
+    (folder / "table.csv").write_text("name,price\npear,2\n")
+    (folder / "longer.csv").write_text("name,price\npear,2\nfig,3\n")
     for name, total in (("budget", None), ("budget-done", 30)):
         book = Workbook()
         for row in (["Rent", 10], ["Food", 20], ["Total", total]):
             book.active.append(row)
         book.save(folder / f"{name}.xlsx")
+    for name, text in (("letter", "Dear Ann"), ("letter-done", "Dear Ann, thank you"), ("centred", "Dear Ann")):
+        document = Document()
+        side = WD_ALIGN_PARAGRAPH.CENTER if name == "centred" else WD_ALIGN_PARAGRAPH.LEFT
+        document.add_paragraph(text).alignment = side
+        document.save(str(folder / f"{name}.docx"))
 
 
 class Given(NamedTuple):
@@ -138,22 +160,31 @@ class Given(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory: pytest.TempPathFactory) -> Given:
+def given(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Given]:
     if not (OSWORLD / "installed").exists():
         pytest.skip("OSWorld's code is not there: `make osworld-env` installs it")
     folder = tmp_path_factory.mktemp("osworld")
-    mirror, tasks, complete = folder / "mirror", folder / "tasks", complete_tasks()
+    mirror, tasks, downloads = folder / "mirror", folder / "tasks", folder / "downloads"
     for path in (mirror / "etc", tasks):
         path.mkdir(parents=True)
     (mirror / "etc/passwd").touch()
-    write_downloads(mirror / "example.org")
-    written = {f"{number:02}": {**evaluator(), **parts} for number, (parts, _) in enumerate(INCOMPLETE)}
-    written |= {name: done.parts for name, done in complete.items()}
-    for name, parts in written.items():
-        task = {"id": name, "instruction": f"Do {name}.", "config": [], "proxy": False, **parts}
-        (tasks / f"{name}.json").write_text(json.dumps(task))
-    own = OsworldSpec(python=OSWORLD / "bin/python", mirror=mirror)
-    return Given(tasks, own, complete, asyncio.run(import_checked(tasks, own, 0.0, ORIGIN, 0.0)))
+    write_downloads(downloads)
+
+    class Downloads(QuietHandler):
+        def reply(self) -> None:
+            self.answer((downloads / unquote(urlsplit(self.path).path[1:])).read_bytes())
+
+    with serving(Downloads) as address:
+        # Ours takes copies; desktop-env itself downloads.
+        (mirror / address.removeprefix("http://")).symlink_to(downloads)
+        complete = complete_tasks(address)
+        written = {f"{number:02}": {**evaluator(), **parts} for number, (parts, _) in enumerate(INCOMPLETE)}
+        written |= {name: done.parts for name, done in complete.items()}
+        for name, parts in written.items():
+            task = {"id": name, "instruction": f"Do {name}.", "config": [], "proxy": False, **parts}
+            (tasks / f"{name}.json").write_text(json.dumps(task))
+        own = OsworldSpec(python=OSWORLD / "bin/python", mirror=mirror)
+        yield Given(tasks, own, complete, asyncio.run(import_checked(tasks, own, 0.0, ORIGIN, 0.0)))
 
 
 def test_incomplete_tasks_are_listed_with_reasons(given: Given) -> None:
@@ -186,12 +217,31 @@ def snapshot_of(url: str, folder: Path, environment: pytest.MonkeyPatch) -> Rest
     return RestoreSpec(provider="vmware", machines={url: machine}, snapshot="clean")
 
 
-async def test_tasks_are_scored_by_desktop_env_and_its_provider_restores_the_machine(
+@asynccontextmanager
+async def direct_scores(given: Given, url: str, folder: Path) -> AsyncIterator[Callable[[str, bool], Awaitable[float]]]:
+    """Inside, desktop-env's own environment scores a task by its id and whether the agent gave up."""
+    command = (given.osworld.python, Path(__file__).with_name("osworld_direct.py"), url.rpartition(":")[2])
+    process = await asyncio.create_subprocess_exec(*command, cwd=folder, stdin=PIPE, stdout=PIPE)
+    assert process.stdin is not None and process.stdout is not None
+    asked, said = process.stdin, process.stdout
+
+    async def score(name: str, gave_up: bool) -> float:
+        asked.write(json.dumps([str(given.folder / f"{name}.json"), gave_up]).encode() + b"\n")
+        return float(await said.readline())
+
+    try:
+        yield score
+    finally:
+        process.kill()
+        await process.wait()
+
+
+async def test_twelve_tasks_score_as_desktop_env_scores_them_and_its_provider_restores_the_machine(
     tmp_path: Path, given: Given, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     queries = {query.task: query for query in given.imported.queries}
     scores: dict[str, list[float | None]] = {}
-    async with osworld_machine(tmp_path) as machine:
+    async with osworld_machine(tmp_path) as machine, direct_scores(given, machine.url, tmp_path) as direct:
         machine.home = tmp_path / "home"
         restore = snapshot_of(machine.url, tmp_path, monkeypatch)
         environment = await RemoteDesktops((machine.url,), given.folder, osworld=given.osworld, restore=restore)()
@@ -201,12 +251,12 @@ async def test_tasks_are_scored_by_desktop_env_and_its_provider_restores_the_mac
             if name == "unstarted":
                 break
             await environment.reset(queries[name], 0)
-            scores[name] = [await environment.score()]
+            scores[name] = [await environment.score(), await direct(name, False)]
             if command:
                 await environment.desktop.execute(command)
-                scores[name].append(await environment.score())
+                scores[name] += [await environment.score(), await direct(name, False)]
             await environment.step(Terminate(status="failure"))
-            scores[name].append(await environment.score())
+            scores[name] += [await environment.score(), await direct(name, True)]
         assert machine.restored == len(given.tasks)
         # desktop-env raises for few steps that fail, and logs the rest.
         with failing(FailureClass.SETUP, "Failed to open file"):
@@ -223,5 +273,5 @@ async def test_tasks_are_scored_by_desktop_env_and_its_provider_restores_the_mac
         await plain.close()
         with failing(FailureClass.SETUP, "run `make osworld-env`"):
             await RemoteDesktops((machine.url,), tmp_path, osworld=OsworldSpec(python=tmp_path / "none"))()
-    assert scores.pop("impossible") == [0.0, 1.0]
-    assert len(scores) == len(given.tasks) - 2 and set(map(tuple, scores.values())) == {(0.0, 1.0, 0.0)}
+    assert scores.pop("impossible") == [0.0, 0.0, 1.0, 1.0]
+    assert scores == {name: [0.0, 0.0, 1.0, 1.0, 0.0, 0.0] for name in scores} and len(scores) == 11
