@@ -185,6 +185,24 @@ def test_a_lost_tap_is_noticed_and_repeated_and_gives_no_note(lost: int) -> None
     assert isinstance(asked["notetaker"], ScriptedModel) and len(asked["notetaker"].asked) == len(PLAN)
 
 
+@pytest.mark.parametrize(
+    ("spec", "made", "role", "lost"),
+    [
+        (CES, ces_models, "state_tracker", 0),
+        (CES, ces_models, "coordinator", 0),
+        (CodaSpec(planner="p"), coda_models, "planner", 0),
+        (MOBILE, models, "manager", 0),
+        (MOBILE, models, "notetaker", 0),
+        (MOBILE, models, "reflector", 5),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_without_a_role_the_task_fails(
+    spec: CesSpec | CodaSpec | MobileAgentV3Spec, made: Callable[[], dict[str, ChatModel]], role: str, lost: int
+) -> None:
+    assert reward(run(spec.model_copy(update={role: "off"}), made(), LostTap(lost))) == 0.0
+
+
 def test_a_plan_is_revised_after_a_failure_or_repeats_the_mistake() -> None:
     wrong = ('Tap "Messages"', *PLAN[1:])
     finished = run(MOBILE, models(*wrong, repairs={wrong[0]: ("Go home", 'Tap "Mail"')}))

@@ -305,3 +305,12 @@ def test_a_rule_reads_as_it_is_written(text: str) -> None:
     passes = (PassRule(4, 3, "0.25", 2), PassRule(resolution="0.5"))
     whole = Rule((ChannelRule(Channel.TEXT), ChannelRule(Channel.MULTIMODAL, passes)))
     assert read_rule("consensus(text,multimodal:0.25:3of4/2models>0.5)") == whole
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "text", "consensus()", "consensus(text:)x", "consensus(eyes)", "consensus(text:2 of 3)", "majority(text)\n"],
+)
+def test_text_that_is_no_rule_is_refused_in_one_line(text: str) -> None:
+    with pytest.raises(ValueError, match=r"\A.*(is no rule of a|is not a valid Channel).*\Z"):
+        read_rule(text)

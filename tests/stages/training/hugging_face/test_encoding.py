@@ -15,6 +15,7 @@ from trajmill.stages.training.hugging_face.encoding import (
     ReplyBatch,
     ReplyCollator,
     clipped_sum,
+    clipped_tokens,
     divergence_sum,
     reply_logits,
     rl_files,
@@ -133,6 +134,21 @@ def written_out(made: Replies, term: Callable[[int, float, float], float]) -> fl
             norm = math.log(math.fsum(math.exp(each) for each in numbers))
             total += term(row, numbers[int(made.tokens[row, place])] - norm, float(made.old[row, place]))
     return total
+
+
+def test_equation_3() -> None:
+    made = replies()
+
+    def term(row: int, now: float, old: float) -> float:
+        ratio, advantage = math.exp(now - old), ADVANTAGES[row]
+        return -WEIGHTS[row] * min(ratio * advantage, min(max(ratio, 1 - CLIP), 1 + CLIP) * advantage)
+
+    now = token_log_probs(made.logits, made.tokens)
+    advantages, weights = (torch.tensor(each, dtype=torch.float64) for each in (ADVANTAGES, WEIGHTS))
+    loss = clipped_sum(now, made.old, made.mask, advantages, weights, CLIP)
+    assert loss.item() == pytest.approx(written_out(made, term), rel=1e-12)
+    outside = written_out(made, lambda _, now, old: float(abs(math.exp(now - old) - 1) > CLIP))
+    assert clipped_tokens(now, made.old, made.mask, CLIP).item() == outside > 0
 
 
 def test_the_objective_of_execution_feedback() -> None:
