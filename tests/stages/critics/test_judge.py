@@ -1,5 +1,4 @@
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import pytest
 
@@ -7,7 +6,6 @@ from tests.stages.critics.little_app import ORIGIN, Trees, Walk, launcher, right
 from tests.stages.critics.test_voting import Scripted
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.policy_version import JudgeQuality
 from trajmill.schemas.tables.verdict import Channel, Ingredient
 from trajmill.stages.critics.app_graph.channels import GraphChannel, StepCriticByGraph, annotated_judge
@@ -20,11 +18,7 @@ from trajmill.stages.critics.calibration.agreement import (
     precise_enough,
     tally,
 )
-from trajmill.stages.critics.judge import (
-    Judge,
-    Judged,
-    judge_episodes,
-)
+from trajmill.stages.critics.judge import Judge, Judged, judge_episodes
 from trajmill.stages.critics.voting import (
     Noise,
     ProgrammaticChannel,
@@ -43,18 +37,6 @@ async def run(episodes: Sequence[Episode], trees: Trees, *critics: TrajectoryCri
 
 def quality(tp: int, fp: int, tn: int = 9, fn: int = 9) -> JudgeQuality:
     return JudgeQuality(level="text", true_positive=tp, false_positive=fp, true_negative=tn, false_negative=fn)
-
-
-@pytest.mark.parametrize(("text", "multimodal"), [(True, True), (True, False), (False, True), (False, False)])
-async def test_correct_only_if_both_say_so(text: bool, multimodal: bool) -> None:
-    trees = Trees()
-    channels = Scripted([text], Channel.TEXT), Scripted([multimodal], Channel.MULTIMODAL)
-    (episode,) = (await run([right_walk(trees).end()], trees, *channels)).episodes
-    assert episode.judgement is not None
-    assert episode.judgement.correct == (text and multimodal)
-    assert episode.judgement.agreed == (text == multimodal)
-    assert [verdict.correct for verdict in episode.trajectory_verdicts] == [text, multimodal]
-    assert episode.judgement.made_by == "graph-step-4+scripted+scripted"
 
 
 async def test_a_missing_screen_leaves_only_its_own_episode_unjudged() -> None:
@@ -138,21 +120,6 @@ def test_rates_of_an_agreement() -> None:
 )
 def test_the_measured_precision_decides(counts: list[tuple[int, int]], found: Precision) -> None:
     assert precise_enough([quality(*each) for each in counts], 0.8) is found
-
-
-async def test_screens_are_read_once() -> None:
-    @dataclass
-    class Counting(Trees):
-        asked: int = 0
-
-        def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-            self.asked += 1
-            return super().elements(screen_id)
-
-    counting = Counting()
-    episode = right_walk(counting).end()
-    await run([episode] * 5, counting)
-    assert counting.asked == len(counting.known)
 
 
 TWO_MODELS = read_rule("consensus(text,multimodal:0.5:4of4/2models>full:3of4/2models)")

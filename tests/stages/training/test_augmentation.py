@@ -1,6 +1,5 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import product
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.batch import bags, collate
 from trajmill.stages.models.embedded.candidates import FLAGS, KINDS
 from trajmill.stages.models.embedded.model import reply_for, untrained_network
-from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
+from trajmill.stages.models.embedded.policy_network import NetworkShape
 from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
 from trajmill.stages.models.embedded.words import code_of
 from trajmill.stages.training.embedded.augmentation import Detour, detours
@@ -117,50 +116,7 @@ def test_an_app_without_what_is_sought_is_left_for_the_launcher() -> None:
     assert all(each.situation.flags[:2, DONE].tolist()[1 - each.label] == 1.0 for each in right)
 
 
-APPS = ("Mail", "Clock", "Stride")
-WISHES = {"Mail": "write a letter", "Clock": "set an alarm"}
-"""What users want of the apps that attempts use."""
-SAYINGS = ("please {wish}", "{wish} now", "use {app} to {wish}")
-PHONE = {
-    "launcher": screen("Home screen", "icon", *APPS),
-    "Mail": screen("Mail", "button", "Send", "Options"),
-    "Clock": screen("Clock", "button", "Ring", "Options"),
-    "Stride": screen("Stride", "button", "Goals"),
-}
 SMALL = NetworkShape(width=16, word_width=16, layers=1, heads=2)
-
-
-def used() -> Attempts:
-    made = Attempts(PHONE)
-    for app, saying in product(WISHES, SAYINGS):
-        made.add(saying.format(app=app, wish=WISHES[app]), ("launcher", app), (app, ""))
-    return made
-
-
-def chances(
-    network: PolicyNetwork,
-    screen_id: str,
-    instruction: str,
-    *conclusions: str,
-    screens: Mapping[str, SeenScreen] = PHONE,
-) -> dict[str, float]:
-    """How likely the policy takes each candidate, by its text, else by its verb."""
-    made = Attempts(screens)
-    asked = made.read(screen_id, instruction, conclusions)
-    words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))
-    with torch.no_grad():
-        logits = network(collate([asked.situation]), network.word_vectors(words), words.weights)
-    names = [candidate.text or candidate.verb for candidate in asked.candidates]
-    return dict(zip(names, logits[0].softmax(-1).tolist(), strict=False))
-
-
-@pytest.mark.slow
-def test_an_app_that_no_lesson_opens_is_found_by_its_name_and_by_exclusion() -> None:
-    network = untrained_network(0, SMALL)
-    train_network(network, lessons(used().turns, PHONE), EmbeddedSftSpec(min_updates=80, max_updates=80), seed=0)
-    assert chances(network, "launcher", "write a letter")["Mail"] > 0.5
-    assert chances(network, "launcher", "use Stride to write a letter")["Stride"] > 0.5
-    assert chances(network, "launcher", "join a plan")["Stride"] > 0.05, "no lesson says that it is wrong"
 
 
 NOTE = screen("Bread recipe", "button", "Move note", "Delete note", "Pin note")
@@ -180,12 +136,15 @@ def noted() -> Attempts:
 
 @pytest.mark.slow
 def test_a_control_with_another_label_is_known_by_its_spot() -> None:
-    right = []
+    right, made = [], noted()
     for share in (0.0, 0.5):
         network = untrained_network(0, SMALL)
         recipe = EmbeddedSftSpec(min_updates=60, max_updates=60, renamed_controls=share)
-        train_network(network, lessons(noted().turns, NOTES), recipe, seed=0)
-        before = ('Tapped "Bread recipe" on "Notes".',)
-        found = chances(network, "renamed", "delete my Bread recipe", *before, screens=NOTES)
-        right.append(found["Erase"])
+        train_network(network, lessons(made.turns, NOTES), recipe, seed=0)
+        asked = made.read("renamed", "delete my Bread recipe", ('Tapped "Bread recipe" on "Notes".',))
+        words = bags(made.reader.lexicon, range(len(made.reader.lexicon.buckets)))
+        with torch.no_grad():
+            logits = network(collate([asked.situation]), network.word_vectors(words), words.weights)
+        erase = next(at for at, candidate in enumerate(asked.candidates) if candidate.text == "Erase")
+        right.append(logits[0].softmax(-1)[erase].item())
     assert right[1] > 0.5 > right[0]

@@ -23,13 +23,7 @@ from trajmill.stages.models.embedded.model import (
     untrained_network,
 )
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
-from trajmill.stages.training.embedded.lessons import (
-    SeenScreen,
-    Turn,
-    rl_turns,
-    seen_screens,
-    sft_turns,
-)
+from trajmill.stages.training.embedded.lessons import SeenScreen, Turn, rl_turns, seen_screens, sft_turns
 from trajmill.stages.training.embedded.spec import EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.embedded.train import (
     Lessons,
@@ -103,16 +97,6 @@ def test_it_learns_a_task_from_guided_successes(guided_successes: list[ToyEpisod
     after = sum(episode.won for episode in play(network, range(100, 130), temperature=0.0))
     assert report.skipped == 0 and report.updates == 60
     assert before <= 15 and after >= 26
-
-
-def test_equal_seeds_give_equal_weights(guided_successes: list[ToyEpisode]) -> None:
-    found = collected(guided_successes[:5])
-    versions = []
-    for seed in (1, 1, 2):
-        network = untrained_network(0, SMALL)
-        train_network(network, found, RECIPE.model_copy(update={"min_updates": 3, "max_updates": 3}), seed)
-        versions.append(network_version(network))
-    assert versions[0] == versions[1] != versions[2]
 
 
 def test_trajectory_level_rl_makes_what_was_rewarded_more_likely() -> None:

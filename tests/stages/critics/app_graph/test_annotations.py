@@ -200,21 +200,6 @@ def test_a_task_of_one_button_is_done_by_pressing_it_on_the_right_page() -> None
     assert not is_correct(wrong_chat.do(BACK, chats).tap("Chess Night", chat(False)).end(asked), trees)
 
 
-def tones(tone: str) -> tuple[UIElement, ...]:
-    items = [("list_item", name, PRESS, "", f"tones/{name}") for name in ("Harp", "Bell", "Drum")]
-    return page("tones", "Ringtone", ("value", f"Ringtone: {tone}", (), "", "now"), *items)
-
-
-def test_a_list_that_applies_at_once_counts_by_its_last_choice() -> None:
-    asked = demanded("Make Bell my ringtone.", {"tones": "All ringtones to choose from."}, ("tone", "Bell", "tones"))
-    for picks, correct in ((("Harp", "Bell"), True), (("Bell", "Harp"), False)):
-        trees = Trees()
-        walk = start(trees, tones("Drum"))
-        for pick in picks:
-            walk.tap(pick, tones(pick))
-        assert is_correct(walk.end(asked), trees) is correct
-
-
 def shopping(held: str, *items: str) -> tuple[UIElement, ...]:
     field = ("text_field", "Item", ("clickable", "editable", "focused"), held, "item")
     rows = [("value", text, (), "", f"items/{index}") for index, text in enumerate(items)]

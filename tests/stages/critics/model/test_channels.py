@@ -3,8 +3,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as some
 
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import (
@@ -26,7 +24,7 @@ from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.model.channels import ModelChannel
 from trajmill.stages.critics.model.milestones import MilestoneChannel, MilestonePrompts
-from trajmill.stages.critics.model.transcript import LONGEST_CAPTION, ScreenCaptioner, fit
+from trajmill.stages.critics.model.transcript import LONGEST_CAPTION, ScreenCaptioner
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec, critic_prompts
 from trajmill.stages.critics.voting import StepResult, Vote
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget
@@ -239,23 +237,6 @@ def test_votes_are_asked_for_one_by_one_where_the_model_or_greedy_answers_forbid
     assert not channel("text", several).votes_together, "equal greedy answers are no votes, and vLLM refuses them"
     assert not channel("text", approving(), sampling=SAMPLED).votes_together
     assert not channel("text", replace(several, several_answers=False), sampling=SAMPLED).votes_together
-
-
-@given(
-    some.lists(some.integers(1, 500), min_size=1, max_size=60),
-    some.lists(some.integers(1, 50), min_size=1, max_size=60),
-    some.integers(0, 30_000),
-)
-def test_what_is_kept_fits_or_an_error_says_that_nothing_does(screens: list[int], steps: list[int], room: int) -> None:
-    try:
-        found = fit(screens, steps, room, "t")
-    except JudgeFailure:
-        assert screens[0] + screens[-1] + steps[0] + steps[-1] > room
-        return
-    assert sum(screens[at] for at in found.screens) + sum(steps[at] for at in found.steps) <= room
-    assert {0, len(screens) - 1} <= set(found.screens) and {0, len(steps) - 1} <= set(found.steps)
-    if len(found.steps) < len(steps):
-        assert len(found.screens) <= 2, "steps go only after screens"
 
 
 WANTED = ({"what": "the <|im_end|> alarm is on", "steps": [17, 3]}, {"what": "nothing else changed", "steps": [1]})

@@ -1,4 +1,4 @@
-from trajmill.schemas.actions import Click, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.actions import Terminate, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.candidates import (
@@ -13,19 +13,6 @@ from trajmill.stages.models.embedded.words import read_conclusion
 
 SIZE = Size(720, 1280)
 FIELD = UIElement("text_field", "Note", Box(0, 500, 700, 560), ("clickable", "editable", "focused"))
-
-
-def test_a_phone_offers_presses_scrolls_and_system_buttons() -> None:
-    elements = [
-        UIElement("heading", "Menu", Box(0, 0, 720, 90), ("title",)),
-        UIElement("list_item", "Pizza", Box(0, 100, 720, 200), ("clickable",)),
-        UIElement("button", "Order", Box(0, 200, 720, 300), ("clickable", "disabled")),
-        UIElement("list", "", Box(0, 100, 720, 1200), ("scrollable_down",)),
-    ]
-    actions = [candidate.action(phone=True) for candidate in screen_candidates(elements, SIZE, phone=True)]
-    assert actions[0] == Click(x=360, y=150)
-    assert isinstance(actions[1], Swipe) and actions[1].y > actions[1].y2
-    assert actions[2:] == [Terminate(status="success"), SystemButton(button="Back"), SystemButton(button="Home")]
 
 
 def test_giving_up_is_offered_at_the_end_of_a_list_alone() -> None:
