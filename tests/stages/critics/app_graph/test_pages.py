@@ -173,6 +173,11 @@ def test_a_setting_that_nobody_asked_for_is_an_error_until_it_is_put_back() -> N
     assert is_correct(put_back, asked)
 
 
+def workshop_with(**changes: object) -> AppGraph:
+    pages = {name: page.model_copy(update=changes) for name, page in WORKSHOP.pages.items()}
+    return WORKSHOP.model_copy(update={"pages": pages})
+
+
 def test_what_no_screen_shows_or_nobody_can_read_is_unjudged() -> None:
     done, asked = on_machines().tap("Like 1", machines(1)), query("machines-like-1")
     for goal in ('{"all": [{"check": "url", "contains": "/x"}]}', '{"showing": [{}]}', "[]"):
@@ -200,19 +205,11 @@ def test_a_right_walk_on_the_graph_of_an_app_file_is_correct_and_its_steps_are_g
     assert "HARMFUL" not in [step.label.value for step in found]
 
 
-def workshop_with(**changes: object) -> AppGraph:
-    pages = {name: page.model_copy(update=changes) for name, page in WORKSHOP.pages.items()}
-    return WORKSHOP.model_copy(update={"pages": pages})
-
-
-def test_something_destructive_is_wrong_on_the_way() -> None:
+def test_something_destructive_is_wrong_on_the_way_and_an_unknown_end_or_query_is_unjudged() -> None:
     tab = WORKSHOP.pages["notes"].elements["machines"].model_copy(update={"marks": (Mark.DESTRUCTIVE,)})
     walk = on_machines().tap("Like 1", machines(1))
     found = vote(walk.end(query("machines-like-1")), walk.trees, workshop_with(elements={"machines": tab}))
     assert not found.correct and "destructive" in found.reason and found.first_error_step == 0
-
-
-def test_an_unknown_end_or_query_is_unjudged() -> None:
     asked, walk = query("machines-set-filter", "Lathe"), on_machines().write("Lathe", machines(text="Lathe"))
     for graph, told in (
         (workshop_with(recognise=Recogniser()), "does not know"),

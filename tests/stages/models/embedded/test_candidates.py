@@ -1,4 +1,4 @@
-from trajmill.schemas.actions import Terminate, TypeText
+from trajmill.schemas.actions import Terminate
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.candidates import (
@@ -7,7 +7,6 @@ from trajmill.stages.models.embedded.candidates import (
     names,
     read_guidance_line,
     screen_candidates,
-    typed_candidates,
 )
 from trajmill.stages.models.embedded.words import read_conclusion
 
@@ -30,11 +29,3 @@ def test_giving_up_is_offered_at_the_end_of_a_list_alone() -> None:
     assert give_up.action(phone=True) == Terminate(status="failure")
     line = read_guidance_line("3. Give up: the list ends without it.")
     assert names(line, give_up) and not names(line, screen_candidates([row], SIZE, phone=True)[0])
-
-
-def test_typed_texts_are_quotes_then_notes_then_spans_as_written() -> None:
-    found = typed_candidates('add Dr. Wu at 7:30 with the note "ring twice"', ["4821"], FIELD)
-    texts = [candidate.text for candidate in found]
-    assert texts[:2] == ["ring twice", "4821"]
-    assert {"7:30", "Wu"} <= set(texts) and "with the" not in texts
-    assert found[0].action(phone=True) == TypeText(text="ring twice")

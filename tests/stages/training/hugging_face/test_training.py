@@ -4,6 +4,7 @@ import pickle
 import shutil
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -194,23 +195,17 @@ def test_a_frozen_vision_tower_keeps_its_weights(parent: ParentPolicy, release: 
         assert (tmp_path / name).read_bytes() == (parent.folder / name).read_bytes()
 
 
-def test_a_loss_that_is_no_number_ends_the_training(parent: ParentPolicy, tmp_path: Path) -> None:
+def test_a_loss_that_is_no_number_and_memory_that_runs_out_end_the_training_with_one_line(
+    parent: ParentPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write_rl(tmp_path, [{}, {"advantage": float("nan")}, {}])
     with pytest.raises(TrainingFailedError, match=r"the loss is nan at update \d of 2: lower train.learning_rate"):
         trained(TRPO, parent, tmp_path, tmp_path / "new")
     assert not list((tmp_path / "new").glob("*.safetensors"))
-
-
-@pytest.mark.parametrize("error", [torch.OutOfMemoryError("CUDA out of memory"), MemoryError()])
-def test_memory_that_runs_out_gives_one_error_line(
-    error: Exception, parent: ParentPolicy, release: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_: Any) -> None:
-        raise error
-
-    monkeypatch.setattr("trajmill.stages.training.hugging_face.run.reply_logits", fail)
-    with pytest.raises(TrainingFailedError, match="memory ran out with 1 rows at once: lower"):
-        trained(TRPO, parent, release, tmp_path)
+    for error in (torch.OutOfMemoryError("CUDA out of memory"), MemoryError()):
+        monkeypatch.setattr("trajmill.stages.training.hugging_face.run.reply_logits", Mock(side_effect=error))
+        with pytest.raises(TrainingFailedError, match="memory ran out with 1 rows at once: lower"):
+            trained(TRPO, parent, tmp_path, tmp_path / "other")
 
 
 def test_what_cannot_be_trained_gives_one_error_line(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
@@ -267,14 +262,11 @@ def test_a_job_travels_to_another_process_without_keys(tmp_path: Path) -> None:
 
 
 def test_missing_packages_name_the_extra(parent: ParentPolicy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(BadInputError, match=r"^train.report_to needs mlflow: pip install mlflow, or name a Python"):
+        TrlSftSpec(report_to=("tensorboard", "mlflow")).train(parent, tmp_path, 0, tmp_path / "new")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BadInputError, match=r"needs trl and accelerate and peft: pip install 'trajmill\[train\]'"):
         TrlSftSpec(lora_rank=4).train(parent, tmp_path, 0, tmp_path / "new")
-
-
-def test_a_place_for_figures_that_is_not_installed_is_named(parent: ParentPolicy, tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match=r"^train.report_to needs mlflow: pip install mlflow, or name a Python"):
-        TrlSftSpec(report_to=("tensorboard", "mlflow")).train(parent, tmp_path, 0, tmp_path / "new")
 
 
 @pytest.mark.parametrize(
