@@ -130,13 +130,10 @@ def test_files_come_from_the_common_bucket(bucket_url: str, tmp_path: Path, monk
     assert not any("token" in file.name for file in warehouse.store.files(""))
 
 
-def test_a_folder_that_all_machines_see_keeps_its_paths(tmp_path: Path) -> None:
+def test_a_folder_that_all_machines_see_keeps_its_paths_and_a_large_value_is_stored(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "data")
     work = Work(Files(apps=(tmp_path / "app.yaml",), token=tmp_path), warehouse.model("v1"), tmp_path)
     assert packed(work, warehouse.store, "staging/work").open() == work
-
-
-def test_a_value_that_is_too_large_for_a_message_is_stored(tmp_path: Path) -> None:
     warehouse, ids = create_warehouse(tmp_path / "data"), [f"{number:024d}" for number in range(10_000)]
     small, large = (packed(value, warehouse.store, "staging/payload") for value in (ids[:1000], ids))
     assert len(pickle.dumps(large)) < 1000 < len(pickle.dumps(small)) < 100_000

@@ -108,7 +108,7 @@ ROWS = pa.table(
 )
 
 
-def test_json_and_csv_are_complete() -> None:
+def test_json_and_csv_are_complete_and_a_table_is_aligned_without_control_characters() -> None:
     assert json.loads(format_rows(ROWS, "json")) == [
         {"text": 'a "b"\n', "number": 1, "share": 0.123456789, "flag": True, "list": [{"x": 1}], "raw": "AP8="},
         {"text": None, "number": 22, "share": None, "flag": False, "list": [], "raw": ""},
@@ -120,9 +120,6 @@ def test_json_and_csv_are_complete() -> None:
     assert second == ["", "22", "", "false", "[]", ""]
     rows = pa.Table.from_arrays([pa.array([1]), pa.array([2])], names=["a", "a"])
     assert format_rows(rows, "csv") == "a,a\n1,2\n"
-
-
-def test_the_table_form_is_aligned_and_shows_no_control_characters() -> None:
     rows = pa.table({"name": ["\x1b[31mred", "x" * 100], "n": [5, 1234]})
     assert format_rows(rows, "table").splitlines() == [
         "name" + " " * 61 + "n",

@@ -79,12 +79,9 @@ async def test_a_killed_process_that_draws_costs_no_screen() -> None:
     assert [await draw_elsewhere(at) for _ in range(2)] == [b"drawn"] * 2
 
 
-def test_processes_that_die_at_a_shard_again_and_again_end_the_stage_with_one_line() -> None:
+def test_processes_that_die_again_and_again_or_fail_end_the_stage_with_one_line() -> None:
     with pytest.raises(TrajmillError, match=r"died again and again \(exit code -9\)"):
         side_by_side(die_always, ["a", "b"], 2)
-
-
-def test_an_error_of_the_work_is_raised_as_it_is_and_ends_the_others() -> None:
     with pytest.raises(BadInputError, match=r"^a: is wrong$"):
         side_by_side(refuse, ["a"], 2)
     side_by_side(print, ["after an error there are processes again"], 2)

@@ -310,7 +310,7 @@ def test_families_without_history_images_get_the_current_screen_and_all_conclusi
     assert made.messages[1].text == made.task and "reply" not in made.task
 
 
-def test_gui_owl_1_5_is_shown_the_last_four_screens_with_its_replies() -> None:
+def test_gui_owl_1_5_is_shown_the_last_four_screens_and_ui_tars_keeps_all_replies() -> None:
     made = asked("gui-owl-1.5", 6)
     turns = [turn for n in range(3, 7) for turn in (("user", f"screen {n}"), ("assistant", f"reply {n}"))]
     assert layout(made) == [("system", None), *turns, ("user", "screen 7")]
@@ -323,9 +323,6 @@ def test_gui_owl_1_5_is_shown_the_last_four_screens_with_its_replies() -> None:
     made = asked("gui-owl-1.5", 0)
     assert layout(made) == [("system", None), ("user", "screen 1")]
     assert made.task.endswith("Previous actions:\nNone")
-
-
-def test_ui_tars_keeps_all_replies_and_is_shown_the_last_screens() -> None:
     made = asked("ui-tars", 6)
     assert layout(made)[:4] == [("system", None), ("user", None), ("assistant", "reply 1"), ("assistant", "reply 2")]
     assert layout(made)[4:6] == [("user", "screen 3"), ("assistant", "reply 3")]

@@ -76,27 +76,23 @@ async def test_the_candidate_with_the_highest_expected_score_is_done() -> None:
     assert isinstance(prm.asked[0].messages[1].parts[1], Observation) and prm.asked[0].top_logprobs == 20
 
 
-async def test_equal_scores_are_decided_by_how_often_an_action_was_sampled() -> None:
+async def test_equal_scores_are_decided_by_how_often_an_action_was_sampled_and_nothing_is_rated_without_a_choice() -> (
+    None
+):
     assert (await acted(policy(TAP, BACK, BACK, HOME), rated(lambda _: "neutral."))).action == BACK
     odd = rated(lambda asked: "I cannot say" if "Back" in asked else "HARMFUL")
     assert (await acted(policy(BACK, BACK, BACK, TAP), odd)).action == TAP, "a malformed rating is no score"
-
-
-async def test_the_process_reward_model_is_asked_only_for_a_choice() -> None:
     prm = rated(lambda _: "GOOD")
     assert (await acted(policy(TAP, TAP, None, TAP), prm)).action == TAP
     nothing = await acted(policy(None, None, None, None), prm)
     assert nothing.action is None and len(nothing.calls) == 4 and prm.asked == []
 
 
-async def test_a_greedy_agent_draws_its_own_decision_first_and_samples_the_others() -> None:
+async def test_a_greedy_agent_draws_its_own_decision_first_and_the_policy_can_rate_its_own_candidates() -> None:
     model = policy(TAP, TAP, TAP, TAP)
     await acted(model, rated(lambda _: "GOOD"), temperature=0.0)
     assert [request.temperature for request in model.asked] == [0.0, 1.0, 1.0, 1.0]
     assert len({request.seed for request in model.asked}) == 4
-
-
-async def test_the_policy_can_rate_its_own_candidates() -> None:
     model = policy(TAP, TAP, TAP, BACK)
     own = ScriptedModel(lambda request: "GOOD" if request.role == "prm" else model.answer(request))
     assert (await acted(own, None)).action == TAP

@@ -55,12 +55,9 @@ def outcome(before: Observation, after: Observation, action: Click | Wait) -> tu
     return outputs["outcome"], outputs.get("feedback", "")
 
 
-def test_the_manager_plans_a_subgoal_for_each_app_that_is_named_outside_quotes() -> None:
+def test_the_manager_plans_a_subgoal_for_each_app_outside_quotes_goes_on_repairs_and_ends() -> None:
     assert planned(HOME) == (OPEN_WALLET, OPEN_MAIL, REPORT)
     assert planned(WALLET) == (f"Do what the user asks: {SAID}", REPORT)
-
-
-def test_the_manager_goes_on_repairs_and_ends() -> None:
     state = TaskState((OPEN_WALLET, OPEN_MAIL, REPORT))
     reading = revised(state, 'Tapped "Mail" on "Home screen".')
     assert (reading.completed, reading.plan) == ((), ('Do in "Mail" what the user asks.', OPEN_WALLET, REPORT))
@@ -75,7 +72,7 @@ def test_the_manager_goes_on_repairs_and_ends() -> None:
     assert ended.action == Terminate(status="success") and "plan" not in ended.role_outputs
 
 
-def test_the_reflector_finds_what_had_no_effect_and_what_is_wrong() -> None:
+def test_the_reflector_finds_what_is_wrong_and_the_notetaker_notes_what_is_marked_as_data_once() -> None:
     button = observe(element("button", "Go", "clickable"), element("radio", "Small", "clickable", "selected"))
     press, chosen = Click(x=100, y=120), Click(x=100, y=240)
     assert action_to_json(press).startswith('{"kind":"click","x":100,"y":120')
@@ -84,9 +81,6 @@ def test_the_reflector_finds_what_had_no_effect_and_what_is_wrong() -> None:
     assert outcome(button, HOME, press) == ("SUCCESS", "")
     refused = observe(element("text", "Wrong password"))
     assert outcome(button, refused, press) == ("FAILURE", "The screen shows: Wrong password")
-
-
-def test_the_notetaker_notes_what_is_marked_as_data_once() -> None:
     mail = observe(element("heading", "Gift", "title"), element("value", "AMBER12"), element("text", "Bye"))
     noted = revised(TaskState((REPORT,)), 'Tapped "Go".', before=mail)
     assert noted.notes == ("Gift: AMBER12",)

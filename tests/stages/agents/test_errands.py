@@ -77,17 +77,13 @@ def ces_models() -> dict[str, ChatModel]:
 
 
 @pytest.mark.slow
-def test_the_state_tells_the_coordinator_of_ces_how_to_go_on() -> None:
+def test_the_state_tells_the_coordinator_of_ces_how_to_go_on_and_it_can_be_the_policy() -> None:
     finished = run(CES, ces_models())
     assert reward(finished) == 1.0
     made = outputs(finished)
     assert [each["instruction"].partition(":")[0] for each in made] == list(SUBGOALS)
     assert "state" not in made[0] and made[3]["state"] == "3 steps done; the code is DELTA33"
     assert asked_at(finished, 1) == [(name, f"{name}-1") for name in ("state_tracker", "coordinator", "executor")]
-
-
-@pytest.mark.slow
-def test_the_policy_can_be_the_coordinator_of_a_frozen_executor() -> None:
     models = ces_models()
     executor, policy = models["worker"], models.pop("coordinator")
     spec = CesSpec(executor="e", coordinator="policy", state_tracker="s")

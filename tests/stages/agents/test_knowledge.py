@@ -114,7 +114,7 @@ def researched(*replies: str) -> tuple[Retrieval, ScriptedModel]:
 GIFT = EpisodeView("Enter Ann's voucher", None, ToyPhone(0).look(), (), 0)
 
 
-async def test_a_researcher_asks_what_to_search_for_and_sums_up_what_is_found() -> None:
+async def test_a_researcher_asks_what_to_search_for_and_sums_up_or_the_passages_are_given() -> None:
     """Mobile-Agent-v3 7.2.1: Q = GenerateQueries(I), D = SearchEngine(Q), K = Process(D)."""
     queries = "### Queries ###\n1. enter a voucher\n2. where letters are: Mail letter\n3. voucher Wallet"
     retrieval, model = researched(queries, "### Summary ###\nVouchers go into Wallet.")
@@ -122,9 +122,6 @@ async def test_a_researcher_asks_what_to_search_for_and_sums_up_what_is_found() 
     assert (found.said, len(found.calls)) == ("Vouchers go into Wallet.", 2)
     listed = read_sections("".join(part for part in model.asked[1].messages[-1].parts if isinstance(part, str)))
     assert read_items(listed["passages"]) == (PASSAGES[0], PASSAGES[2]), "each passage once, the best of a query first"
-
-
-async def test_without_a_well_formed_reply_the_instruction_is_searched_for_and_the_passages_are_given() -> None:
     retrieval, _ = researched("I do not know.", "<think>Hm")
     found = await retrieval.knowledge(GIFT)
     assert found.said == PASSAGES[0] and [call.malformed for call in found.calls] == ["no queries", "no summary"]

@@ -28,7 +28,7 @@ def test_what_is_not_there_yet_is_waited_for_and_given_up_in_the_end() -> None:
     assert move.action == Terminate(status="failure")
 
 
-def test_the_wheel_is_turned_over_what_is_alike_until_the_element_shows() -> None:
+def test_what_does_not_show_is_scrolled_to_by_the_wheel_or_a_finger_and_upwards_from_the_end() -> None:
     path = (step("scroll", "button:far"), step("tap", "button:far"))
     move = next_move(path, showing("button:a", "button:b", "button:c"), WalkPosition(), Platform.WEB)
     assert move == WalkMove(Scroll(x=15, y=5, clicks=-5), WalkPosition(0, 1))
@@ -38,8 +38,6 @@ def test_the_wheel_is_turned_over_what_is_alike_until_the_element_shows() -> Non
         move = next_move(path, showing("button:a"), move.position, Platform.WEB)
     assert move.action == Terminate(status="failure")
 
-
-def test_from_the_end_of_a_list_it_goes_up_and_a_phone_is_moved_by_a_finger() -> None:
     def listing(state: str) -> Observation:
         return Observation(SCREEN, (UIElement("list", "", Box(0, 0, 90, 90), (state,), "", "all"),), "app")
 

@@ -39,7 +39,7 @@ def quality(tp: int, fp: int, tn: int = 9, fn: int = 9) -> JudgeQuality:
     return JudgeQuality(level="text", true_positive=tp, false_positive=fp, true_negative=tn, false_negative=fn)
 
 
-async def test_a_missing_screen_leaves_only_its_own_episode_unjudged() -> None:
+async def test_a_missing_screen_or_an_unfinished_attempt_leaves_only_its_own_episode_unjudged() -> None:
     trees = Trees()
     good, bad = right_walk(trees).end(), Walk(launcher(), trees).end()
     lost = bad.steps[0].model_copy(update={"screen_before": "gone", "screen_after": "gone"})
@@ -47,9 +47,6 @@ async def test_a_missing_screen_leaves_only_its_own_episode_unjudged() -> None:
     assert judged.episodes[0].judgement is None
     assert judged.episodes[1].judgement is not None and judged.episodes[1].judgement.correct
     assert [failure.failure_class for failure in judged.failures] == [FailureClass.JUDGE]
-
-
-async def test_what_did_not_finish_is_not_judged_and_an_episode_without_steps_is_incorrect() -> None:
     trees = Trees()
     walk = right_walk(trees).end()
     void = walk.model_copy(update={"trajectory": walk.trajectory.model_copy(update={"status": "failed"})})

@@ -75,7 +75,7 @@ def forks(failed: Episode, *successes: Episode, trees: Trees = TREES) -> Derived
     return derived(spec, failed, tools_of(spec, DrawnScreens(trees), of_tasks=of_groups))
 
 
-def test_the_action_of_a_success_is_taught_on_the_screen_of_the_failure() -> None:
+def test_the_action_of_a_success_is_taught_on_the_failures_screen_and_the_failures_reply_rejected() -> None:
     (row,) = forks(failure(), success()).examples
     # Pizza is elsewhere on the failed attempt's screen, and the clock does not count.
     assert action_from_json(row.action or "") == Click(x=200, y=600)
@@ -85,9 +85,6 @@ def test_the_action_of_a_success_is_taught_on_the_screen_of_the_failure() -> Non
     assert row.rejected is not None and '"coordinate": [360, 350]' in row.rejected
     assert row.source_trajectories == (failure().trajectory.trajectory_id, success().trajectory.trajectory_id)
     assert row.loss_weight == 1.0
-
-
-def test_a_reply_that_is_no_action_is_rejected_word_for_word() -> None:
     (row,) = forks(failure(None), success()).examples
     assert row.rejected == "no call"
 

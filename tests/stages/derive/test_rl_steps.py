@@ -47,16 +47,13 @@ def changed(one: Episode, **values: object) -> Episode:
     return one.model_copy(update={"trajectory": one.trajectory.model_copy(update=values)})
 
 
-def test_rewards_are_compared_within_their_group() -> None:
+def test_rewards_are_compared_within_their_group_or_over_the_batch() -> None:
     easy = [success(2, "s1", A), success(2, "s2", A), success(2, "s3", A), failure(4, "f1", A)]
     hard = [success(2, "s4", B), failure(3, "f2", B), failure(3, "f3", B), failure(3, "f4", B)]
     made = advantages(derive([*easy, *hard]))
     # a: mean 3/4, deviation sqrt(3)/4; b: mean 1/4, the same deviation.
     wanted = [*[0.57735] * 3, -1.73205, 1.73205, *[-0.57735] * 3]
     assert [made[id_of(one)] for one in (*easy, *hard)] == pytest.approx(wanted, abs=1e-5)
-
-
-def test_rewards_may_be_compared_over_the_batch() -> None:
     batch = [success(2, "s1", A), failure(2, "f1", A), success(2, "s2", B), success(2, "s3", B)]
     made = advantages(derive(batch, BATCH.model_copy(update={"keep_without_spread": True})))
     # Mean 3/4, deviation sqrt(3)/4, for both groups alike.
@@ -66,22 +63,19 @@ def test_rewards_may_be_compared_over_the_batch() -> None:
     assert [later[id_of(one)] for one in batch[:2]] == pytest.approx([1.73205, -0.57735], abs=1e-5)
 
 
-def test_the_steps_of_a_trajectory_share_its_weight() -> None:
+def test_steps_share_the_weight_of_their_trajectory_and_attempts_of_two_policies_are_two_groups() -> None:
     made = derive([success(2, "s", A), failure(4, "f", A)])
     weights = sorted((row.accuracy_reward, row.step_index, row.step_weight) for row in made.rows)
     assert weights == [*((0.0, index, 0.25) for index in range(4)), *((1.0, index, 0.5) for index in range(2))]
     constant = derive([success(2, "s", A), failure(4, "f", A)], RLSpec(step_weight="constant"))
     assert {row.step_weight for row in constant.rows} == {1.0}
-
-
-def test_attempts_of_two_policies_are_two_groups() -> None:
     other = changed(failure(2, "f", A), model_version="m1")
     made = derive([success(2, "s", A), other], RLSpec(keep_without_spread=True))
     alone = {("m0", 1, 0.0), ("m1", 1, 0.0)}
     assert {(row.policy_version, row.group_size, row.advantage) for row in made.rows} == alone
 
 
-def test_a_group_that_failed_whole_gets_one_remembered_success_of_its_query() -> None:
+def test_a_group_that_failed_whole_gets_one_remembered_success_which_enters_no_running_mean() -> None:
     attempts = [failure(3, f"f{i}", A) for i in range(4)]
     memory = success(2, "old", A)
     fresh = [attempt_of(one) for one in (*attempts, success(2, "b", B), failure(2, "c", B))]
@@ -91,9 +85,6 @@ def test_a_group_that_failed_whole_gets_one_remembered_success_of_its_query() ->
     assert {row.group_size for row in made.rows} == {4}
     assert [d.reason for d in made.dropped] == ["replaced_by_success"]
     assert sorted(advantages(made).values()) == pytest.approx([-0.57735] * 3 + [1.73205], abs=1e-5)
-
-
-def test_a_remembered_reward_never_enters_the_running_mean() -> None:
     attempts = [failure(2, "f1", A), failure(2, "f2", A), success(2, "s", B), failure(2, "f3", B)]
     made = derive(attempts, BATCH, {"a": success(2, "old", A)})
     # The four fresh rewards: mean 1/4, deviation sqrt(3)/4.
@@ -103,16 +94,13 @@ def test_a_remembered_reward_never_enters_the_running_mean() -> None:
     }
 
 
-def test_a_guided_success_is_replayed_only_if_that_is_configured() -> None:
+def test_a_success_of_the_same_query_replaces_a_failure_by_the_seed_and_a_guided_one_by_option() -> None:
     attempts = [failure(2, "f", A), failure(2, "g", A)]
     memory = {"a": changed(success(2, "old", A), purpose=Purpose.GUIDED)}
     assert derive(attempts, remembered=memory).rows == ()
     told = derive(attempts, RLSpec(replay_guided=True), memory)
     assert {(row.guided, row.replayed) for row in told.rows} == {(True, True), (False, False)}
     assert derive(attempts, RLSpec(replay=False), {"a": success(2, "old", A)}).rows == ()
-
-
-def test_a_success_of_the_same_query_replaces_a_failure_that_the_seed_draws() -> None:
     attempts, memory = [failure(2, f"f{i}", A) for i in range(8)], {"a": success(2, "old", A)}
     replaced = [derive(attempts, remembered=memory, seed=seed).dropped for seed in range(12)]
     assert len(set(replaced)) > 1

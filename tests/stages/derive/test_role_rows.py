@@ -264,7 +264,7 @@ def test_only_verdicts_that_the_reward_confirms_are_learned() -> None:
     ]
 
 
-def test_broken_repeated_and_failed_requests_teach_no_verdict() -> None:
+def test_broken_requests_unknown_outcomes_and_held_out_queries_teach_no_verdict() -> None:
     calls = (vote(verdict(True, first_error_step=9)), vote(verdict(True), again=True), vote(None))
     assert {reason for _, reason in refused(derived(JudgeDataSpec(), judged(1.0, *calls)))} == {
         "no_right_verdict",
@@ -272,15 +272,12 @@ def test_broken_repeated_and_failed_requests_teach_no_verdict() -> None:
     }
     others = judged(1.0, vote("GOOD", role="critic.step"), vote("Tap it.", role="planner"))
     assert refused(derived(JudgeDataSpec(), others)) == [(None, "no_critic_calls")]
-
-
-def test_unknown_outcomes_and_held_out_queries_teach_no_judge() -> None:
     assert refused(derived(JudgeDataSpec(), judged(None, vote(verdict(True))))) == [(None, "no_reward")]
     held_out = judged(1.0, vote(verdict(True)), split=Split.HELDOUT_SLOTS)
     assert refused(derived(JudgeDataSpec(), held_out)) == [(None, "held_out")]
 
 
-def test_each_judged_step_is_a_candidate_of_failed_attempts_too() -> None:
+def test_each_judged_step_of_its_own_is_a_candidate_and_no_hint_is_learned() -> None:
     made = episode(
         [step(0, TAP), step(1, None), step(2, TAP), step(3, DONE)], correct=False, labels=[GOOD, GOOD, HARMFUL]
     )
@@ -293,9 +290,6 @@ def test_each_judged_step_is_a_candidate_of_failed_attempts_too() -> None:
     assert '"x": "50.0%", "y": "63.4%"' in first.messages[1].content
     assert "Did 2" not in later.messages[1].content, "what came of the step is not known before it"
     assert [read_label(row.messages[-1].content) for row in rows.examples] == [GOOD, HARMFUL]
-
-
-def test_a_branch_teaches_its_own_steps_and_no_hint_is_learned() -> None:
     made = episode([step(0, TAP), step(1, DONE)], labels=[GOOD, GOOD])
     branch = made.model_copy(update={"trajectory": made.trajectory.model_copy(update={"branched_at": 1})})
     assert kept(derived(PrmDataSpec(), branch)) == [(1, "good")]

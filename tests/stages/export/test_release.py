@@ -216,7 +216,7 @@ def test_the_card_states_files_lineage_and_what_was_left_out() -> None:
     assert "| `images` |" in card and "`rl`\n" not in card
 
 
-def test_the_card_says_for_each_sort_whose_words_it_teaches() -> None:
+def test_the_card_says_whose_words_it_teaches_and_how_varied_they_are_and_odd_names_do_not_break_it() -> None:
     authors = [
         AuthoredRows("sft", "", "embedded-3", 5),
         AuthoredRows("action_semantics", "action", "embedded-3", 4),
@@ -230,16 +230,10 @@ def test_the_card_says_for_each_sort_whose_words_it_teaches() -> None:
     assert "| action_semantics | effect | template | filled into templates | 3 |" in card
     assert "| step | positive | owl-7b | a model's | 2 |" in card
     assert "| step | positive | import.aitz | a data set's | 1 |" in card
-
-
-def test_the_card_says_how_varied_the_rows_are_and_where_they_narrow() -> None:
     of_apps = Diversity(aspect="app", rows=1200, distinct_values=3, effective=2.24, largest="a|b", largest_share=0.625)
     card = dataset_card(CONTENTS._replace(diversity=(of_apps,), narrowed=("app: 3.0 -> 2.2",)), EXPORTERS, FILES)
     assert "| app | 1,200 | 3 | 2.2 | a\\|b | 62% |\n\n- narrower than the release before in app: 3.0 -> 2.2\n" in card
     assert "## Diversity" not in dataset_card(CONTENTS, EXPORTERS, FILES)
-
-
-def test_odd_names_break_neither_the_front_matter_nor_a_table() -> None:
     odd = CONTENTS._replace(name="a: [b]\n---\nlicense: mit", judge="x | y\n| z |")
     card = dataset_card(odd, EXPORTERS, FILES)
     front = yaml.safe_load(card.split("\n---\n", 1)[0])

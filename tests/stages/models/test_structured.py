@@ -133,7 +133,7 @@ def answers(first: str, *others: str) -> Completion:
     return Completion(first, 7, 3 * (1 + len(others)), "length", others)
 
 
-async def test_several_records_are_one_request_and_an_invalid_sample_alone_is_asked_for_again() -> None:
+async def test_several_records_are_one_request_and_what_is_invalid_or_missing_is_asked_for_or_told_alone() -> None:
     other = VERDICT.model_copy(update={"correct": False})
     model, found = await several(3, answers(GOOD, GOOD.replace("true", "false"), GOOD))
     assert found == [VERDICT, other, VERDICT]
@@ -145,16 +145,10 @@ async def test_several_records_are_one_request_and_an_invalid_sample_alone_is_as
     assert (again.n, again.draws) == (1, (11,)) and again.seed not in (40, 41, 42)
     assert again.messages[1].parts == ("perhaps",)
     assert "cut off" not in str(again.messages), "which of the samples was cut is not told"
-
-
-async def test_a_server_that_gives_fewer_samples_is_asked_for_the_others() -> None:
     model, found = await several(3, answers(GOOD), GOOD, GOOD)
     assert found == [VERDICT] * 3
     assert [(asked.n, asked.seed, asked.draws) for asked in model.asked[1:]] == [(1, 41, (11,)), (1, 42, (12,))]
     assert all(len(asked.messages) == 1 for asked in model.asked)
-
-
-async def test_what_fails_for_one_sample_is_told_of_it_alone() -> None:
     _, found = await several(3, answers("no", GOOD, "neither"), ModelFailure("gone"), "no", "no")
     assert found[1] == VERDICT
     assert str(found[0]) == "gone" and isinstance(found[2], AnswerFailure)

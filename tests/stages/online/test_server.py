@@ -108,7 +108,7 @@ def busy_server() -> Iterator[ToyServer]:
         yield server
 
 
-def test_a_failure_of_the_environment_is_void_and_the_next_episode_gets_another() -> None:
+def test_an_environment_that_fails_is_void_and_replaced_and_one_that_cannot_be_started_one_line() -> None:
     broken = ToyEnvironment(raised=EnvironmentFailure("the phone is gone"))
     with toy_server(ToySpec.of(broken)) as server, EnvironmentClient(server.url) as client:
         client.reset("press")
@@ -121,9 +121,6 @@ def test_a_failure_of_the_environment_is_void_and_the_next_episode_gets_another(
     failed, finished = (made.episode.trajectory for made in server.recorded)
     assert (failed.status, failed.reward, failed.failure_class) == ("failed", None, FailureClass.ENVIRONMENT)
     assert finished.reward == 1.0
-
-
-def test_an_environment_that_cannot_be_started_gives_one_error_line_and_one_void_row() -> None:
     with (
         toy_server(ToySpec.of(refuses=True)) as server,
         EnvironmentClient(server.url) as client,
@@ -170,7 +167,7 @@ def test_a_silent_trainer_gives_its_environment_back_and_may_begin_anew() -> Non
         assert client.finish().reward == 0.0
 
 
-def test_only_served_queries_can_be_asked_for() -> None:
+def test_only_served_queries_can_be_asked_for_and_wrong_requests_keep_the_session_open() -> None:
     with toy_server() as server, EnvironmentClient(server.url) as client:
         with pytest.raises(EnvironmentFailure, match="no query has the id 'pres'"):
             client.reset("pres")
@@ -179,9 +176,6 @@ def test_only_served_queries_can_be_asked_for() -> None:
         assert {client.reset(seed=seed).screen.query_id for seed in range(8)} == {"press", "press_again"}
     with toy_server(splits=(Split.HELDOUT_SLOTS,)) as server, EnvironmentClient(server.url) as client:
         assert client.reset("held_out").screen.query_id == "held_out"
-
-
-def test_wrong_requests_of_a_session_give_an_error_and_keep_it_open() -> None:
     with toy_server() as server, connect(session_address(server.url), proxy=None) as raw:
         for kind, data, said in (
             ("step", {"reply": "x"}, "reset first"),

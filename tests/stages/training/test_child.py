@@ -29,16 +29,13 @@ def test_it_runs_in_its_folder_and_all_it_prints_is_kept(tmp_path: Path) -> None
     assert (tmp_path / "log").read_text() == f"{tmp_path} a b\noh\n"
 
 
-def test_a_failure_gives_one_error_line_with_its_last_words(tmp_path: Path) -> None:
+def test_a_failure_gives_one_error_line_with_its_last_words_and_a_kill_its_probable_cause(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailedError, match=r"ended with status 3: its last line is 'no GPU'$"):
         run("import sys; print('begin'); print('no GPU'); print(); sys.exit(3)", tmp_path)
     with pytest.raises(TrainingFailedError, match=r"last error is '\[rank0\]: ValueError: no rows'"):
         run("print('[rank0]: ValueError: no rows'); print('='); print('exit code: 1'); raise SystemExit(1)", tmp_path)
     with pytest.raises(TrainingFailedError, match="ended with status 1: it printed nothing"):
         run("import os; os._exit(1)", tmp_path)
-
-
-def test_a_killed_trainer_is_reported_as_probably_out_of_memory(tmp_path: Path) -> None:
     with pytest.raises(TrainingFailedError, match="was killed, as it is when memory runs out"):
         run("import os; os.kill(os.getpid(), 9)", tmp_path)
 

@@ -30,7 +30,7 @@ from trajmill.schemas.actions import Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.tables.query import PathStep, Platform, Query, Slot, Source
+from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
 from trajmill.stages.critics.app_graph.channels import annotated_judge
 from trajmill.stages.critics.calibration.agreement import calibrate
 from trajmill.stages.critics.judge import judge_episodes
@@ -157,20 +157,14 @@ def start(trees: Trees, first: tuple[UIElement, ...]) -> Walk:
     return Walk(launcher(), trees).tap("Food", first)
 
 
-def demanded(instruction: str, descriptions: dict[str, str], *slots: tuple[str, str, str]) -> Query:
-    """Constraints are name, value and page."""
-    made = tuple(Slot(name=name, value=value, said=value, page=f"food.{where}") for name, value, where in slots)
-    pages = tuple(f"food.{name}" for name in descriptions)
-    return food_query(instruction=instruction, pages=pages, page_descriptions=tuple(descriptions.values()), slots=made)
-
-
 def options(music: bool, alerts: bool = False) -> tuple[UIElement, ...]:
     switches = (("Music", music), ("Alerts", alerts))
     return page("options", "Options", *(("switch", name, ON if on else PRESS, "", name) for name, on in switches))
 
 
 def test_a_switch_that_only_the_instruction_mentions_is_found_and_no_other_pressed() -> None:
-    asked = demanded("I want no music, turn it off in the options.", {"options": "Music and alerts."})
+    page = {"pages": ("food.options",), "page_descriptions": ("Music and alerts.",), "slots": ()}
+    asked = food_query(instruction="I want no music, turn it off in the options.", **page)
     trees = Trees()
     right = judged(start(trees, options(True)).tap("Music", options(False)).end(asked), trees)
     assert labels(right) == ["GOOD"] * 3 and right.judgement is not None and right.judgement.correct
@@ -181,40 +175,6 @@ def test_a_switch_that_only_the_instruction_mentions_is_found_and_no_other_press
             music, alerts = music != (name == "Music"), alerts != (name == "Alerts")
             walk.tap(name, options(music, alerts))
         assert not is_correct(walk.end(asked), trees), pressed
-
-
-def chat(pinned: bool) -> tuple[UIElement, ...]:
-    buttons = [("button", text, PRESS, "", text) for text in ("Pin chat", "Mute chat")]
-    return page("chat", "Chess Night", ("value", f"Pinned: {'yes' if pinned else 'no'}", (), "", "pinned"), *buttons)
-
-
-def test_a_task_of_one_button_is_done_by_pressing_it_on_the_right_page() -> None:
-    descriptions = {"chats": "All chats.", "chat": "One chat with its options."}
-    asked = demanded("Chess Night should be pinned.", descriptions, ("chat", "Chess Night", "chats"))
-    trees, names = Trees(), ("Chess Night", "Choir")
-    chats = page("chats", "Chats", *(("list_item", name, PRESS, "", f"c/{name}") for name in names))
-    only_looked = start(trees, chats).tap("Chess Night", chat(False))
-    assert not is_correct(only_looked.end(asked), trees)
-    assert is_correct(start(trees, chats).tap("Chess Night", chat(False)).tap("Pin chat", chat(True)).end(asked), trees)
-    wrong_chat = start(trees, chats).tap("Choir", chat(False)).tap("Pin chat", chat(True))
-    assert not is_correct(wrong_chat.do(BACK, chats).tap("Chess Night", chat(False)).end(asked), trees)
-
-
-def shopping(held: str, *items: str) -> tuple[UIElement, ...]:
-    field = ("text_field", "Item", ("clickable", "editable", "focused"), held, "item")
-    rows = [("value", text, (), "", f"items/{index}") for index, text in enumerate(items)]
-    return page("shopping", "Shopping", field, ("button", "Add", PRESS, "", "add"), *rows)
-
-
-def test_what_is_typed_must_be_sent_off_once() -> None:
-    asked = demanded('Put "milk" on the shopping list.', {"shopping": "What to buy."}, ("item", "milk", "shopping"))
-    trees = Trees()
-    assert not is_correct(Walk(shopping(""), trees).write("milk", shopping("milk")).end(asked), trees)
-    added = Walk(shopping(""), trees).write("milk", shopping("milk")).tap("Add", shopping("", "milk")).end(asked)
-    assert is_correct(added, trees) and labels(judged(added, trees)) == ["GOOD"] * 3
-    twice = Walk(shopping(""), trees).write("milk", shopping("milk")).tap("Add", shopping("", "milk"))
-    twice.write("milk", shopping("milk", "milk")).tap("Add", shopping("", "milk", "milk"))
-    assert not is_correct(twice.end(asked), trees)
 
 
 def other_form(mood: str) -> tuple[UIElement, ...]:
@@ -235,7 +195,7 @@ def test_a_form_that_is_left_alone_does_no_harm_but_a_setting_and_something_else
     assert not is_correct(walk.end(), trees)
 
 
-def test_a_slow_page_and_a_message_in_the_way_change_nothing() -> None:
+def test_a_slow_page_a_message_in_the_way_and_a_choice_out_of_sight_change_nothing() -> None:
     trees = Trees()
     loading = (element("heading", "Loading", 0, ("title",), "", "loading/title"),)
     title = element("heading", "Enjoying Food?", 0, ("title",), "", "popup/title")
@@ -245,9 +205,6 @@ def test_a_slow_page_and_a_message_in_the_way_change_nothing() -> None:
     episode = judged(walk.tap("Place order", loading).do(ENTER, placed(*RECEIPT)).end(), trees)
     assert episode.judgement is not None and episode.judgement.correct
     assert "HARMFUL" not in labels(episode) and labels(episode)[2] == "GOOD"
-
-
-def test_a_choice_that_scrolls_out_of_sight_has_not_changed() -> None:
     trees = Trees()
     scrolled = dish(size="Large")[:2] + dish(size="Large")[4:]
     assert is_correct(ordered(large(trees).do(SystemButton(button="Menu"), scrolled)), trees)

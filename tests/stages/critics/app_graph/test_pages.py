@@ -139,15 +139,12 @@ def test_an_item_of_a_list_is_no_entered_value() -> None:
     assert is_correct(on_machines().tap("Filter", machines()).write("Lathe", machines(text="Lathe")), asked)
 
 
-def test_one_of_two_presses_is_not_enough() -> None:
+def test_each_press_counts_until_it_is_taken_back() -> None:
     asked, half = query("machines-like-1-like-2"), on_machines().tap("Like 1", machines(1))
     found = vote(half.end(asked), half.trees)
     assert not found.correct
     assert "did not do 'like-2'" in found.reason and "Like 2 still stands" in found.reason.replace("'", "")
     assert is_correct(half.tap("Like 2", machines(1, 2)), asked)
-
-
-def test_what_was_taken_back_is_not_done_and_may_be_done_again() -> None:
     asked = query("machines-like-1")
     back = on_machines().tap("Like 1", machines(1)).tap("Liked 1", machines())
     assert not is_correct(back, asked)
@@ -276,29 +273,20 @@ def in_mill() -> Walk:
     return at_home().tap("list", LIST).tap("Mill", item("Mill"))
 
 
-def test_wrong_places_are_harmful_and_the_ways_back_are_good() -> None:
+def test_steps_astray_are_harmful_and_ways_back_other_routes_and_corrections_are_good() -> None:
     assert labels(in_mill().do(BACK, LIST).tap("Lathe", item("Lathe"))) == ["good", "harmful", "good", "good"]
     loop = at_home().tap("about", ABOUT).tap("back", HOME).tap("list", LIST).do(BACK, HOME).tap("list", LIST)
     assert labels(loop) == ["harmful", "good", "good", "harmful", "good"]
-
-
-def test_another_route_to_the_goal_counts() -> None:
     walk = at_home().tap("index", INDEX).tap("all", LIST).tap("Lathe", item("Lathe"))
     assert labels(walk) == ["neutral", "good", "good"]
     walk = at_home().tap("about", ABOUT).tap("index", INDEX).tap("all", LIST)
     assert labels(walk) == ["harmful", "good", "good"]
-
-
-def test_a_wrong_value_act_or_setting_is_harmful_and_its_correction_is_good() -> None:
     wrong = in_lathe().do(TypeText(text="rust"), item("Lathe", "rust"))
     sent = wrong.do(TypeText(text="oil", clear=True), item("Lathe", "oil")).do(ENTER, item("Lathe", "", "oil"))
     assert labels(sent, "success") == ["good", "good", "harmful", "good", "good", "good"]
     walk = in_lathe().do(TypeText(text="rust", enter=True), item("Lathe", "", "rust"))
     walk = walk.tap("Dark", item("Lathe", "", "rust", dark=True)).tap("Dark", item("Lathe", "", "rust"))
     assert labels(walk, "success")[2:] == ["harmful", "harmful", "good", "harmful"]
-
-
-def test_an_unfinished_end_is_harmful() -> None:
     assert labels(in_lathe(), "success") == ["good", "good", "harmful"]
     done = in_mill().do(TypeText(text="oil", enter=True), item("Mill", "", "oil"))
     assert labels(done, "success") == ["good", "harmful", "harmful", "harmful"]

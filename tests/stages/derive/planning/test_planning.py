@@ -182,7 +182,7 @@ def test_a_writer_makes_one_manual_of_several_successes_or_it_is_a_failure() -> 
     assert (rows.examples, rows.refusals, len(rows.failures)) == ((), (), 1)
 
 
-def test_a_plan_is_distilled_from_the_task_alone_where_nobody_succeeded() -> None:
+def test_a_plan_is_distilled_from_the_task_alone_where_nobody_succeeded_which_needs_a_writer() -> None:
     failed = success(*STEPS).model_copy(
         update={"judgement": success(*STEPS).judgement.model_copy(update={"correct": False})}  # type: ignore[union-attr]
     )
@@ -197,9 +197,6 @@ def test_a_plan_is_distilled_from_the_task_alone_where_nobody_succeeded() -> Non
     told = words(request)
     assert "Order a {size} {dish}" in told and "Tapped" not in told
     assert row.trajectory_id == failed.trajectory.trajectory_id, "the attempt names its query and its task"
-
-
-def test_distilled_plans_need_a_writer() -> None:
     with pytest.raises(BadInputError, match=r"derive\.planning\.distil asks a model: set derive\.writer"):
         PlanningSpec(distil=True).refuse_without({"writer": "embedded"}, "embedded")
 

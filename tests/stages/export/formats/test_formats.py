@@ -104,7 +104,7 @@ def test_an_action_that_the_family_cannot_say_is_left_out_and_counted(tmp_path: 
     assert [row.columns["step_index"] for row in read(written.folder)] == [1]
 
 
-def test_a_text_that_only_a_forgotten_screen_holds_is_not_learned(tmp_path: Path) -> None:
+def test_a_text_of_a_forgotten_screen_and_an_earlier_reply_that_quotes_the_hints_are_left_out(tmp_path: Path) -> None:
     """The heading of a stored screen is its id, so typing it copies what was read there."""
     first = step(0, TAP)
     carried = episode([first, step(1, TAP), step(2, TypeText(text=first.screen_before)), step(3, DONE)])
@@ -115,9 +115,6 @@ def test_a_text_that_only_a_forgotten_screen_holds_is_not_learned(tmp_path: Path
     assert not shows_it.exported.counts.left_out
     own_words = episode([step(0, TAP), step(1, TypeText(text="on no screen")), step(2, DONE)])
     assert not write("trl", "qwen2.5-vl", tmp_path / "own", [own_words]).exported.counts.left_out
-
-
-def test_an_earlier_reply_that_quotes_the_hints_is_not_shown(tmp_path: Path) -> None:
     told = episode([step(0, TAP), step(1, TAP), step(2, DONE)]).model_copy(update={"guidance": "1. Did 1"})
     hints = told.model_copy(
         update={"steps": tuple(s.model_copy(update={"thought": f"1. Did {s.index}"}) for s in told.steps)}

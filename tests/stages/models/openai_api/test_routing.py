@@ -19,16 +19,13 @@ async def test_two_servers_share_the_requests_and_a_retry_goes_to_the_other() ->
         assert (len(first.received), len(second.received)) == (2, 1)
 
 
-async def test_a_dead_server_costs_no_call_and_is_left_alone() -> None:
+async def test_a_dead_server_costs_no_call_and_one_that_hangs_few_and_each_is_left_alone() -> None:
     with running_server() as dead:
         pass
     with running_server() as alive:
         answers = await asked_all(settings(dead.url, alive.url, attempts=2), [request() for _ in range(30)])
         assert all(isinstance(answer, Completion) for answer in answers)
         assert len(alive.received) == 30
-
-
-async def test_a_server_that_hangs_is_left_alone_after_a_few() -> None:
     with running_server([Fault.HANG] * 50) as bad, running_server() as good:
         model = OpenAiModel(settings(bad.url, good.url, read_seconds=0.3, probe_seconds=60.0))
         for _ in range(20):

@@ -232,7 +232,7 @@ async def account(model: ScriptedModel, *requests: ChatRequest) -> list[ModelCal
     return rows
 
 
-async def test_a_row_holds_the_request_the_answer_and_what_it_cost() -> None:
+async def test_each_call_is_a_row_of_its_own_with_request_answer_and_cost_failed_and_abandoned_ones_too() -> None:
     answer = Completion("yes\x00\ud800", 7, 3, "stop", others=("no",), price=0.25)
     [row] = await account(ScriptedModel(lambda _: answer), replace(show("s1"), trajectory_id="t", step_index=3))
     assert (row.trajectory_id, row.step_index, row.role, row.made_by) == ("t", 3, "critic", "scripted-1")
@@ -244,17 +244,12 @@ async def test_a_row_holds_the_request_the_answer_and_what_it_cost() -> None:
     assert rows_from_arrow(ModelCall, rows_to_arrow("model_calls", [row])) == [row]
     old = row.model_dump(exclude={"cached", "other_responses"})
     assert ModelCall.model_validate(old).cached is None, "rows of earlier versions can be read"
-
-
-async def test_equal_calls_are_rows_of_their_own_with_ids_that_come_again() -> None:
     model = ScriptedModel(lambda _: "yes")
     asked = [request("a"), request("a"), request("b"), replace(request("a"), step_index=1)]
     ids = [row.call_id for row in await account(model, *asked)]
     assert len(set(ids)) == 4
     assert [row.call_id for row in await account(model, *asked)] == ids
 
-
-async def test_failed_and_abandoned_calls_are_accounted_too() -> None:
     class Silent(ScriptedModel):
         async def complete(self, request: ChatRequest) -> Completion:
             return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]

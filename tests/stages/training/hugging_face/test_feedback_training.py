@@ -109,13 +109,12 @@ def test_a_stopped_training_goes_on_bit_for_bit(tiny: Path, pool: Path, server: 
     assert all(torch.equal(one[name], two[name]) for name in one)
 
 
-def test_a_silent_executor_is_never_a_reward(tiny: Path, pool: Path, server: FaultServer, tmp_path: Path) -> None:
+def test_a_silent_executor_is_never_a_reward_and_missing_models_and_rows_are_one_line(
+    tiny: Path, pool: Path, server: FaultServer, tmp_path: Path
+) -> None:
     server.script.extend([FaultReply(Fault.INTERNAL)] * 50)
     with pytest.raises(TrainingFailedError, match="a frozen model did not answer, so no reward is known"):
         train_in_this_process(TrainingJob(RECIPES[0], policy(tiny, server, RECIPES[0]), pool, 1, tmp_path))
-
-
-def test_missing_models_and_rows_are_one_line(tiny: Path, pool: Path, server: FaultServer, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match=r"train.executor is missing: the NAME of the \[endpoints.NAME\]"):
         train_in_this_process(TrainingJob(RECIPES[0], ParentPolicy(tiny, family=FAMILY), pool, 1, tmp_path / "a"))
     other = CodaSpecialistSpec(**SMALL, app="mail")
