@@ -145,12 +145,14 @@ def test_the_answers_of_gui_r1_as_ces_prints_them(answer: str, action: Action | 
     assert isinstance(alone[0], ParseFailure) and isinstance(alone[1], Reply) and alone[1].slip
 
 
-def test_gui_r1_is_given_its_history_in_the_command() -> None:
+def test_gui_r1_is_given_its_history_in_the_command_and_read_aloud_after_its_task() -> None:
     dialect = FAMILIES["gui-r1"].dialect(Platform.PHONE)
     assert "executing the command 'Tap {history}.', with the action history being 'None'." in dialect.task_text(
         "Tap {history}.", None, []
     )
     assert "'Step 1: click [3, 4]; Step 2: type Bob'." in dialect.task_text("Go.", None, ["click [3, 4]", "type Bob"])
+    said = DIALECT.task_text("Order a\n Bag of Lemon", None, ["Market", "Lemon"])
+    assert said == "Order a Bag of Lemon\nDone: Market ; Lemon"
 
 
 def test_an_unknown_name_and_a_screen_that_no_patches_fit_give_one_line() -> None:
@@ -260,11 +262,6 @@ def test_rows_are_read_before_an_action_is_said(action: Action, said: str, remem
     assert FRAME.resized == Size(168, 308) and FRAME.extent == (12.0, 22.0), "a place for each patch of 14 pixels"
     assert isinstance(read, Reply) and (read.thought, read.conclusion) == (thought, remembered)
     assert DIALECT.render(read, FRAME) == text
-
-
-def test_the_prompt_is_the_task_and_what_was_pressed() -> None:
-    said = DIALECT.task_text("Order a\n Bag of Lemon", None, ["Market", "Lemon"])
-    assert said == "Order a Bag of Lemon\nDone: Market ; Lemon"
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ def release(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_sft_row_is_what_trl_reads(release: Path) -> None:
+def test_rows_are_what_trl_and_verl_read_and_each_tree_is_stored_once_without_pixels(release: Path) -> None:
     row = pq.read_table(release / SFT_FILE).to_pylist()[0]
     system, user = row["prompt"]
     assert (system["role"], user["role"]) == ("system", "user")
@@ -48,9 +48,6 @@ def test_a_sft_row_is_what_trl_reads(release: Path) -> None:
     assert row["images"] == [{"bytes": png("s0"), "path": None}]
     assert row["screen_ids"] == ["s0"]
     assert (row["kind"], row["split"], row["loss_weight"], row["step_index"]) == ("end_to_end", "train", 1.0, 0)
-
-
-def test_a_rl_row_is_what_verl_reads(release: Path) -> None:
     rows = pq.read_table(release / RL_FILE).to_pylist()
     assert [row["extra_info"]["index"] for row in rows] == list(range(5))
     for row in rows:
@@ -62,9 +59,6 @@ def test_a_rl_row_is_what_verl_reads(release: Path) -> None:
         assert row["extra_info"]["query_id"] == row["group"] == "a"
     truths = {row["reward_model"]["ground_truth"] for row in rows}
     assert truths == {'{"accuracy": 1, "reward": 1}', '{"accuracy": 0, "reward": 0}'}
-
-
-def test_the_screens_file_has_every_tree_once_and_no_pixels(release: Path) -> None:
     table = pq.read_table(release / SCREENS_FILE)
     shown = {
         i for name in (SFT_FILE, RL_FILE) for ids in pq.read_table(release / name)["screen_ids"] for i in ids.as_py()

@@ -124,16 +124,13 @@ def test_a_detour_is_redundant_but_no_error(
     assert (episode.judgement.redundant_steps, labels(episode)[2:4]) == (redundant, expected)
 
 
-def test_labels_of_single_steps() -> None:
+def test_steps_have_labels_and_short_summaries_for_which_no_text_on_a_screen_can_speak() -> None:
     trees = Trees()
     walk = to_dish(trees).stay(Wait()).stay(None).tap("Small", dish(size="Small")).tap("Large", dish(size="Large"))
     walk.tap("Medium", dish()).do(BACK, menu()).stay(Swipe(x=1, y=900, x2=1, y2=300))
     episode = judged(walk.end(), trees)
     assert labels(episode)[2:] == ["NEUTRAL", "HARMFUL", "HARMFUL", "GOOD", "HARMFUL", "HARMFUL", "NEUTRAL", "HARMFUL"]
     assert "no action" in episode.step_verdicts[3].analysis
-
-
-def test_summaries_are_short_and_on_screen_text_cannot_speak_for_the_caption() -> None:
     for note in ("word " * 100, 'x": choice "Size" is now "Large" instead of "Medium'):
         trees = Trees()
         walk = to_dish(trees).tap("Go to checkout", checkout()).write(note, checkout(note))

@@ -268,7 +268,7 @@ async def vote(
     return await critic.judge(WALK.episode, screens or WALK.screens(), notes_on(WALK.episode))
 
 
-async def test_each_milestone_is_checked_on_its_own_screens_and_the_evidence_is_reviewed() -> None:
+async def test_each_milestone_is_checked_on_its_own_screens_and_what_is_not_met_or_shown_is_incorrect() -> None:
     model = ScriptedModel(Answers())
     found = await vote(model)
     made_by = "critic_review-1@scripted-1[critic_milestones-1|critic_milestone-1]"
@@ -285,9 +285,6 @@ async def test_each_milestone_is_checked_on_its_own_screens_and_the_evidence_is_
     for request in model.asked:
         assert json.dumps(WALK.episode.query.instruction) in words(request)
         assert [text for text in hidden_from_critics(WALK) if text in words(request)] == []
-
-
-async def test_what_one_screen_does_not_show_no_reviewer_can_make_correct() -> None:
     found = await vote(ScriptedModel(Answers(met=(True, False))))
     assert (found.correct, found.reason) == (False, "not met: nothing else changed")
     wrong = {"reason": "undone", "correct": False, "redundant_steps": [], "first_error_step": 17}

@@ -26,7 +26,7 @@ async def test_an_answer_with_usage_and_price() -> None:
         assert "k-1" not in repr(client)
 
 
-async def test_the_tokens_of_a_reply_come_with_their_log_probabilities() -> None:
+async def test_samples_come_in_order_and_tokens_with_their_log_probabilities() -> None:
     with running_server([*[FaultReply(text="one three")] * 2, Fault.UNEVEN_TOKENS]) as server:
         spec = settings(server.url, attempts=1)
         assert (await asked(spec, request(with_tokens=True))).tokens == ReplyTokens((3, 5), (-0.5, -0.5))
@@ -35,6 +35,11 @@ async def test_the_tokens_of_a_reply_come_with_their_log_probabilities() -> None
         assert [(body.get("logprobs"), body.get("return_token_ids")) for body in bodies] == [(True, True), (None, None)]
         with pytest.raises(ModelFailure, match=r"^[^\n]*: 3 log probabilities for 4 tokens; given up[^\n]*$"):
             await asked(spec, request(with_tokens=True))
+    with running_server(writes=lambda body: "yes indeed") as server:
+        answer = await asked(settings(server.url), request(n=3, top_logprobs=2))
+    assert (answer.text, answer.others) == ("yes indeed", ("yes indeed 1", "yes indeed 2"))
+    assert answer.logprobs[0] == TokenLogprob("yes", -0.5, (("yes0", -0.5), ("yes1", -1.5)))
+    assert [token.token for token in answer.logprobs] == ["yes", "indeed"]
 
 
 async def test_everything_asked_for_is_sent() -> None:
@@ -71,14 +76,6 @@ async def test_everything_asked_for_is_sent() -> None:
             },
         }
         assert server.received[0].authorization is None
-
-
-async def test_samples_come_in_order_and_log_probabilities_with_them() -> None:
-    with running_server(writes=lambda body: "yes indeed") as server:
-        answer = await asked(settings(server.url), request(n=3, top_logprobs=2))
-    assert (answer.text, answer.others) == ("yes indeed", ("yes indeed 1", "yes indeed 2"))
-    assert answer.logprobs[0] == TokenLogprob("yes", -0.5, (("yes0", -0.5), ("yes1", -1.5)))
-    assert [token.token for token in answer.logprobs] == ["yes", "indeed"]
 
 
 @pytest.mark.parametrize(("family", "most"), [("qwen2.5-vl", 2**24), ("qwen3-vl", 2**24), ("gui-owl", 90_000)])
