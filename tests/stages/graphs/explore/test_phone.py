@@ -14,7 +14,7 @@ from trajmill.stages.graphs.verify import EdgeState
 pytestmark = pytest.mark.slow
 
 
-def test_an_app_on_a_phone_is_explored_and_its_form_is_sent_from_below_the_keyboard(tmp_path: Path) -> None:
+def test_an_app_on_a_phone_is_explored_over_adb_and_its_form_is_sent(tmp_path: Path) -> None:
     start_state = {"open": "Notes", "clear": ["Notes"]}
     opening = (PathStep(page="", operation="tap", target="notes.home/new"),)
     app = unexplored("notes", Platform.PHONE, start_state=start_state, opening=opening)
