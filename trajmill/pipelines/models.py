@@ -45,7 +45,7 @@ class OpenEndpoints(AsyncExitStack):
 
     def __init__(self, origin: Origin | None = None, sink: Callable[[ModelCall], None] | None = None) -> None:
         super().__init__()
-        self._accounting = origin and sink and (origin, sink)
+        self._accounting = (origin, sink) if origin and sink else None
         self._open: list[tuple[Endpoint, ChatModel]] = []
 
     def model(self, endpoint: Endpoint) -> ChatModel:

@@ -123,9 +123,9 @@ def without_committed(warehouse: Warehouse, files: Sequence[DataFile]) -> Iterat
         if not file.rows or path in committed.files:
             yield file
             continue
-        ids = read_file(warehouse, warehouse.name(path), "screen_id").column(0).to_pylist()
-        new = pa.array([screen_id not in committed for screen_id in ids])
         with pq.ParquetFile(path, **CHECKED) as shard:
+            ids = shard.read(["screen_id"]).column(0).to_pylist()
+            new = pa.array([screen_id not in committed for screen_id in ids])
             # Row groups are filtered one by one, because all images together may not fit into memory.
             starts = [0, *_group_ends(shard.metadata)]
             kept = (

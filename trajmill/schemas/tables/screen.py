@@ -7,7 +7,6 @@ from itertools import islice
 from typing import Annotated
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
@@ -25,10 +24,11 @@ def tree_column(trees: Sequence[Sequence[UIElement]]) -> pa.ListArray:
 
 
 def trees_of(column: pa.ChunkedArray) -> list[tuple[UIElement, ...]]:
-    """Accessibility trees from lists of `ELEMENT`; the inverse of `tree_column`."""
-    fields = zip(*(field.to_pylist() for field in column.combine_chunks().flatten().flatten()), strict=True)
+    """Accessibility trees from lists of `ELEMENT`, the inverse of `tree_column`. Raises KeyError without a field."""
+    trees = column.combine_chunks()
+    fields = zip(*(trees.flatten().field(name).to_pylist() for name in UIElement._fields), strict=True)
     every = (UIElement(role, text, Box(*box), tuple(states), *more) for role, text, box, states, *more in fields)
-    return [tuple(islice(every, size)) for size in pc.list_value_length(column).to_pylist()]
+    return [tuple(islice(every, size)) for size in trees.value_lengths().to_pylist()]
 
 
 class Screen(Row):
