@@ -24,3 +24,8 @@ def built_in(parent: Path, name: str, build: Callable[[Path], object]) -> Path:
             build(folder)
             finished.touch()
     return folder
+
+
+def copy_of(warehouse: Path, to: Path) -> Path:
+    """Copy a warehouse that tests of other workers may read: each of them replaces its file of views."""
+    return Path(shutil.copytree(warehouse, to, ignore=shutil.ignore_patterns(".trajmill.duckdb.*")))

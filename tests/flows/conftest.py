@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.built_once import built_once
+from tests.built_once import built_once, copy_of
 from tests.flows.command_line import CommandLine
 from tests.flows.synthetic_run import write_run
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
@@ -45,7 +44,7 @@ def small_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
 @pytest.fixture
 def small_copy(small_run: Warehouse, tmp_path: Path) -> Warehouse:
     """A copy of that warehouse, to be written to."""
-    return open_warehouse(Path(shutil.copytree(small_run.root, tmp_path / "copy")))
+    return open_warehouse(copy_of(small_run.root, tmp_path / "copy"))
 
 
 @pytest.fixture(scope="session")
@@ -53,9 +52,8 @@ def tiny_run(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     """The warehouse of a tiny run in a folder; not to be written to."""
     from tests.flows.runs import run_stages, tiny_config
 
-    return open_warehouse(
-        built_once(tmp_path_factory, "tiny-run", lambda root: run_stages(tiny_config(root, workers=1)))
-    )
+    root = built_once(tmp_path_factory, "tiny-run", lambda folder: run_stages(tiny_config(folder, workers=1)))
+    return open_warehouse(root)
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +76,7 @@ def waiting_run(waiting_folder: Path, tmp_path: Path) -> WaitingRun:
     """A copy of that run, to go on with."""
     from tests.flows.policies.network import NOBODY_TRAINS, WaitingRun, network_config
 
-    root = Path(shutil.copytree(waiting_folder / "root", tmp_path / "root"))
+    root = copy_of(waiting_folder / "root", tmp_path / "root")
     return WaitingRun(network_config(root, waiting_folder / "network", NOBODY_TRAINS), waiting_folder / "network")
 
 
@@ -98,7 +96,7 @@ def judged_round(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def root(judged_round: Path, tmp_path: Path) -> Path:
     """A warehouse after that round, to go on with."""
-    return Path(shutil.copytree(judged_round, tmp_path / "warehouse"))
+    return copy_of(judged_round, tmp_path / "warehouse")
 
 
 @pytest.fixture

@@ -1,5 +1,4 @@
 import io
-import shutil
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -7,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from tests.built_once import built_once
+from tests.built_once import built_once, copy_of
 from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, small_config
 from trajmill.flows.configuration.config import Config
@@ -43,8 +42,7 @@ def derived_run(small_run: Warehouse, tmp_path_factory: pytest.TempPathFactory) 
     """A run whose newest round was released again with two derived kinds; not to be written to."""
 
     def build(folder: Path) -> None:
-        shutil.copytree(small_run.root, folder / "root")
-        config = small_config(folder / "root")
+        config = small_config(copy_of(small_run.root, folder / "root"))
         for kind in ("step", "grounding", "planning", "forks"):
             derive_kind(config, kind)
         derive_in_round(RoundContext.of(config, 2), "rft")

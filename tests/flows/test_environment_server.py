@@ -1,7 +1,6 @@
 """`trajmill env serve` as a process, to trainers and to runs on other machines."""
 
 import os
-import shutil
 import signal
 import socket
 import subprocess
@@ -16,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 
+from tests.built_once import copy_of
 from tests.stages.environments.processes import eventually
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection, RunSection
 from trajmill.flows.configuration.file import load_config
@@ -56,7 +56,7 @@ class _Server:
     def __init__(self, generated: Path, folder: Path, *options: str, commit_seconds: float = 60.0) -> None:
         self.root = folder / "data"
         if not self.root.exists():
-            shutil.copytree(generated, self.root)
+            copy_of(generated, self.root)
         config = folder / "trajmill.toml"
         config.write_text(_CONFIG.format(root=self.root))
         self.said = folder / "stderr"

@@ -12,6 +12,7 @@ from zlib import crc32
 import pyarrow.parquet as pq
 import pytest
 
+from tests.built_once import copy_of
 from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, opinion, small_config, up_to
 from tests.stages.export.formats.folders import read
@@ -253,7 +254,7 @@ def press(at: Point, on_phone: bool) -> str:
 def test_grounding_that_the_policy_does_by_luck_becomes_rows_for_rl(
     served_run: Warehouse, tmp_path: Path, command: CommandLine
 ) -> None:
-    root = Path(shutil.copytree(served_run.root, tmp_path / "root"))
+    root = copy_of(served_run.root, tmp_path / "root")
     aims: dict[str, Point] = {}
 
     def presses(body: dict[str, Any]) -> list[str]:

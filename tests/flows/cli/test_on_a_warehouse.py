@@ -1,7 +1,6 @@
 import ctypes
 import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,6 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tests.bucket_server import environment_for, new_bucket
+from tests.built_once import copy_of
 from tests.flows.command_line import CommandLine
 from tests.flows.synthetic_run import RUN, write_run
 from tests.warehouse.samples import commit_rounds
@@ -35,7 +35,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def warehouse(released: Path, tmp_path: Path) -> Warehouse:
-    return open_warehouse(Path(shutil.copytree(released, tmp_path / "root")))
+    return open_warehouse(copy_of(released, tmp_path / "root"))
 
 
 def test_unused_files_are_listed_then_deleted(warehouse: Warehouse, command: CommandLine) -> None:
@@ -116,7 +116,7 @@ def test_who_may_only_read_a_warehouse_sees_its_results(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    root = Path(shutil.copytree(run_warehouse.root, tmp_path_factory.mktemp("copy") / "warehouse"))
+    root = copy_of(run_warehouse.root, tmp_path_factory.mktemp("copy") / "warehouse")
     begun = root / "runs" / RUN / IDENTITY_FILE
     begun.parent.mkdir(parents=True, exist_ok=True)
     begun.write_text("{}")

@@ -1,7 +1,6 @@
 """Tasks proposed within rounds, by a model behind a real server."""
 
 import json
-import shutil
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.built_once import built_once
+from tests.built_once import built_once, copy_of
 from tests.flows.runs import changed, do, opinion, small_config, up_to
 from tests.stages.models.fault_server import FaultServer, running_server
 from tests.stages.queries.samples import honest_draft
@@ -133,8 +132,7 @@ def unproposed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def first(unproposed: Path, tmp_path: Path, server: FaultServer) -> RoundContext:
     """The first round before anything is proposed: queries and the untrained policy are there."""
-    root = Path(shutil.copytree(unproposed, tmp_path / "root"))
-    return RoundContext.of(config_of(root, server.url))
+    return RoundContext.of(config_of(copy_of(unproposed, tmp_path / "root"), server.url))
 
 
 def test_a_round_learns_on_proposals_and_the_next_builds_on_them(first: RoundContext, server: FaultServer) -> None:
