@@ -70,7 +70,6 @@ _LONGEST: Final = (
     "stages/training/hugging_face/test_training.py",
     "stages/environments/desktop/test_programs.py",
     "flows/tasks/test_judge.py",
-    "stages/queries/atomic/test_queries.py",
     "stages/environments/desktop/test_faults.py",
     "flows/policies/test_addition.py",
     "flows/test_judging.py",

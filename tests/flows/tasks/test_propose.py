@@ -213,10 +213,9 @@ def test_no_proposal_is_lost_or_doubled(first: RoundContext, writer: Writer, mon
 
 
 @pytest.fixture
-def tried(tmp_path: Path, server: FaultServer) -> RoundContext:
+def tried(first: RoundContext) -> RoundContext:
     """The first round, with four proposals that wait to be tried."""
-    config = config_of(tmp_path, server.url)
-    context = RoundContext.of(changed(config, queries={"try_proposals": True}, **JUDGED))
+    context = RoundContext.of(changed(first.config, queries={"try_proposals": True}, **JUDGED))
     up_to(PROPOSE, context)
     return context
 

@@ -26,7 +26,7 @@ from trajmill.stages.environments.desktop.protocol import TOKEN_HEADER
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 
 pytestmark = pytest.mark.desktop
-LAUNCH = step("launch", command=["mousepad"])
+LAUNCH = step("launch", command=["galculator"])
 SHORT = DesktopTimeouts(request=8.0)
 PARENT = """
 import asyncio, sys
@@ -35,7 +35,7 @@ from trajmill.stages.environments.desktop.environment import LocalDesktops
 
 async def main():
     environment = await LocalDesktops(Path("."))()
-    await environment.desktop.launch(["mousepad"])
+    await environment.desktop.launch(["galculator"])
     print("ready", flush=True)
     await asyncio.sleep(600)
 
@@ -70,7 +70,7 @@ async def local_desktop() -> AsyncIterator[DesktopEnvironment]:
 BLOWS = (
     ("Xvfb", signal.SIGSTOP, ""),
     ("server", signal.SIGKILL, ""),
-    ("mousepad", signal.SIGSEGV, "mousepad ended with status -11"),
+    ("galculator", signal.SIGSEGV, "galculator ended with status -11"),
     ("dbus-daemon", signal.SIGSTOP, "did not answer within 8 s"),
 )
 """What is hit, how, and what the episode says that it is hit in; "" for a blow between two episodes."""
@@ -127,13 +127,13 @@ async def test_a_task_or_request_that_is_wrong_is_refused_and_a_hung_watchdog_go
     ]
     cases = [(query_of(tmp_path, config=[each]), FailureClass.SETUP, message) for each, message in steps]
     malformed = query_of(tmp_path).model_copy(update={"start_state": '{"config": [{"type": 1}]}'})
-    closed = query_of(tmp_path, config=[LAUNCH, step("close_window", window_name="Mousepad")])
+    closed = query_of(tmp_path, config=[LAUNCH, step("close_window", window_name="galculator")])
     async with local_desktop() as environment:
         for query, kind, message in (*cases, (malformed, FailureClass.TASK, "config.0.type")):
             with failing(kind, message):
                 await environment.reset(query, 0)
         await environment.reset(closed, 0)
-        await asyncio.to_thread(eventually, lambda: not named("mousepad"))
+        await asyncio.to_thread(eventually, lambda: not named("galculator"))
         seen = await environment.step(TypeText(text="x"))
         assert (seen.app, len(seen.elements or ())) == ("", 1), "that a program ended as it should is no failure"
         server = environment.desktop.server

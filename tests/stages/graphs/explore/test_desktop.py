@@ -39,7 +39,7 @@ def check_a_box_of_mousepad(folder: Path) -> None:
     (slot,) = [each for page in graph.pages.values() for each in page.slots.values() if each.opens]
     assert (slot.values, slot.default) == (("None", "Classic"), "None")
     assert slot.shown == {"None": "none", "Classic": "classic"}
-    source = GraphSource((graph,), {**dict.fromkeys(Split, 0), Split.TRAIN: 2})
+    source = GraphSource((graph,), {**dict.fromkeys(Split, 0), Split.TRAIN: 1})
     made = asyncio.run(make_queries([source], SourceContext(DesktopSpec(), UnseenApps(), 0, ORIGIN)))
     chosen = [query for query in made.queries if "Classic" in [each.value for each in query.slots]]
     assert chosen and {query.validation for query in chosen} == {"passed"}

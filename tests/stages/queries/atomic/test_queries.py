@@ -1,4 +1,4 @@
-"""Atomic operations: what is made, that nothing of it leaks into training, and that real programs do it."""
+"""Atomic operations: what is made, and that nothing of it leaks; the tests of real programs do them."""
 
 import asyncio
 import json
@@ -9,18 +9,14 @@ from typing import get_args
 import pytest
 
 from tests.stages.queries.samples import making, passes
-from tests.stages.rollout.rolling import rolled_out
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Query, Source, Split
-from trajmill.stages.agents.reference import ReferenceAgent
-from trajmill.stages.environments.desktop.environment import LocalDesktops
-from trajmill.stages.environments.desktop.task import DesktopTask, packaged_tasks, parse_task
+from trajmill.stages.environments.desktop.task import DesktopTask, parse_task
 from trajmill.stages.queries.atomic.source import OPERATIONS, AtomicSource
 from trajmill.stages.queries.base import UnseenApps
 from trajmill.stages.queries.leaks import leaks_in_queries
 from trajmill.stages.queries.spec import AtomicApp
-from trajmill.stages.rollout.base import Limits
 
 APPS = get_args(AtomicApp)
 COUNTS = {**dict.fromkeys(Split, 2), Split.TRAIN: 5}
@@ -76,21 +72,3 @@ def test_a_file_gets_its_content_whatever_that_says(queries: tuple[Query, ...], 
     subprocess.run([*command[:-2], str(tmp_path / "a file"), nasty], check=True, cwd=tmp_path)
     assert (tmp_path / "a file").read_text() == nasty
     assert [path.name for path in tmp_path.iterdir()] == ["a file"]
-
-
-@pytest.mark.desktop
-async def test_operations_are_done_on_real_objects(origin: Origin) -> None:
-    source = AtomicSource({**dict.fromkeys(Split, 0), Split.TRAIN: 1}, APPS)
-    made = (await making(source, passes, origin, seed=2)).queries
-    assert len(made) == len(OPERATIONS)
-    # The others need all that these, the packaged tasks, and commands in LibreOffice's Writer need.
-    again = ("click", "input_text", "input_cell", "input_place", "drag_select", "select_text")
-    queries = [query for query in made if query.task.partition(".")[2] not in again]
-    rewards: dict[str, float | str | None] = {}
-    for _ in range(2):
-        # A program that gets no processor misses an event; a wrong path fails each time.
-        left = [query for query in queries if rewards.get(query.query_id) != 1.0]
-        for each in await rolled_out(left, ReferenceAgent, LocalDesktops(packaged_tasks()), Limits(), 3):
-            query_id = each.episode.query.query_id
-            rewards[query_id] = each.failure.message if each.failure else each.episode.trajectory.reward
-    assert rewards == {query.query_id: 1.0 for query in queries}

@@ -70,24 +70,17 @@ class Bus:
         """Return the answers in order, None for an error; raises TimeoutError, or OSError if the bus is gone."""
         deadline = time.monotonic() + seconds
         answers: list[tuple[Any, ...] | None] = [None] * len(calls)
-        waiting: dict[int, int] = {}
-
-        def receive() -> None:
-            reply = self._connection.receive(timeout=max(0.0, deadline - time.monotonic()))
-            kind = reply.header.message_type
-            if kind in (MessageType.method_return, MessageType.error):
-                place = waiting.pop(reply.header.fields[HeaderFields.reply_serial], None)
-                if place is not None and kind is MessageType.method_return:
+        for start in range(0, len(calls), _IN_FLIGHT):
+            places = range(start, min(start + _IN_FLIGHT, len(calls)))
+            waiting = {next(self._connection.outgoing_serial): place for place in places}
+            # In one write: each would wake the bus and the program.
+            messages = [calls[place].message().serialise(serial) for serial, place in waiting.items()]
+            self._connection.sock.sendall(b"".join(messages))
+            while waiting:
+                reply = self._connection.receive(timeout=max(0.0, deadline - time.monotonic()))
+                place = waiting.pop(reply.header.fields.get(HeaderFields.reply_serial), -1)
+                if place >= 0 and reply.header.message_type is MessageType.method_return:
                     answers[place] = reply.body
-
-        for place, call in enumerate(calls):
-            if len(waiting) >= _IN_FLIGHT:
-                receive()
-            serial = next(self._connection.outgoing_serial)
-            waiting[serial] = place
-            self._connection.send(call.message(), serial=serial)
-        while waiting:
-            receive()
         return answers
 
     def ask_one(self, call: BusCall, seconds: float) -> tuple[Any, ...] | None:
