@@ -56,16 +56,13 @@ def test_no_value_exceeds_its_quota_and_no_row_goes(values: list[tuple[str, str 
         assert kept.equals(rows)
 
 
-def test_surplus_rows_have_the_greatest_ids_and_others_keep_their_order() -> None:
+def test_surplus_rows_have_the_greatest_ids_and_quotas_that_cannot_be_met_are_named_in_one_line() -> None:
     rows = facets(app=["mail"] * 8 + ["notes"] * 3 + [None])
     examples = pa.table({"example_id": rows["example_id"][::-1]})
     varied = hold_to_quotas(examples, rows, {"app": 0.5})
     assert varied.examples["example_id"].to_pylist() == ["011", "010", "009", "008", "002", "001", "000"]
     assert varied.over_quota == 5 and {each.aspect: each.rows for each in varied.diversity} == {"app": 6}
     assert hold_to_quotas(examples, rows, {}).examples.equals(examples)
-
-
-def test_quotas_that_cannot_be_met_are_named_in_one_line() -> None:
     what = r"release.quotas \(app = 0.1\): .* 2 values of app; raise release.quotas.app"
     with pytest.raises(BadInputError, match=what):
         within_quotas(facets(app=["mail", "notes"]), {"app": 0.1})

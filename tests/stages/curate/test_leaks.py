@@ -89,17 +89,14 @@ def test_only_what_changes_what_is_found_changes_the_identity_of_a_check() -> No
     assert len(set(found)) == len(found)
 
 
-@pytest.mark.parametrize(
-    ("query_id", "text", "kinds"),
-    [
+def test_a_text_leaks_by_its_query_or_a_whole_instruction() -> None:
+    for query_id, text, kinds in (
         (SLOTS.query_id, "Tap Diavola", [LeakKind.LINEAGE]),
         (TRAIN.query_id, "The user query: order diavola\nTask progress: nothing yet", [LeakKind.INSTRUCTION]),
         (TRAIN.query_id, "The user query: Order Diavola, extra spicy.\nTask progress: nothing yet", []),
-    ],
-)
-def test_a_text_leaks_by_its_query_or_a_whole_instruction(query_id: str, text: str, kinds: list[LeakKind]) -> None:
-    leaks = leaks_in_texts(CLEAN, [TrainingText("e1", query_id, text)])
-    assert [leak[:3] for leak in leaks] == [(kind, SLOTS.query_id, "e1") for kind in kinds]
+    ):
+        leaks = leaks_in_texts(CLEAN, [TrainingText("e1", query_id, text)])
+        assert [leak[:3] for leak in leaks] == [(kind, SLOTS.query_id, "e1") for kind in kinds]
 
 
 TASK = "Create a new contact for Hugo Pereira with the number 555-0199"
@@ -122,17 +119,14 @@ def found(text: str, spec: CurateSpec | None = None) -> list[tuple[str, str]]:
     return [(leak.reason, leak.found) for leak in leaks.values()]
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_what_training_says_itself_and_scattered_or_short_words_are_no_leak() -> None:
+    for text in (
         "The user query: Book a table for two at La Cantina tonight.",
         "I book a quiet table.\nIt is for two at La Cantina.\nOn Friday at eight.",
         "I order Margherita instead.",
         "",
-    ],
-)
-def test_what_training_says_itself_and_scattered_or_short_words_are_no_leak(text: str) -> None:
-    assert found(text) == []
+    ):
+        assert found(text) == []
 
 
 @pytest.mark.parametrize("form", ["tasks.txt", "tasks.json", "tasks.jsonl"])
@@ -149,12 +143,9 @@ def test_the_tasks_of_a_benchmark_are_found(tmp_path: Path, form: str) -> None:
     assert found("The user query: Create a new contact", spec) == []
 
 
-@pytest.mark.parametrize(
-    ("content", "why"), [("{", "cannot be read"), ('[{"id": 1}]', "has no task"), (None, "cannot")]
-)
-def test_a_file_without_tasks_is_one_line(tmp_path: Path, content: str | None, why: str) -> None:
-    path = tmp_path / "tasks.json"
-    if content is not None:
-        path.write_text(content)
-    with pytest.raises(BadInputError, match=rf"curate.benchmarks: .*tasks.json {why}"):
-        benchmark_tasks(path)
+def test_a_file_without_tasks_is_one_line(tmp_path: Path) -> None:
+    for content, why in (("{", "cannot be read"), ('[{"id": 1}]', "has no task"), (None, "cannot")):
+        path = tmp_path / "tasks.json"
+        path.write_text(content) if content is not None else path.unlink()
+        with pytest.raises(BadInputError, match=rf"curate.benchmarks: .*tasks.json {why}"):
+            benchmark_tasks(path)

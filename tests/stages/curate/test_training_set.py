@@ -41,8 +41,7 @@ def table(*examples: Example) -> pa.Table:
     return digests_of(rows_to_arrow("examples", examples))
 
 
-@pytest.mark.parametrize("field", ["screens", "completion", "prompt", "role", "shift"])
-def test_examples_that_differ_anywhere_are_both_kept(field: str) -> None:
+def test_examples_that_differ_anywhere_are_both_kept() -> None:
     example = examples_of(1, "x", "a")[0]
     system, user, reply = example.messages
     changes: dict[str, dict[str, object]] = {
@@ -52,8 +51,8 @@ def test_examples_that_differ_anywhere_are_both_kept(field: str) -> None:
         "role": {"messages": (system, user.model_copy(update={"role": "tool"}), reply)},
         "shift": {"messages": (user, system, reply)},
     }
-    both = table(example, example.model_copy(update=changes[field]))
-    assert without_duplicates(both).num_rows == 2
+    for field, change in changes.items():
+        assert without_duplicates(table(example, example.model_copy(update=change))).num_rows == 2, field
 
 
 def test_duplicates_are_found_across_chunks_and_slices() -> None:
@@ -113,7 +112,7 @@ class Drawn(DrawnScreens):
 
 
 @pytest.mark.slow
-def test_queries_that_say_nearly_the_same_count_as_one() -> None:
+def test_queries_that_say_nearly_the_same_count_as_one_and_share_the_number_of_trajectories() -> None:
     alike = alike_queries(
         {
             "a": "Order a large Diavola pizza to my office.",
@@ -124,9 +123,6 @@ def test_queries_that_say_nearly_the_same_count_as_one() -> None:
     )
     assert alike == {"a": "a", "b": "a", "c": "c"}
     assert alike_queries({"a": "", "b": "x"}, 0.7) == {"a": "a", "b": "b"}
-
-
-def test_alike_queries_share_the_number_of_trajectories() -> None:
     rows = [e for i, asked in enumerate(("a", "b", "c")) for e in examples_of(i + 2, f"t{i}", asked)]
     kept = training_set(table(*rows), None, per_query=1, alike=Alike({"b": "a"})).examples
     assert set(kept["query_id"].to_pylist()) == {"a", "c"}

@@ -30,19 +30,16 @@ QUESTION = order_query("I feel like eating Diavola.", "Diavola", Split.HELDOUT_P
 MARKED = order_query("Order Cheeseburger, large.", "Cheeseburger", phrasing="bites.order/0 size/h0")
 
 
-@pytest.mark.parametrize(
-    ("planted", "kind"),
-    [
+def test_what_is_planted_in_a_clean_set_is_found() -> None:
+    for planted, kind in (
         (order_query("Get me Diavola.", "Diavola"), LeakKind.GOAL),
         (QUESTION, LeakKind.GOAL),
         (order_query("order  diavola", "Diavola", start_state='{"setup": {}}'), LeakKind.INSTRUCTION),
         (MARKED, LeakKind.PHRASING),
         (order_query("Call Ada.", "Ada", phrasing="contacts.order/0", app="contacts"), LeakKind.APP),
-    ],
-)
-def test_what_is_planted_in_a_clean_set_is_found(planted: Query, kind: LeakKind) -> None:
-    assert leaks_in_queries(CLEAN, ("contacts",)) == ()
-    assert [leak.kind for leak in leaks_in_queries([*CLEAN, planted], ("contacts",))] == [kind]
+    ):
+        assert leaks_in_queries(CLEAN, ("contacts",)) == ()
+        assert [leak.kind for leak in leaks_in_queries([*CLEAN, planted], ("contacts",))] == [kind]
 
 
 def test_a_leak_names_the_held_out_query_and_that_which_has_its_goal_or_sentence() -> None:
@@ -95,20 +92,25 @@ def _path(pages: str) -> tuple[PathStep, ...]:
     return (opened, *(PathStep(page=page, operation="tap", target=f"{page}/x") for page in pages), finish)
 
 
-@pytest.mark.parametrize(
-    ("pages", "apps", "level"),
-    [("ab", 1, 1), ("aabb", 1, 1), ("abc", 1, 2), ("abcd", 2, 2), ("abcde", 1, 3), ("ab", 3, 2), ("abcdef", 3, 3)],
-)
-def test_levels_follow_pages_and_apps(pages: str, apps: int, level: int) -> None:
-    assert difficulty(_path(pages), apps) == level
-
-
-@pytest.mark.parametrize(
-    ("success", "level"),
-    [({}, 1), ({1: 0.6, 2: 0.9}, 1), ({1: 0.7}, 2), ({1: 0.9, 2: 0.8}, 3), ({1: 1.0, 2: 1.0, 3: 1.0}, 3)],
-)
-def test_the_next_level_is_asked_for_where_the_easier_ones_succeed(success: dict[int, float], level: int) -> None:
-    assert level_within_reach(success, enough=0.7) == level
+def test_levels_follow_pages_and_apps_and_the_next_one_comes_where_the_easier_ones_succeed() -> None:
+    for pages, apps, level in (
+        ("aabb", 1, 1),
+        ("abc", 1, 2),
+        ("abcde", 1, 3),
+        ("abcd", 2, 2),
+        ("ab", 3, 2),
+        ("abcdef", 3, 3),
+    ):
+        assert difficulty(_path(pages), apps) == level
+    reached: tuple[tuple[dict[int, float], int], ...] = (
+        ({}, 1),
+        ({1: 0.6, 2: 0.9}, 1),
+        ({1: 0.7}, 2),
+        ({1: 0.9, 2: 0.8}, 3),
+        ({1: 1.0, 2: 1.0, 3: 1.0}, 3),
+    )
+    for success, level in reached:
+        assert level_within_reach(success, enough=0.7) == level
 
 
 @given(st.text(alphabet="ab(|)[]{} ", max_size=12))
@@ -119,22 +121,19 @@ def test_any_text_parses_or_is_refused_in_one_line(text: str) -> None:
         assert "\n" not in str(error) and str(error).startswith("bites.order: phrasing ")
 
 
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
+def test_a_broken_template_is_refused_with_place_and_advice() -> None:
+    for text, complaint in (
         ("order (a|b", "'(' is not closed at column 7; close it with ')'"),
         ("order [me", "'[' is not closed at column 7; close it with ']'"),
         ("order {dish", "'{' is not closed at column 7; close it with '}'"),
         ("order {a dish}", "'{a dish}' is no name at column 7"),
         ("order) me", "')' stands alone at column 6"),
         ("a|b", "'|' stands alone at column 2; put alternatives in parentheses"),
-    ],
-)
-def test_a_broken_template_is_refused_with_place_and_advice(text: str, complaint: str) -> None:
-    with pytest.raises(BadInputError) as caught:
-        parse_template(text, "bites.order")
-    assert complaint in str(caught.value)
-    assert parse_template("a {b} (c {d}|[{e} f])", "t").names() == {"b", "d", "e"}
+    ):
+        with pytest.raises(BadInputError) as caught:
+            parse_template(text, "bites.order")
+        assert complaint in str(caught.value)
+        assert parse_template("a {b} (c {d}|[{e} f])", "t").names() == {"b", "d", "e"}
 
 
 class ToySpec(EnvironmentSpec):
@@ -173,9 +172,6 @@ async def test_a_goal_that_holds_at_the_start_or_cannot_be_read_is_a_failure_of_
     made = await own_queries(ToySpec(goals=(MALFORMED,)), 0, 2, origin)
     assert ids(made.queries) == ["without a goal"]
     assert [failure.failure_class for failure in made.failures] == [FailureClass.TASK]
-
-
-async def test_tasks_that_come_with_an_environment_are_not_tried_again(origin: Origin) -> None:
     made = await own_queries(ToySpec(goals=(DONE,), untried=False), 0, 2, origin)
     assert ids(made.queries) == [DONE, "without a goal"]
 

@@ -100,9 +100,8 @@ def new(number: int, title: str = "Eggs") -> dict[str, Any]:
     return {"id": f"n{number}", "title": title, "done": False, "at": number}
 
 
-@pytest.mark.parametrize(
-    ("after", "found"),
-    [
+def test_the_deepest_values_that_differ_are_found_by_path() -> None:
+    for after, found in (
         (state(), []),
         (state(count=1.0), []),
         (state(count=True), ["count"]),
@@ -114,10 +113,8 @@ def new(number: int, title: str = "Eggs") -> dict[str, Any]:
         (state(view=None), ["view"]),
         (state(chat=[HI, {**HI, "messageId": "m2"}], rows=[{"a": 2}]), ["chat.m2", "rows.0.a"]),
         (None, [""]),
-    ],
-)
-def test_the_deepest_values_that_differ_are_found_by_path(after: Any, found: list[str]) -> None:
-    assert [".".join(each.path) for each in differences(BEFORE, after)] == found
+    ):
+        assert [".".join(each.path) for each in differences(BEFORE, after)] == found
 
 
 JSON = st.recursive(

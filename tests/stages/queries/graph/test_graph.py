@@ -48,7 +48,7 @@ def query_for(sample: Route, origin: Origin, heldout: bool = False) -> Query:
     return drafted(RouteGoal(sample), origin, 3, heldout)
 
 
-def test_each_task_has_its_values_once_and_never_a_default_and_nothing_destructive() -> None:
+def test_each_task_has_its_values_once_and_never_a_default_nothing_destructive_and_an_end_that_tells_it() -> None:
     found = {task: len(samples) for task, samples in samples_by_task(LIST, 0).items()}
     assert found == {
         "list.visit": 1,
@@ -60,9 +60,6 @@ def test_each_task_has_its_values_once_and_never_a_default_and_nothing_destructi
         "list.options-set-dark-set-order": 2,
     }
     assert not [route for route in routes(LIST) if any(move.transition.by == "clear" for move in route.moves)]
-
-
-def test_a_route_whose_end_does_not_tell_a_value_is_left_out() -> None:
     untold = tuple(each.model_copy(update={"shows": ()}) for each in things().transitions)
     graph = with_pages(things=things(transitions=untold))
     assert {task for task in samples_by_task(graph, 0) if "add" in task or task == "list.thing-thing"} == set()
@@ -100,23 +97,18 @@ def test_every_value_is_said(heldout: bool, origin: Origin) -> None:
         assert query.phrasing.rpartition("/")[2].startswith("h") is heldout
 
 
-@pytest.mark.parametrize(
-    ("role", "words", "asked"),
-    [
+def test_nobody_is_asked_to_press_what_no_word_says_the_purpose_of() -> None:
+    for role, words, asked in (
         ("checkbox", {}, False),
         ("checkbox", {"name": "the mark"}, False),
         ("checkbox", {"name": "Mark all"}, True),
         ("checkbox", {"does": "Ends it."}, True),
         ("button", {"name": "Open"}, False),
         ("button", {"name": "Open the box"}, True),
-    ],
-)
-def test_nobody_is_asked_to_press_what_no_word_says_the_purpose_of(
-    role: str, words: dict[str, str], asked: bool
-) -> None:
-    ticks = {"by": "box", "to": "things", "shows": [{"role": "text", "text": "1 left"}]}
-    graph = with_transitions("things", ticks, box={"target": f"{role}:#2", "role": role, **words})
-    assert any(move.transition.by == "box" for route in routes(graph) for move in route.moves) is asked
+    ):
+        ticks = {"by": "box", "to": "things", "shows": [{"role": "text", "text": "1 left"}]}
+        graph = with_transitions("things", ticks, box={"target": f"{role}:#2", "role": role, **words})
+        assert any(move.transition.by == "box" for route in routes(graph) for move in route.moves) is asked
 
 
 @pytest.mark.parametrize(("mark", "said"), [(Mark.OPENS, NotAsked.OPENS), (Mark.IDLE, NotAsked.IDLE)])
@@ -275,21 +267,18 @@ def test_what_the_end_does_not_show_must_stand_in_the_form_before_it_is_sent(ori
     assert all(PATHWAY not in each.goal for each in queries_of(shown, origin) if "tools" not in each.instruction)
 
 
-@pytest.mark.parametrize(
-    ("name", "title", "said"),
-    [
+def test_the_words_come_from_the_button_or_the_title(origin: Origin) -> None:
+    for name, title, said in (
         ("Save", "Add a bench", "add a bench for "),
         ("Reserve it", "Benches", "reserve it for "),
         ("OK", "Benches", 'ill in and send the form "Benches" for '),
         ("Rent", "Benches", "ill in and send the form"),
         ("Order", "Benches", "order for "),
-    ],
-)
-def test_the_words_come_from_the_button_or_the_title(name: str, title: str, said: str, origin: Origin) -> None:
-    graph = booking(name=name)
-    page = graph.pages["form"].model_copy(update={"title": title})
-    queries = queries_of(graph.model_copy(update={"pages": {"form": page}}), origin)
-    assert queries and all(said in query.instruction.lower() or said in query.instruction for query in queries)
+    ):
+        graph = booking(name=name)
+        page = graph.pages["form"].model_copy(update={"title": title})
+        queries = queries_of(graph.model_copy(update={"pages": {"form": page}}), origin)
+        assert queries and all(said in query.instruction.lower() or said in query.instruction for query in queries)
 
 
 def test_a_form_that_leads_back_to_its_list_is_asked_for_by_what_it_adds(origin: Origin) -> None:

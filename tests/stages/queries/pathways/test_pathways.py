@@ -139,20 +139,17 @@ def test_the_packaged_programs_have_start_states_that_a_desktop_understands() ->
         read_programs(packaged_programs(), ("gimp",))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
+def test_a_wrong_file_gives_one_error_line_that_names_it(tmp_path: Path) -> None:
+    for text, said in (
         ("- name: x\n  title: the x\n", "start_state: Field required"),
         ("- name: x\n  title: the x\n  start_state: {}\n  colour: red\n", "colour: Extra inputs"),
         ("- name: [\n", "no list of programs"),
-    ],
-)
-def test_a_wrong_file_gives_one_error_line_that_names_it(text: str, said: str, tmp_path: Path) -> None:
-    file = tmp_path / "programs.yaml"
-    file.write_text(text)
-    with pytest.raises(BadInputError) as caught:
-        read_programs(file)
-    assert said in str(caught.value) and str(file) in str(caught.value) and "\n" not in str(caught.value)
+    ):
+        file = tmp_path / "programs.yaml"
+        file.write_text(text)
+        with pytest.raises(BadInputError) as caught:
+            read_programs(file)
+        assert said in str(caught.value) and str(file) in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.fixture(scope="module")

@@ -168,28 +168,24 @@ async def test_the_same_task_on_two_grounds_is_taken_once(origin: Origin) -> Non
     assert "the same words as on another starting point" in made.failures[0].message
 
 
-@pytest.mark.parametrize("wanted", [1, 2, 5, 8])
-def test_over_the_rounds_all_have_their_turn(wanted: int) -> None:
-    starts = [StartingPoint(Platform.PHONE, (app,)) for app in "abcde"]
-    rounds = [in_turn(starts, wanted, number) for number in range(1, len(starts) + 1)]
-    assert [sum(start in taken for taken in rounds) for start in starts] == [min(wanted, 5)] * 5
-    assert in_turn([], wanted, 1) == []
+def test_over_the_rounds_all_have_their_turn() -> None:
+    for wanted in (1, 2, 5, 8):
+        starts = [StartingPoint(Platform.PHONE, (app,)) for app in "abcde"]
+        rounds = [in_turn(starts, wanted, number) for number in range(1, len(starts) + 1)]
+        assert [sum(start in taken for taken in rounds) for start in starts] == [min(wanted, 5)] * 5
+        assert in_turn([], wanted, 1) == []
 
 
 GOOD = '{"instruction": "Order me a pizza", "platform": "phone", "apps": ["bites"]}'
 
 
-def test_one_task_a_line(tmp_path: Path) -> None:
+def test_a_file_has_one_task_a_line_and_a_wrong_one_gives_one_error_line(tmp_path: Path) -> None:
     file = tmp_path / "tasks.jsonl"
     file.write_text(f'{GOOD}\n\n{GOOD[:-1]}, "start_state": {{"a": 1}}}}\r\n')
     first, second = read_human_tasks(file)
     assert first == HumanTask(instruction="Order me a pizza", platform=Platform.PHONE, apps=("bites",))
     assert second.start_state == {"a": 1}
-
-
-@pytest.mark.parametrize(
-    ("content", "told"),
-    [
+    for content, told in (
         (b"\n \n", "no example task; write one JSON object per line"),
         (f"{GOOD}\nOrder me a pizza\n".encode(), ":2: task: Invalid JSON"),
         (b"[" * 100_000, ":1: task: Invalid JSON"),
@@ -198,16 +194,13 @@ def test_one_task_a_line(tmp_path: Path) -> None:
         (b'{"instruction": "x", "platform": "phone", "apps": [], "app": 1}', ":1: app: "),
         (b"\xff\xfe", "not UTF-8 (byte 0)"),
         (None, "example tasks cannot be read: No such file"),
-    ],
-)
-def test_a_wrong_file_gives_one_error_line(tmp_path: Path, content: bytes | None, told: str) -> None:
-    file = tmp_path / "tasks.jsonl"
-    if content is not None:
-        file.write_bytes(content)
-    with pytest.raises(BadInputError) as raised:
-        read_human_tasks(file)
-    assert str(raised.value).startswith(str(file)) and told in str(raised.value)
-    assert "\n" not in str(raised.value)
+    ):
+        file = tmp_path / "tasks.jsonl"
+        file.write_bytes(content) if content is not None else file.unlink()
+        with pytest.raises(BadInputError) as raised:
+            read_human_tasks(file)
+        assert str(raised.value).startswith(str(file)) and told in str(raised.value)
+        assert "\n" not in str(raised.value)
 
 
 def test_an_attempt_that_nobody_judged_says_nothing_unless_the_task_cannot_be_started(origin: Origin) -> None:

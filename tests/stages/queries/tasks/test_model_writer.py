@@ -114,33 +114,24 @@ async def test_a_query_set_by_a_model_is_walked_and_leaks_nothing(world: World, 
             assert not query.instruction.endswith("?") and not heldout_parts(query)
 
 
-@pytest.mark.parametrize(
-    ("answer", "failure_class", "attempts", "reason"),
-    [
+async def test_a_model_that_fails_leaves_failures_with_their_reason(world: World, origin: Origin) -> None:
+    bites = world.apps["bites"]
+    small = World({"bites": bites.model_copy(update={"tasks": {"order": bites.tasks["order"]}})}, {})
+    settings = GraphQueriesSpec(train=5, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0)
+    for answer, failure_class, attempts, reason in (
         (saying("Do the usual."), FailureClass.TASK, TRIES, "refinement: 3 drafts were refused, the last: "),
         (lambda request: ModelFailure("no server answers"), FailureClass.MODEL, 1, "no server answers"),
         (lambda request: "I am sorry, I cannot do that.", FailureClass.MODEL, 1, "holds no JSON object"),
         (lambda request: json.dumps({"instruction": "x" * 10**6}), FailureClass.MODEL, 1, "at most 1600 characters"),
-    ],
-)
-async def test_a_model_that_fails_leaves_failures_with_their_reason(
-    world: World,
-    origin: Origin,
-    answer: Callable[[ChatRequest], Answer],
-    failure_class: FailureClass,
-    attempts: int,
-    reason: str,
-) -> None:
-    bites = world.apps["bites"]
-    small = World({"bites": bites.model_copy(update={"tasks": {"order": bites.tasks["order"]}})}, {})
-    settings = GraphQueriesSpec(train=5, heldout_slots=0, heldout_phrasings=0, heldout_app_names=(), validation=0)
-    made = await generate_queries(small, settings, 4, origin, [ModelWriter(ScriptedModel(answer))], in_flight=24)
-    *failed, short = made.failures
-    assert made.queries == () and len(failed) == 3
-    for failure in failed:
-        assert (failure.input_id, failure.failure_class, failure.attempts) == ("bites.order", failure_class, attempts)
-        assert reason in failure.message and len(failure.message) < 1200
-    assert short.message.startswith("only 0 of 5 queries")
+    ):
+        made = await generate_queries(small, settings, 4, origin, [ModelWriter(ScriptedModel(answer))], in_flight=24)
+        *failed, short = made.failures
+        assert made.queries == () and len(failed) == 3
+        for failure in failed:
+            assert (failure.failure_class, failure.attempts) == (failure_class, attempts)
+            assert failure.input_id == "bites.order"
+            assert reason in failure.message and len(failure.message) < 1200
+        assert short.message.startswith("only 0 of 5 queries")
 
 
 @pytest.mark.slow
