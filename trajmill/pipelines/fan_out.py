@@ -57,9 +57,9 @@ class BeamSettings(Spec):
         """Return how many workers share a stage, at least `least`. Raises TrajmillError if no cluster answers."""
         if self.runner != DASK:
             return least
-        from trajmill.pipelines.executors.cluster import workers_of
+        from trajmill.pipelines.executors.cluster import running_client
 
-        return workers_of(self, least)
+        return max(least, len(running_client(self.cluster, least).nthreads()))
 
 
 @dataclass(frozen=True)
@@ -152,8 +152,7 @@ def fan_out(
     for name in names:
         made = work.finished_shard(name)
         if made is None:
-            where = work.warehouse.address
-            raise TrajmillError(f"{where}: shard {name} is not there; all workers must see this folder")
+            raise TrajmillError(f"{work.warehouse.address}: shard {name} is not there; all workers need this folder")
         dropped.update(made.dropped)
         for table, written in made.files.items():
             files[table].extend(written)

@@ -1,3 +1,4 @@
+import gc
 import logging
 import os
 import re
@@ -126,13 +127,19 @@ def test_a_machine_with_other_versions_is_refused(theirs: dict[str, str | None],
         compare("worker a", {**ours, **theirs}, ours)
 
 
+def number_of_clients() -> int:
+    return sum(type(each) is Client for each in gc.get_objects())
+
+
 def test_a_cluster_may_speak_tls_alone(recwarn: pytest.WarningsRecorder) -> None:
     keys = Security.temporary()
     files = {"ca-file": keys.tls_ca_file, "client.cert": keys.tls_client_cert, "client.key": keys.tls_client_key}
     tls = {f"distributed.comm.tls.{name}": content for name, content in files.items()}
     with LocalCluster(1, processes=False, protocol="tls", security=keys, dashboard_address=None) as cluster:
+        clients = number_of_clients()
         with pytest.raises(BadInputError, match=r"no Dask scheduler answers at tls:.*, or see to the TLS settings"):
             connected.__wrapped__(cluster.scheduler_address)
+        assert number_of_clients() == clients, "one that nobody closes would be left to garbage collection"
         with config.set(tls), connected.__wrapped__(cluster.scheduler_address) as client:
             assert client.submit(len, "abc").result() == 3
 

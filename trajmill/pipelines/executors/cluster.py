@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import sys
 import threading
@@ -69,18 +70,12 @@ _REMIND_SECONDS = 300.0
 SETTINGS = {
     # Workers that are daemons may not start the processes that draw.
     "distributed.worker.daemon": False,
-    # With Dask's defaults (10 and 20 ms) a worker whose shard waits takes 3.4 % of a core, and the driver's loop 2.9 %;
-    # so it is 0.5 and 1.1 %.
+    # With Dask's defaults (10, 20 ms) a waiting worker takes 3.4 % of a core and the driver 2.9; so 0.5 and 1.1.
     "distributed.worker.profile.enabled": False,
     "distributed.admin.tick.interval": "1s",
 }
 """Dask's settings in workers, and in the process that drives them."""
 _LOG = logging.getLogger(__name__)
-
-
-def workers_of(settings: BeamSettings, least: int) -> int:
-    """Count the workers that a cluster has now; at least `least`. Raises TrajmillError if no scheduler answers."""
-    return max(least, len(running_client(settings.cluster, least).nthreads()))
 
 
 @contextmanager
@@ -187,13 +182,19 @@ def running_client(address: str, workers: int = 1) -> Client:
 def connected(address: str) -> Client:
     """Return the client of a cluster, with our settings of Dask. Raises BadInputError if no scheduler answers."""
     from dask import config
-    from distributed import Client, LocalCluster
+    from distributed import Client, LocalCluster, Security
+    from distributed.comm import connect
+
+    async def ask() -> None:
+        await (await connect(address, _ANSWER_SECONDS, **Security().get_connection_args("client"))).close()
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     config.set(SETTINGS)
     if not address:
         return Client(LocalCluster(n_workers=0, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"))
     try:
+        # A client that fails to start is closed by garbage collection, which may block the start of another for ever.
+        asyncio.run(ask())
         return Client(address, timeout=_ANSWER_SECONDS)
     except (OSError, ValueError, TypeError) as error:  # A TypeError of TLS without certificates.
         raise no_scheduler(address, error) from error
