@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext, suppress
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -178,7 +178,7 @@ def running_client(address: str, workers: int = 1) -> Client:
     return client
 
 
-@lru_cache(maxsize=1)
+@cache
 def connected(address: str) -> Client:
     """Return the client of a cluster, with our settings of Dask. Raises BadInputError if no scheduler answers."""
     from dask import config
