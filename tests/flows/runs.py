@@ -54,8 +54,8 @@ def small_config(root: Path, rounds: int = 2) -> Config:
     """A configuration whose rounds take a few seconds."""
     return Config(
         run=RunSection(root=root, rounds=rounds, name="small", seed=4),
-        queries=QueriesSection(train=12, heldout_slots=2, heldout_phrasings=2, heldout_apps=0, validation=4),
-        rollout=RolloutSection(episodes_per_round=32, concurrency=16, group_size=4),
+        queries=QueriesSection(train=8, heldout_slots=1, heldout_phrasings=1, heldout_apps=0, validation=2),
+        rollout=RolloutSection(episodes_per_round=16, concurrency=16, group_size=4),
         judge=JudgeSection(precision_floor=0.0),
         guidance=GuidanceSection(after_failures=1, share=0.4),
         train=EmbeddedSftSpec(min_updates=5, max_updates=10),
@@ -71,28 +71,38 @@ def tiny_config(root: Path | BucketUrl, beam: BeamSettings | None = None, worker
     The number of workers, and so of shards, changes no row.
     """
     return Config(
-        run=RunSection(root=root, rounds=1, name="tiny"),
-        queries=QueriesSection(train=8, heldout_slots=2, heldout_phrasings=2, heldout_apps=0, validation=2),
-        rollout=RolloutSection(episodes_per_round=16, concurrency=4, store_after=4, workers=workers),
+        run=RunSection(root=root, rounds=1, name="tiny", seed=3),
+        queries=QueriesSection(train=4, heldout_slots=1, heldout_phrasings=1, heldout_apps=0, validation=1),
+        rollout=RolloutSection(episodes_per_round=8, concurrency=2, store_after=2, workers=workers),
         judge=JudgeSection(precision_floor=0.0),
-        train=EmbeddedSftSpec(min_updates=2, max_updates=4),
-        evaluate=EvaluateSection(episodes=1, train_sample=2, promote_without_evidence=True),
+        train=EmbeddedSftSpec(min_updates=1, max_updates=2),
+        evaluate=EvaluateSection(episodes=1, train_sample=1, promote_without_evidence=True),
         beam=beam or BeamSettings(),
     )
 
 
-def judged_config(root: Path, episodes: int = 12) -> Config:
+def judged_config(root: Path, episodes: int = 8) -> Config:
     """A small run whose rounds have few episodes, as judging them again takes long."""
-    queries = {"train": 8, "heldout_slots": 1, "heldout_phrasings": 1, "heldout_apps": 0, "validation": 0}
+    queries = {"train": 6, "heldout_phrasings": 0, "validation": 0}
     rollout, measured = {"episodes_per_round": episodes}, EvaluateSection(episodes=1, train_sample=1)
     return changed(small_config(root), queries=queries, rollout=rollout, evaluate=measured)
 
 
 def trained_config(root: Path, rounds: int = 1) -> Config:
     """A small run that is measured on few queries, as its policies are trained again and again."""
-    queries = {"train": 8, "heldout_slots": 2, "heldout_phrasings": 0, "validation": 4}
-    rollout = {"episodes_per_round": 24, "group_size": 2}
+    queries = {"heldout_phrasings": 0, "validation": 4}
+    rollout = {"episodes_per_round": 12, "group_size": 2}
     return changed(small_config(root, rounds), queries=queries, rollout=rollout, evaluate={"train_sample": 0})
+
+
+def smallest_config(root: Path, rounds: int = 1) -> Config:
+    """A run of a few seconds, for what a round needs to be there and to be finished."""
+    queries = {"train": 4, "heldout_phrasings": 0, "validation": 1}
+    rollout, train = {"episodes_per_round": 4, "group_size": 2}, EmbeddedSftSpec(min_updates=1, max_updates=1)
+    guidance, measured = {"enabled": False}, {"train_sample": 0}
+    return changed(
+        small_config(root, rounds), queries=queries, rollout=rollout, guidance=guidance, train=train, evaluate=measured
+    )
 
 
 def do(name: str, context: RoundContext) -> StageReport:

@@ -6,13 +6,12 @@ import re
 import signal
 import threading
 import time
-from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 
-from tests.flows.runs import assert_same, changed, do, run_stages, small_config, tiny_config, trained_config
+from tests.flows.runs import assert_same, changed, do, run_stages, small_config, smallest_config, tiny_config
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import BASELINE, PROMOTE, Policy, PolicyInForce, acting_round, stale_versions
 from trajmill.flows.round import concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
@@ -156,7 +155,10 @@ def killed_in_rollout(config: Config) -> None:
 
 @pytest.mark.slow
 def test_a_rollout_ahead_that_is_killed_goes_on_with_the_same_policy(tmp_path: Path) -> None:
-    config = asynchronous(trained_config(tmp_path, rounds=2))
+    # One after the other, so that of several the first one is finished early.
+    config = asynchronous(
+        changed(smallest_config(tmp_path, rounds=2), rollout={"episodes_per_round": 12, "concurrency": 1})
+    )
     process = multiprocessing.get_context("spawn").Process(target=killed_in_rollout, args=(config,))
     process.start()
     process.join(300)
@@ -181,40 +183,37 @@ def journaled(context: RoundContext) -> dict[str, float]:
     return {row.trajectory_id: row.wall_ms for row in found}
 
 
-KILLED_IN = ("r0001-rollout", "r0001-train")
-"""The staging folders of the stages in which the run is killed."""
+KILLED_IN = {"r0001-rollout": 1, "r0001-train": 2}
+"""The staging folders of the stages in which the run is killed, with its workers; the last one has one worker."""
 SECONDS_INTO_A_STAGE = 0.2
 """Of the processor, from the first file of a stage to the kill."""
-WORKERS = (1, 2)
-"""Of the tries, in turn; the run that is not disturbed has one."""
 
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tiny_run: Warehouse, tmp_path: Path) -> None:
-    processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["tests.flows.runs", "trajmill.stages.models.embedded.model"])
-    for number, stage in enumerate(KILLED_IN):
-        process = _started(processes, tmp_path, WORKERS[number % len(WORKERS)])
-        _kill_in(process, tmp_path, stage)
-    last = _started(processes, tmp_path, workers=1)
-    last.join()
-    assert last.exitcode == 0
+    # A new process has nothing that a fork would have to do without, such as threads.
+    killing = multiprocessing.get_context("spawn").Process(target=_kill_again_and_again, args=(tmp_path,))
+    killing.start()
+    killing.join()
+    assert killing.exitcode == 0
+    run_stages(tiny_config(tmp_path, workers=1))
     assert_same(open_warehouse(tmp_path), tiny_run, TABLES)
     for name in release_names(open_warehouse(tmp_path)):
         killed_release, whole = (verify_release(at, name) for at in (open_warehouse(tmp_path), tiny_run))
         assert (killed_release.files, killed_release.shards) == (whole.files, whole.shards)
 
 
-def _started(processes: ForkServerContext, root: Path, workers: int) -> BaseProcess:
-    """A process that does what is left of the run."""
-    process = processes.Process(target=_run_and_exit, args=(tiny_config(root, workers=workers),))
-    process.start()
-    return process
+def _kill_again_and_again(root: Path) -> None:
+    """Start what is left of the run and kill it, once in each stage."""
+    for stage, workers in KILLED_IN.items():
+        process = multiprocessing.get_context("fork").Process(target=_run_and_exit, args=(root, workers))
+        process.start()
+        _kill_in(process, root, stage)
 
 
-def _run_and_exit(config: Config) -> None:
+def _run_and_exit(root: Path, workers: int) -> None:
     """All stages; then the process ends without waiting for those that draw, which nobody has told to end."""
-    run_stages(config)
+    run_stages(tiny_config(root, workers=workers))
     os._exit(0)
 
 

@@ -40,7 +40,7 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
 ) -> None:
     # This process has nothing but the address.
     warehouse, config = create_warehouse(bucket_url), tiny_config(BucketUrl(bucket_url), workers=1)
-    with faulty_proxy(s3_endpoint) as proxy:
+    with faulty_proxy(s3_endpoint, share=0.1) as proxy:
         killed = start(bucket_url, proxy.url, tmp_path / "first-disk")
         while not any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging")):
             assert killed.poll() is None

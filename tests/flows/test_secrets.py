@@ -44,19 +44,19 @@ name = "echo"
 root = "{root}"
 rounds = 1
 [queries]
-train = 8
-heldout_slots = 2
-heldout_phrasings = 2
+train = 4
+heldout_slots = 1
+heldout_phrasings = 0
 heldout_apps = 0
-validation = 2
+validation = 1
 [rollout]
-episodes_per_round = 8
+episodes_per_round = 4
 workers = 2
 [judge]
 precision_floor = 0.0
 [train]
 min_updates = 1
-max_updates = 2
+max_updates = 1
 [evaluate]
 episodes = 1
 train_sample = 1

@@ -125,7 +125,6 @@ def test_a_process_reward_model_learns_labels_and_rates_candidates(root: Path, t
     agent = EndToEndSpec(candidates=2, prm="small").open(given)(toy_query())
     decision = asyncio.run(agent.act(replace(view(), observation=shown)))
     scores = [float(line.split()[0]) for line in decision.role_outputs["candidates"].splitlines()]
-    print(scores, losses(made.folder))
     assert len(scores) == 2 and all(0 < score < 1 for score in scores)
     assert decision.action == (TAP if scores[0] >= scores[1] else BACK)
 

@@ -39,6 +39,7 @@ def config_with(server: TinyServer, root: Path, rounds: int, endpoint: dict[str,
     return changed(
         small_config(root, rounds=rounds),
         queries=queries | asked,
+        rollout={"episodes_per_round": 32},
         evaluate={"episodes": 1, "train_sample": 0},
         environment=SimulatedSpec(builtin_apps=("messages",)),  # its tasks are short
         agent=EndToEndSpec(max_tokens=4),  # it has no words to say

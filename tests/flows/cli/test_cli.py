@@ -184,7 +184,7 @@ def test_a_newer_warehouse_is_not_touched(tmp_path: Path, command: CommandLine) 
 
 def test_a_killed_run_leaves_no_processes(prefect_home: Path, tmp_path: Path) -> None:
     few = {"train": 4, "heldout_phrasings": 0, "validation": 0}
-    endless = changed(tiny_config(tmp_path / "warehouse"), queries=few, rollout={"episodes_per_round": 4000})
+    endless = changed(tiny_config(tmp_path / "warehouse", workers=1), queries=few, rollout={"episodes_per_round": 4000})
     (tmp_path / "trajmill.toml").write_text(config_as_toml(endless))
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
     with (tmp_path / "words").open("wb") as words:

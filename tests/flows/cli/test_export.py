@@ -71,7 +71,7 @@ def served_config(root: Path, url: str) -> Config:
         # Looking at screenshots is dear, and what is exported does not depend on it.
         judge=JudgeSection(precision_floor=0.0, channels=(Channel.TEXT,), filter_steps=False),
         evaluate={"episodes": 1, "train_sample": 1},
-        endpoints={"tiny": OpenAiSpec(model="tiny", urls=(url,), family="gui-owl-1.5")},
+        endpoints={"tiny": OpenAiSpec(model="tiny", urls=(url,), family="gui-owl-1.5", max_pixels=100_000)},
         models=ModelsSection(policy="tiny", critic=CriticRoles(text=("tiny",))),
     )
 

@@ -19,11 +19,11 @@ from prefect.events.worker import EventsWorker
 from prefect.settings import PREFECT_API_URL, temporary_settings
 
 from tests.flows.command_line import CommandLine
-from tests.flows.runs import changed, opinion, trained_config
+from tests.flows.runs import changed, opinion, smallest_config
 from tests.stages.importing import samples
 from tests.stages.models.fault_server import Fault, running_server
 from trajmill.flows.cli.app import run
-from trajmill.flows.configuration.config import Config, JudgeSection, RolloutSection
+from trajmill.flows.configuration.config import Config, JudgeSection
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.new_run import begin_or_continue, begun_runs, run_resource
@@ -38,10 +38,9 @@ pytestmark = pytest.mark.slow
 
 
 def judged_by(root: Path, url: str) -> Config:
-    """A small round whose critics are on a server, and which two accepted trajectories retrain."""
+    """The smallest round, whose critics are on a server, and which two accepted trajectories retrain."""
     return changed(
-        trained_config(root),
-        rollout=RolloutSection(episodes_per_round=4, concurrency=4),
+        smallest_config(root),
         judge=JudgeSection(precision_floor=0.0, votes=1, quorum=1, resolutions=(0.5,)),
         endpoints={"tiny": OpenAiSpec(model="tiny", urls=(url,))},
         models=ModelsSection(critic=CriticRoles(step="tiny", text=("tiny",), multimodal=("tiny",))),
@@ -163,6 +162,7 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     assert of_second.last == () and of_second.address == served.api
     assert {run.flow for run in of_second.next} == {"nightly", "maintain"}
 
+    EventsWorker.drain_all(timeout=60, at_exit=False)
     served.process.send_signal(signal.SIGINT)
     assert served.process.wait(300) == 0
     assert "Traceback" not in (served.folder / "words").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 from prefect import flow
 
 from tests.flows.policies.network import WaitingRun
-from tests.flows.runs import changed, small_config, trained_config
+from tests.flows.runs import changed, small_config, smallest_config
 from tests.flows.synthetic_run import RUN, policy_version
 from tests.warehouse.samples import commit_rows, stage_run
 from tests.warehouse.test_releases import export, release
@@ -48,8 +48,7 @@ def served(config: Config, **changes: object) -> Config:
 
 
 def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path, prefect_server: Path) -> None:
-    file, base = tmp_path / "trajmill.toml", trained_config(tmp_path / "data")
-    base = changed(base, queries={"fresh": 5}, rollout={"episodes_per_round": 12})
+    file, base = tmp_path / "trajmill.toml", changed(smallest_config(tmp_path / "data"), queries={"fresh": 2})
 
     def said(work: object, enough: int = 10_000) -> tuple[str, str]:
         file.write_text(config_as_toml(served(base, retrain_after_accepted=enough, when_busy="skip")))
@@ -71,7 +70,7 @@ def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path,
     second = current_round(config)
     assert second.round == 2
     known = list(context.queries.values())
-    assert [query.split for query in known if query.round == 2] == [Split.TRAIN] * 5
+    assert [query.split for query in known if query.round == 2] == [Split.TRAIN] * 2
     assert {query.query_id for query in measured_queries(context)} <= {
         query.query_id for query in known if query.round == 1
     }

@@ -177,7 +177,7 @@ def demonstrating(root: Path, by: bool | Literal["explorer"] = True) -> Config:
         small_config(root, rounds=1),
         environment=market,
         queries={"train": 8, "heldout_app_names": ()},
-        rollout={"episodes_per_round": 30, "group_size": 1},
+        rollout={"episodes_per_round": 15, "group_size": 1},
         guidance=GuidanceSection(after_failures=0, share=0.8, demonstrate=by),
         train=EmbeddedSftSpec(keep_per_query=9, keep_per_reply=5),
     )
@@ -198,28 +198,28 @@ def test_hard_queries_are_shown_to_the_policy_and_released_within_quotas(tmp_pat
     assert released["left_out"]["over_quota"] > 0
     tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)
     shown = [each for each in tried if each.purpose is Purpose.GUIDED]
-    assert len(shown) == 24 and {(each.agent, each.reward) for each in shown} == {("reference", 1.0)}
-    assert len({each.query_id for each in shown}) > 1 and len({each.seed for each in shown}) == 24
+    assert len(shown) == 12 and {(each.agent, each.reward) for each in shown} == {("reference", 1.0)}
+    assert len({each.query_id for each in shown}) > 1 and len({each.seed for each in shown}) == 12
     assert reference_paths_used(context) == len({each.query_id for each in shown})
     assert not read_rows(context.warehouse, Guidance, run_id=config.run_id)
     rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
-    assert len(rows) == 24 * 6
+    assert len(rows) == 12 * 6
     said = {row.step_index: row.messages[-1].content for row in rows}
     assert "find Market <r0> Market" in said[0] and "<r0> Back <r1> " in said[2]
     assert all("Task progress" in row.messages[1].content for row in rows)
 
 
 def test_attempts_are_added_where_outcomes_are_mixed_within_the_budget_of_the_round(tmp_path: Path) -> None:
-    sampled = {"episodes_per_round": 32, "group_size": 2, "largest_group": 5}
+    sampled = {"episodes_per_round": 16, "group_size": 2, "largest_group": 5}
     unguided = GuidanceSection(enabled=False)
-    config = changed(demonstrating(tmp_path), queries={"train": 14}, rollout=sampled, guidance=unguided)
+    config = changed(demonstrating(tmp_path), queries={"train": 6}, rollout=sampled, guidance=unguided)
     context = RoundContext.of(config)
     up_to(DERIVE_RL, context)
     tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)
     own = [each for each in tried if each.purpose is Purpose.TRAIN]
     judged = {each.trajectory_id: each.correct for each in read_rows(context.warehouse, Judgement)}
-    assert len(own) == 32 and set(judged) == {each.trajectory_id for each in own}
-    assert len(read_rows(context.warehouse, Judgement)) == 32, "each is judged once"
+    assert len(own) == 16 and set(judged) == {each.trajectory_id for each in own}
+    assert len(read_rows(context.warehouse, Judgement)) == 16, "each is judged once"
     probes = [(each.query_id, judged[each.trajectory_id]) for each in own if each.attempt < 2]
     sizes = {query_id: count for query_id, count in Counter(each.query_id for each in own).items() if count > 2}
     assert set(sizes) == {query_id for query_id, correct in probes if (query_id, not correct) in probes}
@@ -235,8 +235,8 @@ def test_the_explorer_demonstrates_without_a_reference_path(tmp_path: Path) -> N
     up_to(DERIVE_RL, context)
     tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)
     shown = [each for each in tried if each.purpose is Purpose.GUIDED]
-    assert {each.agent for each in shown} == {"explorer"} and len(shown) == 24
-    assert 0 < sum(each.reward == 1.0 for each in shown) < 24, "it tries, and is not told the way"
+    assert {each.agent for each in shown} == {"explorer"} and len(shown) == 12
+    assert 0 < sum(each.reward == 1.0 for each in shown) < 12, "it tries, and is not told the way"
     assert reference_paths_used(context) == 0
     rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
     assert any("find Market <r0> Market" in row.messages[-1].content for row in rows)
