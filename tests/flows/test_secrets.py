@@ -14,14 +14,17 @@ from prefect.events.worker import EventsWorker
 from prefect.logging.handlers import APILogWorker
 
 from tests.bucket_server import environment_for
-from tests.flows.runs import opinion
+from tests.flows.runs import changed, opinion, smallest_config
 from tests.http_server import QuietHandler, serving
 from tests.warehouse.test_releases import export, release
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.file import load_config
+from trajmill.flows.configuration.sections import CriticRoles, ModelsSection, NotifySection
+from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.new_run import begin_or_continue
 from trajmill.flows.nights.nightly import nightly
 from trajmill.schemas.errors import TrajmillError
+from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.sql import run_sql
 
@@ -38,37 +41,14 @@ def forms(key: str) -> tuple[str, ...]:
 
 
 _FORMS = forms(_KEY)
-_CONFIG = """
-[run]
-name = "echo"
-root = "{root}"
-rounds = 1
-[queries]
-train = 4
-heldout_slots = 1
-heldout_phrasings = 0
-heldout_apps = 0
-validation = 1
-[rollout]
-episodes_per_round = 4
-workers = 2
-[judge]
-precision_floor = 0.0
-[train]
-min_updates = 1
-max_updates = 1
-[evaluate]
-episodes = 1
-train_sample = 1
-[models.critic]
-text = ["echo"]
-[endpoints.echo]
-kind = "openai_api"
-model = "tiny"
-urls = ["{url}"]
-api_key_variable = "ECHOED"
-attempts = 1
-"""
+
+
+def config(root: Path, url: str, rounds: int = 1, **tables: object) -> str:
+    """A small run with a critic on the server, as TOML."""
+    echo = OpenAiSpec(model="tiny", urls=(url,), api_key_variable="ECHOED", attempts=1)
+    critics = ModelsSection(critic=CriticRoles(text=("echo",)))
+    small = changed(smallest_config(root, rounds), rollout={"workers": 2}, guidance={"enabled": True})
+    return config_as_toml(changed(small, endpoints={"echo": echo}, models=critics, **tables))
 
 
 class _Refusing(QuietHandler):
@@ -167,11 +147,11 @@ def test_a_failing_night_logs_no_key(
     """The key stands in an error behind the error, in the address of the webhook, and in what the webhook answers."""
     monkeypatch.setenv("ECHOED", _KEY)
     root = tmp_path / "warehouse"
-    notify = f'[notify]\nwebhook = "{refusing}/{_HOOK}"\nheartbeat = "{refusing}"\n'
-    (tmp_path / "trajmill.toml").write_text(_CONFIG.format(root=root, url=refusing) + notify)
+    notify = NotifySection(webhook=f"{refusing}/{_HOOK}", heartbeat=refusing)
+    (tmp_path / "trajmill.toml").write_text(config(root, refusing, notify=notify))
     begin_or_continue(load_config(tmp_path / "trajmill.toml"))
 
-    def collect(config: object) -> None:
+    def collect(_: object) -> None:
         try:
             raise ConnectionError(f"refused: Bearer {_KEY}, for {refusing}/{_HOOK}")
         except ConnectionError as error:
@@ -200,19 +180,18 @@ def url() -> Iterator[str]:
 def test_an_echoed_key_is_stored_and_printed_nowhere(
     url: str, prefect_server: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    root, config = tmp_path / "warehouse", tmp_path / "echo.toml"
-    config.write_text(_CONFIG.format(root=root, url=url))
+    root, file = tmp_path / "warehouse", tmp_path / "echo.toml"
     monkeypatch.setenv("ECHOED", _OTHER_KEY)
 
-    def evolve(*options: str) -> str:
-        run(["evolve", "--config", str(config), *options])
+    def evolve(rounds: int, *options: str) -> str:
+        file.write_text(config(root, url, rounds))
+        run(["evolve", "--config", str(file), *options])
         return "".join(capfd.readouterr())
 
-    output = evolve()
+    output = evolve(1)
     assert len(_Echo.done) == 3, output
     _Echo.refuses = True
-    config.write_text(config.read_text().replace("rounds = 1", "rounds = 2"))
-    refused = evolve("--traceback")
+    refused = evolve(2, "--traceback")
     assert "401" in refused and "***" in refused and "Traceback" in refused, refused
     errors = run_sql(open_warehouse(root), "SELECT error FROM model_calls WHERE error IS NOT NULL")
     assert any("401" in str(error) and "***" in str(error) for error in errors.to_pylist()), errors
