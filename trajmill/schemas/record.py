@@ -6,16 +6,18 @@ import hashlib
 import json
 from functools import cache
 from types import NoneType, UnionType
-from typing import Annotated, Any, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin, get_type_hints
 
-import pyarrow as pa
 from pydantic import BaseModel, ConfigDict
 
 from trajmill.schemas import SCHEMA_VERSION
 
-Int64 = Annotated[int, pa.int64()]
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+Int64 = Annotated[int, "int64"]
 """A column of 64-bit whole numbers."""
-Float32 = Annotated[float, pa.float32()]
+Float32 = Annotated[float, "float32"]
 """A column of 32-bit floats."""
 _CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), default=str)
 
@@ -60,16 +62,7 @@ class Origin(Record):
         return {"round": self.round, "run_id": self.run_id, "code_version": self.code_version, "made_by": made_by}
 
 
-TOKEN_IDS = pa.list_(pa.int32())
-LOGPROBS = pa.list_(pa.float32())
-
-_ARROW: dict[type, pa.DataType] = {
-    bool: pa.bool_(),
-    int: pa.int32(),
-    float: pa.float64(),
-    bytes: pa.binary(),
-    str: pa.string(),
-}
+_ARROW: dict[type, str] = {bool: "bool", int: "int32", float: "double", bytes: "binary", str: "string"}
 
 
 @cache
@@ -78,6 +71,8 @@ def table_schema(record: type[Row]) -> pa.Schema:
 
     A column is nullable if its annotation has `| None`.
     """
+    import pyarrow as pa  # Slow, and not needed where there are no tables: on a desktop.
+
     hints = get_type_hints(record, include_extras=True)
     rows = [base for base in record.__mro__ if issubclass(base, Row)]
     names = [name for base in rows for name in vars(base)["__annotations__"] if name in record.model_fields]
@@ -90,9 +85,11 @@ def arrow_type(annotation: Any) -> pa.DataType:
     A whole number has 32 bits and a float 64, unless `Annotated` names another type. A record is a struct, a tuple a
     list; so is a named tuple whose fields have one type (a box), any other is a struct.
     """
+    import pyarrow as pa
+
     for extra in getattr(annotation, "__metadata__", ()):
-        if isinstance(extra, pa.DataType):
-            return extra
+        if isinstance(extra, str | pa.DataType):
+            return pa.type_for_alias(extra) if isinstance(extra, str) else extra
     if get_origin(annotation) is tuple:
         return pa.list_(arrow_type(get_args(annotation)[0]))
     if issubclass(annotation, (BaseModel, tuple)):
@@ -100,7 +97,7 @@ def arrow_type(annotation: Any) -> pa.DataType:
         fields = [pa.field(name, _type_and_nullability(hint)[0]) for name, hint in hints.items() if name[0] != "_"]
         types = {field.type for field in fields}
         return pa.list_(*types) if issubclass(annotation, tuple) and len(types) == 1 else pa.struct(fields)
-    return next(kind for python, kind in _ARROW.items() if issubclass(annotation, python))
+    return pa.type_for_alias(next(kind for python, kind in _ARROW.items() if issubclass(annotation, python)))
 
 
 def _type_and_nullability(annotation: Any) -> tuple[pa.DataType, bool]:

@@ -18,14 +18,13 @@ _SEED, _OTHER_SEED = 1, 2
 _PRESSES = 4
 
 
-async def survey(pages: Sequence[str]) -> list[PageReport]:
+async def survey(pages: Sequence[str], factory: MiniWobFactory) -> list[PageReport]:
     """Try each page at two seeds, in a used browser context and in a fresh one."""
-    factory = MiniWobFactory()
-    try:
-        played_in, other = await factory(), await factory()
-        return [await _report(page, played_in, other) for page in pages]
-    finally:
-        await factory.close()
+    played_in, other = await factory(), await factory()
+    reports = [await _report(page, played_in, other) for page in pages]
+    await played_in.close()
+    await other.close()
+    return reports
 
 
 async def _report(page: str, played_in: MiniWobEnvironment, other: MiniWobEnvironment) -> PageReport:
@@ -59,11 +58,12 @@ async def _screen(environment: MiniWobEnvironment, page: str, seed: int) -> str:
     return (await environment.observe()).screen.screen_id
 
 
-def main() -> None:
-    reports = asyncio.run(survey(page_names()))
-    lines = [json.dumps(report.model_dump()) for report in reports]
+async def main() -> None:
+    factory = MiniWobFactory()
+    lines = [json.dumps(report.model_dump()) for report in await survey(page_names(), factory)]
+    await factory.close()
     sys.stdout.write("[\n" + ",\n".join(lines) + "\n]\n")
 
 
 if __name__ == "__main__":
-    main()
+    asyncio.run(main())

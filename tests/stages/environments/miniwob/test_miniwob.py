@@ -1,5 +1,6 @@
 import asyncio
 import json
+from typing import cast
 
 import pytest
 
@@ -7,6 +8,7 @@ pytest.importorskip("miniwob")
 
 from tests.stages.environments.browser.playing import element, press
 from tests.stages.environments.miniwob.survey import survey
+from tests.stages.environments.shared_factory import SharedFactory
 from trajmill.schemas.actions import PressKeys
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.record import Origin
@@ -86,5 +88,6 @@ def test_every_page_of_the_wheel_is_in_the_survey_and_suites_hold_working_pages(
     assert len(everything) == sum(report.works for report in known.values())
 
 
-def test_a_survey_of_some_pages_finds_what_the_file_says() -> None:
-    assert asyncio.run(survey(SURVEYED)) == [report for report in known_pages() if report.page in SURVEYED]
+async def test_a_survey_of_some_pages_finds_what_the_file_says(browser: SharedFactory[MiniWobEnvironment]) -> None:
+    reports = [report for report in known_pages() if report.page in SURVEYED]
+    assert await survey(SURVEYED, cast(MiniWobFactory, browser.factory)) == reports

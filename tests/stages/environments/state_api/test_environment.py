@@ -1,6 +1,5 @@
 """Applications with a state API in a real browser, and a small round there."""
 
-import asyncio
 import json
 import socket
 import threading
@@ -21,7 +20,7 @@ from trajmill.schemas.actions import TypeText, Wait
 from trajmill.schemas.errors import FailureClass, TrajmillError
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.environments.base import EnvironmentFactory, Restorable
+from trajmill.stages.environments.base import Restorable
 from trajmill.stages.environments.browser.episode import PageTimeouts
 from trajmill.stages.environments.state_api.environment import StateApiEnvironment, StateApiFactory
 from trajmill.stages.environments.tasks import own_query
@@ -125,7 +124,7 @@ async def test_an_episode_whose_server_came_back_without_it_is_void(browser: Sha
     await world.close()
 
 
-def test_a_server_that_is_gone_costs_no_attempt() -> None:
+async def test_a_server_that_is_gone_costs_no_attempt(browser: SharedWorld) -> None:
     """An episode that begins without it waits; one that it breaks is void; in the end it is one line."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port, ended = taken.getsockname()[1], threading.Event()
@@ -137,25 +136,22 @@ def test_a_server_that_is_gone_costs_no_attempt() -> None:
         with serving(port=port):
             ended.wait()
 
-    async def play(patient: EnvironmentFactory, impatient: EnvironmentFactory) -> None:
-        server = threading.Thread(target=come_back)
-        server.start()
-        try:
-            made = await rolled_out([asked] * 2, lambda _: idle, patient, concurrency=2)
-            world = await patient()
-            seen = await world.reset(asked, 1)
-        finally:
-            ended.set()
-            server.join()
-        assert [one.failure or one.earlier_failure for one in made] == [None, None]
-        with failing(FailureClass.ENVIRONMENT, match="the server stopped answering"):
-            await world.step(press(element(seen, "button", "Done")))
-            await world.step(Wait(seconds=0.1))
-        await world.close()
-        with pytest.raises(TrajmillError, match=rf"127.0.0.1:{port} does not answer.*; start it, and run") as gone:
-            await rolled_out([asked] * 2, lambda _: idle, impatient, concurrency=2)
-        assert "\n" not in str(gone.value)
-        await patient.close()
-        await impatient.close()
-
-    asyncio.run(play(*(StateApiFactory(timeouts=WAITING, patience=seconds) for seconds in (60.0, 0.3))))
+    server = threading.Thread(target=come_back)
+    server.start()
+    try:
+        made = await rolled_out([asked] * 2, lambda _: idle, browser.factory, concurrency=2)
+        world = await browser.factory()
+        seen = await world.reset(asked, 1)
+    finally:
+        ended.set()
+        server.join()
+    assert [one.failure or one.earlier_failure for one in made] == [None, None]
+    with failing(FailureClass.ENVIRONMENT, match="the server stopped answering"):
+        await world.step(press(element(seen, "button", "Done")))
+        await world.step(Wait(seconds=0.1))
+    await world.close()
+    impatient = StateApiFactory(timeouts=WAITING, patience=0.3)
+    with pytest.raises(TrajmillError, match=rf"127.0.0.1:{port} does not answer.*; start it, and run") as gone:
+        await rolled_out([asked] * 2, lambda _: idle, impatient, concurrency=2)
+    assert "\n" not in str(gone.value)
+    await impatient.close()
