@@ -12,6 +12,7 @@ from tests.stages.environments.desktop.queries import ORIGIN, query_of, step
 from tests.stages.queries.samples import making, passes
 from tests.stages.rollout.rolling import rolled_out
 from trajmill.schemas.actions import Click, Terminate, TypeText, Wait
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.reference import ReferenceAgent
@@ -23,6 +24,8 @@ from trajmill.stages.queries.spec import AtomicApp
 from trajmill.stages.rollout.base import FinishedAttempt, Limits
 
 pytestmark = pytest.mark.desktop
+SMALL = Size(960, 560)
+"""Of a screen: a sheet shows few cells, each of which is asked for."""
 PACKAGED = {query.task: query for query in import_tasks(packaged_tasks(), 0.0, ORIGIN)}
 WALKED = ("galculator-product", "mousepad-replace-word")
 OPERATIONS = ("double_click", "right_click", "drag_move", "shortcut", "scroll")
@@ -48,7 +51,7 @@ async def roll_out(queries: Sequence[Query], sockets: set[tuple[Path, int, int]]
             sockets.update((path, *file_at(path)) for path in listened_on(programs) if path.exists())
             return await super().act(episode)
 
-    done = await rolled_out(queries, Watching, LocalDesktops(packaged_tasks()), Limits(), 2)
+    done = await rolled_out(queries, Watching, LocalDesktops(packaged_tasks(), SMALL), Limits(), 2)
     return {each.episode.query.task: each for each in done}
 
 

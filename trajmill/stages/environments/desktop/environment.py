@@ -300,18 +300,18 @@ async def prepare(desktop: DesktopConnection, steps: Iterable[SetupStep], files:
         parameters = step.parameters
         match step.type:
             case "launch":
-                before = await desktop.screenshot()
+                before = b"" if desktop.settles else (await desktop.screenshot()).png
                 await desktop.launch(*_command(parameters))
-                await _wait_until_changed(desktop, before.png)
+                await _wait_until_changed(desktop, before)
             case "execute" | "command":
                 await desktop.execute(*_command(parameters))
             case "upload_file" | "upload":
                 for file in parameters.get("files", ()):
                     await desktop.upload(str(file["path"]), local_file(files, str(file["local_path"])))
             case "open":
-                before = await desktop.screenshot()
+                before = b"" if desktop.settles else (await desktop.screenshot()).png
                 await desktop.open_file(str(parameters["path"]))
-                await _wait_until_changed(desktop, before.png)
+                await _wait_until_changed(desktop, before)
             case "sleep":
                 await asyncio.sleep(min(float(parameters["seconds"]), _LONGEST_SLEEP_SECONDS))
             case "activate_window" | "close_window" as handling:

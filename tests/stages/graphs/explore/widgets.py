@@ -1,8 +1,7 @@
-"""Applications made by chance, as an environment without a browser: pages with menus, lists, tables and forms."""
+"""Applications of widgets, as an environment without a browser: pages with menus, lists and forms."""
 
 from __future__ import annotations
 
-from random import Random
 from typing import NamedTuple
 
 from trajmill.schemas.actions import Action, Click, PressKeys, TypeText
@@ -12,7 +11,6 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import make_observation
 
 SIZE = Size(800, 4000)
-WORDS = ("Pine", "Oak {name}", "{value}", "Low", "Save", "Item 1", "Item 2", "", "Close", "Delete", "{", "a}b", "7")
 
 
 class Widget(NamedTuple):
@@ -24,57 +22,21 @@ class Widget(NamedTuple):
     """The text that a press brings up."""
 
 
-def generated_pages(seed: int) -> list[list[Widget]]:
-    """Return the pages of an app, the same ones for equal seeds."""
-    rng = Random(seed)
-    count = rng.randint(1, 5)
-    menu = [Widget("link", rng.choice((f"Page {at}", rng.choice(WORDS))), at) for at in range(count)]
-    return [_page(rng, count, menu if rng.random() < 0.7 else []) for _ in range(count)]
-
-
-def _page(rng: Random, count: int, menu: list[Widget]) -> list[Widget]:
-    parts = [*menu, Widget("heading", rng.choice(WORDS))]
-    for kind in rng.choices(("rows", "links", "form", "buttons"), k=rng.randint(1, 3)):
-        to = rng.randrange(count) if rng.random() < 0.5 else -1
-        match kind:
-            case "rows":
-                verb = rng.choice(WORDS)
-                for at in range(rng.randint(2, 5)):
-                    parts.append(Widget("text", f"{rng.choice(WORDS)} {at}"))
-                    parts.append(Widget("button", verb, to, says=f"{verb}d {at}"))
-            case "links":
-                parts += [Widget("link", rng.choice(WORDS), rng.choice((to, -1))) for _ in range(rng.randint(2, 5))]
-            case "form":
-                parts += [Widget(*each) for each in _inputs(rng)]
-                parts.append(Widget("button", rng.choice(WORDS), to, says="Saved {fields}"))
-            case _:
-                parts += [Widget("button", rng.choice(WORDS), to, rng.choice(WORDS)) for _ in range(rng.randint(1, 3))]
-    return parts
-
-
-def _inputs(rng: Random) -> list[tuple[str, str]]:
-    kinds = rng.choices(("text_field", "checkbox", "radio", "search_field"), k=rng.randint(1, 4))
-    found = [("text_field", rng.choice(WORDS))]
-    for kind in kinds:
-        found += [(kind, rng.choice(WORDS)) for _ in range(3 if kind == "radio" else 1)]
-    return found
-
-
-class GeneratedFactory(NamedTuple):
+class WidgetFactory(NamedTuple):
     pages: list[list[Widget]]
 
-    async def __call__(self) -> GeneratedEnvironment:
-        return GeneratedEnvironment(self.pages)
+    async def __call__(self) -> WidgetEnvironment:
+        return WidgetEnvironment(self.pages)
 
     async def close(self) -> None:
         return None
 
 
-class GeneratedEnvironment:
-    """Runs a generated app: presses lead on or bring up a text, fields take text, switches turn."""
+class WidgetEnvironment:
+    """Runs an app: presses lead on or bring up a text, fields take text, switches turn."""
 
     platform = Platform.WEB
-    name = "generated"
+    name = "widgets"
 
     def __init__(self, pages: list[list[Widget]]) -> None:
         self._pages = pages
