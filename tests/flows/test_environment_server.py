@@ -19,6 +19,7 @@ from tests.built_once import copy_of
 from tests.stages.environments.processes import eventually
 from trajmill.flows.configuration.config import Config, QueriesSection, RolloutSection, RunSection
 from trajmill.flows.configuration.file import load_config
+from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.environment_server import serve_environment
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
@@ -36,18 +37,8 @@ from trajmill.warehouse.read import read_rows
 
 pytestmark = pytest.mark.slow
 
-_CONFIG = """
-[run]
-name = "served"
-root = "{root}"
-
-[queries]
-train = 8
-heldout_slots = 1
-heldout_phrasings = 0
-heldout_apps = 0
-"""
 _EPISODES = 6
+_QUERIES = QueriesSection(train=_EPISODES, heldout_slots=1, heldout_phrasings=0, heldout_apps=0)
 
 
 class _Server:
@@ -58,7 +49,7 @@ class _Server:
         if not self.root.exists():
             copy_of(generated, self.root)
         config = folder / "trajmill.toml"
-        config.write_text(_CONFIG.format(root=self.root))
+        config.write_text(config_as_toml(Config(run=RunSection(root=self.root, name="served"), queries=_QUERIES)))
         self.said = folder / "stderr"
         script = f"import trajmill.flows.environment_server as server; server._COMMIT_SECONDS = {commit_seconds}; "
         command = [sys.executable, "-c", f"{script}from trajmill.flows.cli import main; main()", "env", "serve"]
@@ -88,9 +79,8 @@ class _Server:
 def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A warehouse with the queries of the run: servers need not load what makes them."""
     folder = tmp_path_factory.mktemp("generated")
-    (folder / "trajmill.toml").write_text(_CONFIG.format(root=folder / "data"))
-    generate(RoundContext.of(load_config(folder / "trajmill.toml"), 0))
-    return folder / "data"
+    generate(RoundContext.of(Config(run=RunSection(root=folder, name="served"), queries=_QUERIES), 0))
+    return folder
 
 
 @contextmanager
@@ -212,8 +202,7 @@ def _status(folder: Path) -> str:
     ],
 )
 def test_what_cannot_be_served_gives_one_error_line(tmp_path: Path, options: dict[str, Any], line: str) -> None:
-    queries = QueriesSection(train=3, heldout_slots=1, heldout_phrasings=0, heldout_apps=0)
-    config = Config(run=RunSection(root=tmp_path), queries=queries)
+    config = Config(run=RunSection(root=tmp_path), queries=_QUERIES)
     with pytest.raises(BadInputError) as error:
         serve_environment(config, print, **{"port": 0} | options)
     assert line in str(error.value)

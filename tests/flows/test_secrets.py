@@ -2,8 +2,8 @@
 
 import json
 from base64 import b64encode
-from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from urllib.parse import quote
 
@@ -46,9 +46,12 @@ _FORMS = forms(_KEY)
 def config(root: Path, url: str, rounds: int = 1, **tables: object) -> str:
     """A small run with a critic on the server, as TOML."""
     echo = OpenAiSpec(model="tiny", urls=(url,), api_key_variable="ECHOED", attempts=1)
-    critics = ModelsSection(critic=CriticRoles(text=("echo",)))
-    small = changed(smallest_config(root, rounds), rollout={"workers": 2}, guidance={"enabled": True})
-    return config_as_toml(changed(small, endpoints={"echo": echo}, models=critics, **tables))
+    named: dict[str, object] = {
+        "endpoints": {"echo": echo},
+        "models": ModelsSection(critic=CriticRoles(text=("echo",))),
+    }
+    named |= {"rollout": {"episodes_per_round": 8, "workers": 2}, "guidance": {"enabled": True}}
+    return config_as_toml(changed(smallest_config(root, rounds), **named, **tables))
 
 
 class _Refusing(QuietHandler):
@@ -62,13 +65,14 @@ class _Refusing(QuietHandler):
 
 class _Echo(QuietHandler):
     refuses = False
-    done: Counter[str] = Counter()
+    asked = count()
+    done: set[str] = set()
 
     def reply(self) -> None:
         way = "refusal" if self.refuses else "list"
         if self.command == "POST":
-            way = ("reply", "refusal", "header")[self.done.total() % 3]
-            self.done[way] += 1
+            way = ("reply", "refusal", "header")[next(self.asked) % 3]
+            self.done.add(way)
         if way == "refusal":
             self._refuse()
         elif way == "list":
@@ -172,7 +176,7 @@ def test_a_failing_night_logs_no_key(
 
 @pytest.fixture
 def url() -> Iterator[str]:
-    _Echo.refuses, _Echo.done = False, Counter()
+    _Echo.refuses, _Echo.done = False, set()
     with serving(_Echo) as url:
         yield f"{url}/v1"
 
