@@ -7,7 +7,7 @@ are drawn only when they are needed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from trajmill.schemas.geometry import Box, Size
@@ -49,7 +49,7 @@ class ScreenHandle:
     screen_id: str
     """Content hash of the screen: equal ids mean equal pixels and equal trees."""
     size: Size
-    encode: Callable[[], bytes]
+    encode: Callable[[], bytes] = field(compare=False)
     """Returns the encoded image (PNG)."""
 
 

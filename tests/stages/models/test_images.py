@@ -1,5 +1,6 @@
 import io
 import random
+from hashlib import sha256
 
 import pytest
 from PIL import Image, ImageDraw
@@ -22,8 +23,23 @@ def picture(size: Size, image_format: str = "PNG", mode: str = "RGB") -> bytes:
     return out.getvalue()
 
 
-def handle(encoded: bytes, size: Size, screen_id: str = "shot") -> ScreenHandle:
-    return ScreenHandle(screen_id, size, lambda: encoded)
+def handle(encoded: bytes, size: Size, screen_id: str = "") -> ScreenHandle:
+    return ScreenHandle(screen_id or sha256(encoded).hexdigest(), size, lambda: encoded)
+
+
+def test_a_screen_that_is_shown_again_is_not_read_again() -> None:
+    reads: list[str] = []
+    encoded = picture(Size(300, 200))
+
+    def shown(screen_id: str) -> bytes:
+        def read() -> bytes:
+            reads.append(screen_id)
+            return encoded
+
+        return sent_image(ScreenHandle(screen_id, Size(300, 200), read), QWEN3_VL).data
+
+    assert shown("one") == shown("one") == shown("two")
+    assert reads == ["one", "two"]
 
 
 @pytest.mark.slow

@@ -41,14 +41,13 @@ def request_body(request: ChatRequest, model: str, budget: PixelBudget) -> bytes
     def block(part: MessagePart) -> dict[str, Any]:
         if isinstance(part, str):
             return {"type": "text", "text": part}
-        image = sent_image(screen_of(part), budget, scale)
+        image = sent_image(screen_of(part), budget, request.image_scale)
         url = f"data:{image.media_type};base64,{base64.b64encode(image.data).decode()}"  # RFC 2397
         return {"type": "image_url", "image_url": {"url": url}}
 
     def content(parts: Sequence[MessagePart]) -> object:
         return parts[0] if len(parts) == 1 and isinstance(parts[0], str) else [block(part) for part in parts]
 
-    scale = request.image_scale
     body: dict[str, Any] = {
         "model": model,
         "messages": [{"role": message.role, "content": content(message.parts)} for message in request.messages],
@@ -131,9 +130,8 @@ class OpenAiModel:
             try:
                 # The body is made after a server is assigned, so that waiting callers keep no images in memory.
                 body = body or await make_body()
-                received = await exchange(
-                    connection.session, self._secrets, "POST", under(lease.server.url, path), body
-                )
+                url = under(lease.server.url, path)
+                received = await exchange(connection.session, self._secrets, "POST", url, body)
                 connection.router.answered(lease.server)
                 return read(received)
             except ExchangeFailure as failure:
