@@ -88,11 +88,11 @@ def judged_config(root: Path, episodes: int = 8) -> Config:
     return changed(small_config(root), queries=queries, rollout=rollout, evaluate=measured)
 
 
-def trained_config(root: Path, rounds: int = 1) -> Config:
+def trained_config(root: Path) -> Config:
     """A small run that is measured on few queries, as its policies are trained again and again."""
     queries = {"heldout_phrasings": 0, "validation": 4}
     rollout = {"episodes_per_round": 12, "group_size": 2}
-    return changed(small_config(root, rounds), queries=queries, rollout=rollout, evaluate={"train_sample": 0})
+    return changed(small_config(root, 1), queries=queries, rollout=rollout, evaluate={"train_sample": 0})
 
 
 def smallest_config(root: Path, rounds: int = 1) -> Config:
@@ -138,10 +138,10 @@ def killed_before_marker(monkeypatch: pytest.MonkeyPatch, stage: str = "") -> li
     return died
 
 
-def run_stages(config: Config, rounds: int | None = None) -> None:
-    """All stages of the first rounds, by default of all rounds, without Prefect."""
+def run_stages(config: Config) -> None:
+    """All stages of all rounds, without Prefect."""
     warehouse = create_warehouse(config.run.root)
-    for number in range(1, (rounds or config.run.rounds) + 1):
+    for number in range(1, config.run.rounds + 1):
         for stage in STAGES:
             do_stage(stage, RoundContext(config, warehouse, number))
 

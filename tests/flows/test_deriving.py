@@ -21,6 +21,7 @@ from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.derive.kind_spec import GuidanceLift
 from trajmill.stages.derive.planning.manual import MANUAL, MANUAL_HELPED
+from trajmill.stages.derive.spec import GroundingSpec
 from trajmill.stages.export.exporter import SFT_FILE, SftExporter
 from trajmill.stages.export.release import check_release, released_rows
 from trajmill.warehouse.layout import Warehouse, open_warehouse
@@ -42,7 +43,9 @@ def derived_run(small_run: Warehouse, tmp_path_factory: pytest.TempPathFactory) 
     """A run whose newest round was released again with two derived kinds; not to be written to."""
 
     def build(folder: Path) -> None:
-        config = small_config(copy_of(small_run.root, folder / "root"))
+        # Other sorts of instructions would make 2,000 rows more.
+        few = {"grounding": GroundingSpec(instructions=("functional",))}
+        config = changed(small_config(copy_of(small_run.root, folder / "root")), derive=few)
         for kind in ("step", "grounding", "planning", "forks"):
             derive_kind(config, kind)
         derive_in_round(RoundContext.of(config, 2), "rft")

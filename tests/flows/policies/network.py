@@ -11,7 +11,6 @@ from trajmill.flows.stage import RoundContext
 from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.embedded.model import load_embedded_model, save_network, untrained_network
 from trajmill.stages.models.local.folder import FolderSpec
-from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RecipeSpec
 from trajmill.warehouse.layout import create_warehouse
 
@@ -35,13 +34,13 @@ def network_folder(folder: Path, seed: int) -> Path:
     return folder
 
 
-def network_config(root: Path, folder: Path, recipe: RecipeSpec | None = None, rounds: int = 1) -> Config:
-    """Small rounds whose policy is the network in a folder."""
+def network_config(root: Path, folder: Path, recipe: RecipeSpec) -> Config:
+    """A small round whose policy is the network in a folder."""
     return changed(
-        trained_config(root, rounds),
+        trained_config(root),
         models=ModelsSection(policy="mine"),
         endpoints={"mine": NetworkSpec(model=folder)},
-        train=recipe or EmbeddedSftSpec(min_updates=5, max_updates=10),
+        train=recipe,
     )
 
 

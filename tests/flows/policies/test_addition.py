@@ -10,7 +10,7 @@ from markupsafe import escape
 from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
-from tests.flows.policies.network import NOBODY_TRAINS, NetworkSpec, WaitingRun, network_config, network_folder
+from tests.flows.policies.network import NetworkSpec, WaitingRun, network_folder
 from tests.flows.runs import changed, do, first_waiting, small_config, trained_config, up_to
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
@@ -65,13 +65,6 @@ def test_a_model_in_this_process_is_trained_and_acts_in_the_next_round(waiting_r
     assert trained.folder == f"models/{trained.model_version}"
     do(ROLLOUT, context.in_round(2))
     assert acted(context.in_round(2)) == {trained.model_version}
-
-
-def test_a_run_that_has_not_begun_has_no_policy(tmp_path: Path) -> None:
-    config = network_config(tmp_path / "root", network_folder(tmp_path / "network", seed=3), NOBODY_TRAINS)
-    RoundContext.of(config)
-    with pytest.raises(BadInputError, match="has no policy yet"):
-        list_policies(config)
 
 
 def test_another_programs_policy_is_added_compared_and_rolled_back(waiting_run: WaitingRun, tmp_path: Path) -> None:
@@ -199,7 +192,7 @@ def test_only_the_untrained_policy_explores(tmp_path: Path, policy: str, agent: 
     assert acts.endpoint is not None and acts.endpoint.spec == weights
 
 
-def test_it_is_made_once_where_the_endpoint_says(tmp_path: Path) -> None:
+def test_it_is_made_once_where_the_endpoint_says_and_only_as_such_a_model(tmp_path: Path) -> None:
     spec = TransformersSpec(model=tmp_path / "policy", family="read-aloud")
     environment = SimulatedSpec(builtin_apps=("bites",))
     config = Config(environment=environment, models=ModelsSection(policy="tiny"), endpoints={"tiny": spec})
@@ -207,9 +200,6 @@ def test_it_is_made_once_where_the_endpoint_says(tmp_path: Path) -> None:
     assert made.is_new and made.folder == tmp_path / "policy" and made.version == spec.version
     assert AutoTokenizer.from_pretrained(made.folder)("Margherita Cheeseburger")["input_ids"][0] > 100
     assert make_untrained_policy(config, blind=True) == made._replace(is_new=False)
-
-
-def test_a_policy_that_is_no_such_model_gives_one_error_line() -> None:
     with pytest.raises(BadInputError, match=r"^models.policy is embedded; name an endpoint [^\n]*$"):
         make_untrained_policy(Config())
 
@@ -270,3 +260,5 @@ def test_names_that_are_no_two_policies_get_one_line(measured: Config) -> None:
     empty = changed(measured, run={"name": "unbegun"})
     with pytest.raises(BadInputError, match="has no queries yet"):
         compare_policies(empty, last, "other")
+    with pytest.raises(BadInputError, match="has no policy yet"):
+        list_policies(empty)
