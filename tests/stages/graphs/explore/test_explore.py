@@ -42,11 +42,12 @@ def test_what_may_destroy_is_pressed_once_it_is_allowed(notes: Path, tmp_path: P
     assert not [each for page in merged.pages.values() for each in page.elements.values() if each.marks]
 
 
-def test_what_may_destroy_is_denied_in_several_languages_until_it_is_allowed() -> None:
+def test_what_may_destroy_is_denied_as_whole_words_of_several_languages_until_it_is_allowed() -> None:
     usual, allowing = packaged_deny_list(), packaged_deny_list(may_destroy=True)
-    for text in ("Jetzt kaufen", "Löschen", "Supprimer", "Log out", "Delete all"):
+    for text in ("Jetzt kaufen", "Löschen", "Supprimer", "Log out", "Log  out", "Delete line", "_Delete"):
         assert usual.denies(text) and not allowing.denies(text)
-    assert allowing.denies("Shut down") and allowing.denies("Beenden")
+    assert all(allowing.denies(text) for text in ("Shut down", "Beenden", "Quit", "_Quit"))
+    assert not any(usual.denies(text) for text in ("Footprints", "Printing office", "Preferences..."))
 
 
 @pytest.mark.slow

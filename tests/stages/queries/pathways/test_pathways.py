@@ -92,14 +92,6 @@ async def test_a_late_program_is_waited_for_and_one_that_is_not_fails(origin: Or
     assert sorted(each.message for each in slow.failures) == sorted(each.message for each in walked.failures)
 
 
-def test_denied_words_are_whole_words() -> None:
-    denied = filter(
-        packaged_deny_list().denies,
-        ("Quit", "_Quit", "Log Out...", "Log  out", "Delete line", "Footprints", "Printing office", "Preferences..."),
-    )
-    assert [*denied] == ["Quit", "_Quit", "Log Out...", "Log  out", "Delete line"]
-
-
 def needing(pathways: tuple[Pathway, ...]) -> set[str]:
     return {pathway.steps[-1].name for pathway in pathways if pathway.needs_selection}
 
