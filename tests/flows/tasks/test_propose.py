@@ -89,7 +89,7 @@ def config_of(root: Path, url: str) -> Config:
     return changed(
         small_config(root),
         queries={"train": 16, "heldout_slots": 3, "heldout_phrasings": 3, "validation": 0, **asked},
-        rollout=RolloutSection(episodes_per_round=40, concurrency=8),
+        rollout=RolloutSection(episodes_per_round=24, concurrency=8),
         endpoints={"tiny": OpenAiSpec(model="tiny", urls=(url,), attempts=1, cache=False)},
         models=ModelsSection(writer="tiny"),
     )

@@ -80,7 +80,7 @@ async def test_a_killed_browser_or_driver_voids_the_episode_and_the_next_ones_wo
                 await environment.step(Click(x=1, y=1))
             classes.append(failure.value.failure_class)
             await environment.close()
-        fresh = [await factory() for _ in range(4)]
+        fresh = [await factory() for _ in range(2)]
         seen = await asyncio.gather(*(one.reset(a_query(f"{site}/"), 1) for one in fresh))
         assert all("Buy" in texts(each) for each in seen)
         assert len(set(named("playwright/driver/node")) - drivers) == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,7 +49,7 @@ class RestoreHook(NamedTuple):
         elif spec.provider is not None:
             if url not in spec.machines:
                 raise _failure(f"{url} has no virtual machine in `environment.restore.machines`")
-            code = await OsworldCode.start(self.osworld, Path(), os.environ)
+            code = await OsworldCode.start(self.osworld, Path(), restores=True)
             try:
                 found = await code.restore(spec.provider, spec.machines[url], spec.snapshot)
             finally:

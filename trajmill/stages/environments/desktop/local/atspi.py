@@ -170,7 +170,5 @@ def read_texts(bus: Bus, references: Sequence[Reference], seconds: float) -> lis
     lengths = [count[0][1] if count else 0 for count in counts]
     filled = [place for place, length in enumerate(lengths) if length > 0]
     calls = [references[place].call("Text", "GetText", "ii", 0, min(lengths[place], _LONGEST)) for place in filled]
-    texts = [""] * len(references)
-    for place, answer in zip(filled, bus.ask(calls, seconds), strict=True):
-        texts[place] = answer[0] if answer else ""
-    return texts
+    answers = dict(zip(filled, bus.ask(calls, seconds), strict=True))
+    return [(answers.get(place) or ("",))[0] for place in range(len(references))]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -25,13 +25,13 @@ class OsworldCode(NamedTuple):
     python: OtherPython
 
     @classmethod
-    async def start(cls, spec: OsworldSpec, files: Path, own_variables: Mapping[str, str] = {}) -> OsworldCode:
-        """Start the process; raises EnvironmentFailure (`setup`) if the interpreter or desktop-env is missing."""
+    async def start(cls, spec: OsworldSpec, files: Path, restores: bool = False) -> OsworldCode:
+        """Start the process, or one that only restores; raises EnvironmentFailure (`setup`) if code is missing."""
         # Without the first, desktop-env reads a file `.env` of the project.
-        variables = {"PYTHON_DOTENV_DISABLED": "1", **own_variables}
+        variables = {"PYTHON_DOTENV_DISABLED": "1", **(os.environ if restores else {})}
         if spec.proxy_file is not None:
             variables["PROXY_CONFIG_FILE"] = str(spec.proxy_file.absolute())
-        script, advice = [str(process.__file__)], "run `make osworld-env`"
+        script, advice = [str(process.__file__), *["restore"] * restores], "run `make osworld-env`"
         return cls(spec, files, await OtherPython.start("OSWorld's code", spec.python, script, advice, variables))
 
     async def check(self, task: dict[str, Any]) -> tuple[str, ...]:
