@@ -130,8 +130,9 @@ def unproposed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
-def first(unproposed: Path, tmp_path: Path, server: FaultServer) -> RoundContext:
-    """The first round before anything is proposed: queries and the untrained policy are there."""
+def first(unproposed: Path, tmp_path: Path, server: FaultServer, monkeypatch: pytest.MonkeyPatch) -> RoundContext:
+    """The first round before anything is proposed, which gets few steps: queries and the untrained policy are there."""
+    monkeypatch.setattr("trajmill.stages.queries.proposals.source.MAX_STEPS", (4, 4, 4))
     return RoundContext.of(config_of(copy_of(unproposed, tmp_path / "root"), server.url))
 
 
