@@ -19,8 +19,6 @@ from trajmill.stages.environments.browser.episode import PageTimeouts
 
 pytestmark = pytest.mark.browser
 VERY_SHORT = PageTimeouts(load=5.0, turn=5.0, network=0.5)
-
-
 start_browser = partial(BrowserFactory, timeouts=VERY_SHORT)
 
 

@@ -7,21 +7,12 @@ from PIL import Image
 
 from tests.failures import failing
 from tests.stages.environments.browser.playing import press
-from tests.stages.environments.simulated.worlds import (
-    everything,
-    garden,
-    paths_of,
-    query_of,
-    task_of,
-    task_query,
-    world_of,
-)
+from tests.stages.environments.simulated.worlds import everything, garden, query_of, world_of
 from tests.stages.environments.webapp.twins import Twins
 from trajmill.schemas import actions as act
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import Platform
-from trajmill.stages.environments.simulated.reference_path import Position, Walker
 from trajmill.stages.environments.webapp.environment import WebAppEnvironment, WebAppFactory
 
 pytestmark = pytest.mark.browser
@@ -42,19 +33,6 @@ start_browser = partial(WebAppFactory, everything(), Platform.PHONE, popup=0.0)
 
 def element(seen: Observation, element_id: str) -> UIElement:
     return next(each for each in seen.elements or () if each.element_id == element_id)
-
-
-async def test_a_walk_by_pixels_reaches_the_goal(environment: WebAppEnvironment) -> None:
-    task = task_of(everything(), "garden.water")
-    query = task_query(task, next(paths_of(task)), {"plant": "Basil", "amount": 3, "feed": True})
-    walker, seen = Walker(query.path, query.platform), await environment.reset(query, 3)
-    assert await environment.score() == 0.0
-    action, position = walker.next_action(seen, Position())
-    while not isinstance(action, act.Terminate):
-        seen = await environment.step(action)
-        action, position = walker.next_action(seen, position)
-    assert (await environment.score(), seen.app) == (1.0, "garden")
-    assert Image.open(io.BytesIO(seen.screen.encode())).size == (720, 1280)
 
 
 async def test_factories_travel_environments_close_twice_and_text_on_the_screen_is_never_markup() -> None:
@@ -79,6 +57,8 @@ async def test_factories_travel_environments_close_twice_and_text_on_the_screen_
 async def test_the_wheel_turns_without_a_place_and_takes_the_keyboard_away(environment: WebAppEnvironment) -> None:
     await environment.reset(query_of(Platform.PHONE), 0)
     seen = await environment.step(act.OpenApp(app="shelf"))
+    assert (await environment.score(), seen.app, seen.screen.size) == (None, "shelf", (720, 1280))
+    assert Image.open(io.BytesIO(seen.screen.encode())).size == (720, 1280)
     await environment.step(press(element(seen, "shelf.home/query")))
     seen = await environment.step(act.Scroll(clicks=-3))
     shown = [each.element_id for each in seen.elements or ()]
