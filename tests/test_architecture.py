@@ -95,7 +95,7 @@ _BUDGETS = (
     Budget(("pipelines",), 3_200),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_731),
-    Budget(("stages/environments",), 16_139),
+    Budget(("stages/environments",), 16_137),
     Budget(("stages/queries",), 4_981),
     Budget(("stages/critics",), 4_627),
     Budget(("stages/models",), 4_487),
@@ -104,10 +104,10 @@ _BUDGETS = (
     Budget(("stages/training",), 3_049),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
     Budget(("stages/graphs", "stages/annotation"), 4_553),
-    Budget(("",), 73_878),
+    Budget(("",), 73_876),
 )
 _MOST_FILES = 468
-_MOST_LINES_OF_TESTS = 40_348
+_MOST_LINES_OF_TESTS = 40_239
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
