@@ -96,10 +96,10 @@ quick-stages:
 quick-rest:
 	$(QUICK) tests/stages/export $(filter-out tests/__pycache__/ tests/stages/,$(wildcard tests/*/)) $(wildcard tests/test_*.py)
 
-$(VLLM)/installed: tests/vllm/requirements.txt tests/vllm/torchvision_without_cuda.py
+$(VLLM)/installed: tests/vllm/requirements.txt .ci/torchvision_without_cuda.py
 	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
 	$(VLLM)/bin/pip install --quiet --disable-pip-version-check --no-deps --requirement tests/vllm/requirements.txt
-	$(VLLM)/bin/python -c "import torchvision" 2>/dev/null || $(VLLM)/bin/python tests/vllm/torchvision_without_cuda.py
+	$(VLLM)/bin/python -c "import torchvision" 2>/dev/null || $(VLLM)/bin/python .ci/torchvision_without_cuda.py
 	$(VLLM)/bin/python -c "import torchvision, vllm"
 	touch $@
 
@@ -109,12 +109,12 @@ test-vllm: .venv/installed-dev $(VLLM)/installed ## the tests against a real vLL
 	$(BIN)/pytest tests/vllm
 
 # Each sees the project's own packages, and puts before them what its trainer wants in another version.
-$(TRAINERS)/%/installed: tests/trainers/requirements-%.txt tests/trainers/join_project.py tests/vllm/torchvision_without_cuda.py | .venv/installed-dev
+$(TRAINERS)/%/installed: tests/trainers/requirements-%.txt .ci/join_project.py .ci/torchvision_without_cuda.py | .venv/installed-dev
 	rm -rf $(@D)
 	$(BIN)/python -m venv --without-pip $(@D)
 	$(BIN)/pip --python $(@D)/bin/python install --quiet --disable-pip-version-check --no-deps --requirement $<
-	$(@D)/bin/python tests/trainers/join_project.py $(BIN)
-	$(@D)/bin/python -c "import torchvision" 2>/dev/null || $(@D)/bin/python tests/vllm/torchvision_without_cuda.py
+	$(@D)/bin/python .ci/join_project.py $(BIN)
+	$(@D)/bin/python -c "import torchvision" 2>/dev/null || $(@D)/bin/python .ci/torchvision_without_cuda.py
 	$(@D)/bin/python -c "import torchvision"
 	touch $@
 

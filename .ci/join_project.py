@@ -14,7 +14,7 @@ def main(project: Path) -> None:
     mine = Path(sysconfig.get_path("purelib"))
     theirs = project.resolve().parent / mine.relative_to(sys.prefix)
     # The project itself is an editable installation there, which a path alone does not find.
-    root = Path(__file__).resolve().parents[2]
+    root = Path(__file__).resolve().parents[1]
     (mine / "project.pth").write_text(f"{theirs}\n{root}\n")
     if importlib.util.find_spec("llamafactory"):
         (mine / "torchaudio.py").write_text('"""Stands in for torchaudio."""\n')
