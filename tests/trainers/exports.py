@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
+from itertools import product
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -24,8 +25,8 @@ The first has narrower bounds of pixels than published ones: screens that are fi
 """
 WEIGHTS: Final = (1.0, 2.0, 0.0, 0.25)
 """Of the first steps of each walk; all others weigh 1."""
-_STEPS: Final = 5
-"""Steps of each walk: so many that the last prompt shows all past screens that a family is shown."""
+_STEPS: Final[Mapping[str, Sequence[int]]] = {"qwen2.5-vl": range(4), "gui-owl-1.5": (1, 3, 4)}
+"""Steps of each walk by family: each weight, and a last prompt with all past screens that the family is shown."""
 _OF_THE_FIRST: Final = ("grounding", "action_semantics", "planning", "roles")
 """Derived kinds that the first family has rows of; the second has those of the others, and both have forks."""
 _TEMPLATES: Final[Mapping[str, str]] = {"qwen2.5-vl": "qwen2_5_vl.jinja", "gui-owl-1.5": "qwen3_vl.jinja"}
@@ -44,7 +45,7 @@ class Exported(NamedTuple):
 
 class Made(NamedTuple):
     screens: SeenScreens
-    steps: list[tuple[Episode, int]]
+    walks: list[Episode]
     derived: list[DerivedRow]
 
 
@@ -52,14 +53,13 @@ class Made(NamedTuple):
 def _made() -> Made:
     screens = SeenScreens()
     walked = walks(screens, each=1)
-    steps = [(walk, step.index) for walk in walked for step in walk.steps[:_STEPS]]
-    return Made(screens, steps, derived_rows(walked, screens, each=1))
+    return Made(screens, walked, derived_rows(walked, screens, each=1))
 
 
 @cache
 def _examples(family: Family) -> list[StepExample]:
-    screens, steps, derived = _made()
-    found = []
+    screens, walked, derived = _made()
+    steps, found = list(product(walked, _STEPS[family.name])), []
     for walk, index in steps:
         weight = WEIGHTS[index] if index < len(WEIGHTS) else 1.0
         name = f"{walk.query.query_id}-{index}"
