@@ -1,7 +1,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -28,8 +28,7 @@ def spec(name: str) -> Endpoint:
     return Endpoint(OpenAiSpec(urls=("http://127.0.0.1:9/v1",), model=name, family="qwen2.5-vl"))
 
 
-ONE, TWO, STEP = spec("one"), spec("two"), spec("step")
-MODELS = CriticModels(step=STEP, text=(ONE,), multimodal=(ONE, TWO))
+ONE, TWO = spec("one"), spec("two")
 WALK = walk_phone()
 
 
@@ -87,7 +86,8 @@ async def test_without_models_the_embedded_critics_judge_and_a_single_vote_is_th
 
 async def test_each_role_asks_its_models_and_every_call_is_accounted(judging: Judging) -> None:
     judge = JudgeSpec(votes=2, resolutions=(0.5, 1.0), ask=Ask.ALL)
-    (episode,) = (await judging.judged(judge, replace(MODELS, seed=7))).episodes
+    models = CriticModels(step=spec("step"), text=(ONE,), multimodal=(ONE, TWO), seed=7)
+    (episode,) = (await judging.judged(judge, models)).episodes
     assert episode.judgement is not None and episode.judgement.correct
     assert sorted(model.version for model in judging.models) == ["one", "step", "two"]
     assert Counter((call.role, call.made_by) for call in judging.calls) == {
@@ -106,18 +106,16 @@ async def test_each_role_asks_its_models_and_every_call_is_accounted(judging: Ju
 
 
 STRICT = """
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.voting import StepResult, vote_of
 from trajmill.stages.critics.spec import StepCriticSpec, TrajectoryCriticSpec
 
 
-class Strict:
+class Strict(NamedTuple):
+    merciful: bool
     channel, resolution, version = Channel.TEXT, "full", "strict-1"
-
-    def __init__(self, merciful):
-        self.merciful = merciful
 
     async def judge(self, episode, screens, steps, draw=0):
         return vote_of(self, self.merciful, "nothing is ever good enough")

@@ -43,13 +43,14 @@ class Scripted:
     channel: Channel = Channel.TEXT
     resolution: str = "full"
     version: str = "scripted"
-    draws: list[int] = field(default_factory=list)
+    requests: list[list[int]] = field(default_factory=list)
+    """The draws of each."""
     together: list[int] = field(default_factory=list)
     """How many of its votes were under way as each was asked for."""
     under_way: int = 0
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        self.draws.append(draw)
+        self.requests.append([draw])
         self.under_way += 1
         self.together.append(self.under_way)
         await asyncio.sleep(0)
@@ -103,7 +104,7 @@ def votes_of(result: Judged) -> list[tuple[int, str, str, bool]]:
 async def test_votes_that_are_needed_anyway_are_asked_for_at_the_same_time() -> None:
     critic = Scripted([YES, NO, YES, YES, NO])
     assert outcome(await judged(Ask.NEEDED, channel_of(HeldPass((critic,), 5, 3)))) is True
-    assert critic.draws == [0, 1, 2, 3]
+    assert critic.requests == [[0], [1], [2], [3]]
     assert critic.together == [1, 2, 3, 1]
 
 
@@ -124,7 +125,7 @@ async def test_a_failed_vote_is_asked_again_and_never_counts(
     critic = Scripted(answers)
     result = await judged(Ask.NEEDED, channel_of(HeldPass((critic,), 3, 2), tries=2))
     assert outcome(result) == expected
-    assert critic.draws == draws
+    assert critic.requests == [[draw] for draw in draws]
     if not isinstance(expected, bool):
         assert result.failures[0].message.startswith("text: 1 Correct, ")
 
@@ -144,7 +145,7 @@ async def test_a_cascade_checks_again_only_accepted_episodes() -> None:
     for ask, asked in ((Ask.NEEDED, 0), (Ask.CHANNELS, 0), (Ask.ALL, 3)):
         full, only = channel(NO)
         result = await judged(ask, only)
-        assert outcome(result) is False and len(full.draws) == asked
+        assert outcome(result) is False and len(full.requests) == asked
         assert len(votes_of(result)) == 1 + asked
 
 
@@ -153,7 +154,7 @@ async def test_a_channel_that_says_incorrect_decides(ask: Ask, asked: bool) -> N
     first, second = Scripted([NO]), Scripted([YES], Channel.MULTIMODAL)
     result = await judged(ask, channel_of(HeldPass((first,))), channel_of(HeldPass((second,))))
     assert outcome(result) is False
-    assert (second.draws == [0]) is asked
+    assert (second.requests == [[0]]) is asked
     assert len(votes_of(result)) == 1 + asked
 
 
@@ -184,24 +185,16 @@ async def test_the_signals_of_several_votes_are_weighed() -> None:
 
 
 @dataclass
-class Gate:
-    """Votes when it is opened; counts the votes that wait at the same time."""
+class Gate(Scripted):
+    """Answers by the seed of the episode; seed 0 has no answer until it is opened."""
 
     open: asyncio.Event = field(default_factory=asyncio.Event)
-    waiting: int = 0
-    most: int = 0
-    channel: Channel = Channel.TEXT
-    resolution: str = "full"
-    version: str = "gate"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        self.waiting += 1
-        self.most = max(self.most, self.waiting)
+        vote = await super().judge(episode, screens, steps, episode.trajectory.seed % 3)
         if episode.trajectory.seed == 0:
             await self.open.wait()
-        await asyncio.sleep(0)
-        self.waiting -= 1
-        return vote_of(self, episode.trajectory.seed % 3 == 0, "")
+        return vote
 
 
 def seeded(seed: int) -> Episode:
@@ -209,7 +202,7 @@ def seeded(seed: int) -> Episode:
 
 
 async def test_many_are_under_way_at_once_in_order_and_with_few_in_memory() -> None:
-    gate, concurrency, count = Gate(), 8, 100
+    gate, concurrency, count = Gate([YES, NO, NO]), 8, 100
     read, found = list[int](), list[tuple[int, bool]]()
 
     def episodes() -> Iterator[Episode]:
@@ -226,15 +219,14 @@ async def test_many_are_under_way_at_once_in_order_and_with_few_in_memory() -> N
         found.append((one.episode.trajectory.seed, one.episode.judgement.correct))
         assert len(read) - len(found) <= 4 * concurrency
     assert found == [(seed, seed % 3 == 0) for seed in range(count)]
-    assert gate.most == concurrency
+    assert max(gate.together) == concurrency
 
 
 @dataclass
 class Together(Scripted):
-    """Casts several votes in one request, and records the draws of each."""
+    """Casts several votes in one request."""
 
     votes_together: bool = True
-    requests: list[list[int]] = field(default_factory=list)
 
     async def judge_together(
         self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draws: Sequence[int]
@@ -250,10 +242,6 @@ class Together(Scripted):
                 votes.append(failure)
         return votes
 
-    async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
-        self.requests.append([draw])
-        return await super().judge(episode, screens, steps, draw)
-
 
 async def test_votes_of_one_request_decide_as_single_ones_do_in_no_more_requests() -> None:
     quorum = 3
@@ -261,11 +249,11 @@ async def test_votes_of_one_request_decide_as_single_ones_do_in_no_more_requests
         single, together = Scripted(letters), Together(letters)
         expected = outcome(await judged(ask, channel_of(HeldPass((single,), 4, quorum))))
         decided = (n for n in range(1, 5) if sum(letters[:n]) >= quorum or n - sum(letters[:n]) > 4 - quorum)
-        assert len(single.draws) == (4 if ask is Ask.ALL else next(decided)), "it stops where it is decided"
+        assert len(single.requests) == (4 if ask is Ask.ALL else next(decided)), "it stops where it is decided"
         result = await judged(ask, channel_of(HeldPass((together,), 4, quorum)))
         assert outcome(result) is expected is (sum(letters) >= quorum)
         assert judgement(result).rule == f"consensus(text:{quorum}of4)"
-        assert len(together.requests) <= len(single.draws)
+        assert len(together.requests) <= len(single.requests)
         assert together.requests[0] == list(range(4 if ask is Ask.ALL else quorum))
         drawn = [draw for draws in together.requests for draw in draws]
         assert drawn == list(range(len(drawn))), "each vote has its own draw"
