@@ -119,14 +119,11 @@ def food_query(**changes: object) -> Query:
         "{}",
         ORIGIN,
         "test",
-        query_id=Query.make_id(Platform.PHONE, "food.order", slots, "{}", instruction),
         apps=("food",),
         source=Source.DAG,
-        phrasing="food.order/0",
         pages=("food.menu", "food.dish", "food.checkout", "food.placed"),
         page_descriptions=("The dishes.", "One dish.", "Where to deliver.", "Confirms the order."),
         slots=slots,
-        max_steps=20,
     )
     return query.model_copy(update=changes)
 
@@ -162,9 +159,6 @@ class Walk:
             self.stay(Terminate.model_validate({"status": status}))
         ending = {
             "trajectory_id": content_id("walk", self._done, changes),
-            "agent": "hand",
-            "model_version": "hand",
-            "environment": "trees",
             "stop_reason": StopReason.AGENT_DONE if status else StopReason.STEP_LIMIT,
             "answer": status,
         }
@@ -178,23 +172,23 @@ class Walk:
         hit = element_at(self.trees.known[before], action.x, action.y) if isinstance(action, Click) else None
         target = TargetElement(role=hit.role, text=hit.text, bounds=hit.bounds) if hit else None
         made = {"app_before": "food", "app_after": "food", "target": target}
-        made |= dict.fromkeys(("thought", "conclusion", "raw_response", "prompt"), "")
         made |= {} if action is None else {"action": action_to_json(action), "action_kind": action.kind}
         return samples.step(index, None, (before, after)).model_copy(update=made)
 
 
+def to_dish(trees: Trees) -> Walk:
+    return Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish())
+
+
+def typed(walk: Walk, note: str = "ring twice") -> Walk:
+    walk.tap("Go to checkout", checkout()).tap("Note for the kitchen", checkout(focused=True))
+    return walk.write(note, checkout(note, focused=True))
+
+
 def right_walk(trees: Trees) -> Walk:
     """The complete order as the instruction asks, up to the receipt."""
-    return (
-        Walk(launcher(), trees)
-        .tap("Food", menu())
-        .tap("Margherita", dish())
-        .tap("Large", dish(size="Large"))
-        .tap("Go to checkout", checkout())
-        .tap("Note for the kitchen", checkout(focused=True))
-        .write("ring twice", checkout("ring twice", focused=True))
-        .tap("Place order", placed("1 x Margherita", "Size: Large", "Note: ring twice"))
-    )
+    large = to_dish(trees).tap("Large", dish(size="Large"))
+    return typed(large).tap("Place order", placed("1 x Margherita", "Size: Large", "Note: ring twice"))
 
 
 def judged(episode: Episode, trees: Trees, judge: Judge | None = None) -> Episode:

@@ -15,6 +15,8 @@ from tests.stages.critics.little_app import (
     page,
     placed,
     right_walk,
+    to_dish,
+    typed,
 )
 from tests.stages.rollout.toy import toy_query
 from trajmill.schemas.actions import PressKeys, Swipe, SystemButton, Wait
@@ -46,9 +48,7 @@ def written(episode: Episode, trees: Trees) -> Guidance:
 
 
 def finish(walk: Walk) -> Episode:
-    walk.tap("Go to checkout", checkout()).tap("Note for the kitchen", checkout(focused=True))
-    walk.write("ring twice", checkout("ring twice", focused=True))
-    return walk.tap("Place order", placed("1 x Margherita")).end()
+    return typed(walk).tap("Place order", placed("1 x Margherita")).end()
 
 
 def test_every_line_names_its_target() -> None:
@@ -94,9 +94,7 @@ def test_steps_without_effect_or_undone_are_left_out_with_their_reason() -> None
 def test_a_field_that_is_empty_again_because_its_text_was_sent_was_not_undone() -> None:
     trees = Trees()
     sent = (*checkout(focused=True), *page("checkout", "Checkout", ("list_item", "ring twice", PRESS, "", "sent")))
-    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish())
-    walk.tap("Go to checkout", checkout()).tap("Note for the kitchen", checkout(focused=True))
-    walk.write("ring twice", checkout("ring twice", focused=True)).do(PressKeys(keys=("enter",)), sent)
+    walk = typed(to_dish(trees)).do(PressKeys(keys=("enter",)), sent)
     guidance = written(walk.tap("Place order", placed("1 x Margherita")).end(), trees)
     assert guidance.dropped_steps == ()
     assert guidance.text.splitlines()[4:6] == ['5. Type "ring twice" into Note for the kitchen.', '6. Press "Enter".']
@@ -104,7 +102,7 @@ def test_a_field_that_is_empty_again_because_its_text_was_sent_was_not_undone() 
 
 def test_a_detour_on_which_something_was_set_or_read_is_kept() -> None:
     trees = Trees()
-    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish()).tap("Large", dish(size="Large"))
+    walk = to_dish(trees).tap("Large", dish(size="Large"))
     walk.do(SystemButton(button="Back"), menu()).tap("Margherita", dish(size="Large"))
     guidance = written(finish(walk), trees)
     assert [dropped.index for dropped in guidance.dropped_steps] == [3, 4]
@@ -120,8 +118,7 @@ def test_a_detour_on_which_something_was_set_or_read_is_kept() -> None:
 
 def test_more_than_needed_of_a_number_and_harmful_steps_are_left_out() -> None:
     trees = Trees()
-    walk = Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish()).tap("+", dish(quantity=2))
-    walk.tap("+", dish(quantity=3)).tap("-", dish(quantity=2))
+    walk = to_dish(trees).tap("+", dish(quantity=2)).tap("+", dish(quantity=3)).tap("-", dish(quantity=2))
     guidance = written(finish(walk), trees)
     assert [dropped.index for dropped in guidance.dropped_steps] == [3, 4]
     assert guidance.text.count('Tap "+" in Quantity.') == 1

@@ -22,6 +22,8 @@ from tests.stages.critics.little_app import (
     page,
     placed,
     right_walk,
+    to_dish,
+    typed,
 )
 from tests.stages.critics.phone import queries_of, walk_of
 from tests.stages.environments.simulated.scripted import NO_FAULTS, SeenTrees, annotated_query, scripted_episode
@@ -44,15 +46,6 @@ BACK, HOME, ENTER = (SystemButton.model_validate({"button": name}) for name in (
 ON = ("clickable", "checked")
 
 
-def to_dish(trees: Trees) -> Walk:
-    return Walk(launcher(), trees).tap("Food", menu()).tap("Margherita", dish())
-
-
-def typed(walk: Walk, note: str = "ring twice") -> Walk:
-    walk.tap("Go to checkout", checkout()).tap("Note for the kitchen", checkout(focused=True))
-    return walk.write(note, checkout(note, focused=True))
-
-
 def ordered(walk: Walk, *receipt: str) -> Episode:
     return typed(walk).tap("Place order", placed(*(receipt or RECEIPT))).end()
 
@@ -61,16 +54,8 @@ def large(trees: Trees) -> Walk:
     return to_dish(trees).tap("Large", dish(size="Large"))
 
 
-def diavola(walk: Walk, size: str) -> Walk:
-    return walk.tap("Diavola", dish("Diavola", size))
-
-
-def spicy_and_back(trees: Trees) -> Walk:
-    return to_dish(trees).tap("Extra spicy", dish(spicy=True)).tap("Extra spicy", dish())
-
-
-def by_the_past_orders(trees: Trees) -> Walk:
-    return to_dish(trees).do(BACK, menu()).tap("Past orders", history()).do(BACK, menu()).tap("Margherita", dish())
+def by_the_past_orders(walk: Walk) -> Walk:
+    return walk.do(BACK, menu()).tap("Past orders", history()).do(BACK, menu()).tap("Margherita", dish())
 
 
 WRONG: Final[dict[str, Callable[[Trees], Episode]]] = {
@@ -81,7 +66,7 @@ WRONG: Final[dict[str, Callable[[Trees], Episode]]] = {
         large(trees).tap("+", dish(size="Large", quantity=2)), "2 x Margherita", SIZE, NOTE
     ),
     "right dish, then a wrong one": lambda trees: ordered(
-        diavola(large(trees).do(BACK, menu()), "Large"), "1 x Diavola", SIZE, NOTE
+        large(trees).do(BACK, menu()).tap("Diavola", dish("Diavola", "Large")), "1 x Diavola", SIZE, NOTE
     ),
     "wrong note": lambda trees: typed(large(trees), "ring").tap("Place order", placed(DISH, SIZE, "Note: ring")).end(),
     "set and undone": lambda trees: ordered(large(trees).tap("Medium", dish()), DISH, "Size: Medium", NOTE),
@@ -105,20 +90,20 @@ def test_each_channel_finds_every_kind_of_mistake(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("begin", "redundant", "expected"),
+    ("detour", "redundant", "expected"),
     [
-        (to_dish, (), ["GOOD", "GOOD"]),
-        (lambda trees: to_dish(trees).stay(Wait()), (2,), ["NEUTRAL", "GOOD"]),
-        (spicy_and_back, (2,), ["HARMFUL", "GOOD"]),
+        (lambda walk: walk, (), ["GOOD", "GOOD"]),
+        (lambda walk: walk.stay(Wait()), (2,), ["NEUTRAL", "GOOD"]),
+        (lambda walk: walk.tap("Extra spicy", dish(spicy=True)).tap("Extra spicy", dish()), (2,), ["HARMFUL", "GOOD"]),
         (by_the_past_orders, (2, 3), ["HARMFUL", "HARMFUL"]),
     ],
     ids=["no detour", "an idle step", "a change taken back", "another page"],
 )
 def test_a_detour_is_redundant_but_no_error(
-    begin: Callable[[Trees], Walk], redundant: tuple[int, ...], expected: list[str]
+    detour: Callable[[Walk], Walk], redundant: tuple[int, ...], expected: list[str]
 ) -> None:
     trees = Trees()
-    episode = judged(ordered(begin(trees).tap("Large", dish(size="Large"))), trees)
+    episode = judged(ordered(detour(to_dish(trees)).tap("Large", dish(size="Large"))), trees)
     assert episode.judgement is not None and episode.judgement.correct and episode.judgement.agreed
     assert episode.judgement.rule == "consensus(text,multimodal)" and episode.judgement.first_error_step is None
     assert (episode.judgement.redundant_steps, labels(episode)[2:4]) == (redundant, expected)
@@ -207,7 +192,7 @@ def test_a_slow_page_a_message_in_the_way_and_a_choice_out_of_sight_change_nothi
     assert is_correct(ordered(large(trees).do(SystemButton(button="Menu"), scrolled)), trees)
 
 
-def unknown() -> list[Query]:
+def test_tasks_without_known_annotations_stay_unjudged_and_are_failures() -> None:
     window = {"pages": ("mousepad.start",), "page_descriptions": ("The window that is open at the start.",)}
     atomic = food_query(source=Source.ATOMIC, slots=(), **window)
     pages = ("com.android.settings.wifi", "com.android.settings.main")
@@ -216,12 +201,8 @@ def unknown() -> list[Query]:
     pathway = food_query(source=Source.PATHWAY)
     nowhere = food_query(pages=(), page_descriptions=(), slots=())
     untold = food_query(page_descriptions=("The dishes.", "", "Where to deliver.", "Confirms the order."))
-    return [atomic, android, pathway, nowhere, untold]
-
-
-def test_tasks_without_known_annotations_stay_unjudged_and_are_failures() -> None:
-    trees = Trees()
-    walks = [right_walk(trees).end(query, trajectory_id=f"t{at}", reward=1.0) for at, query in enumerate(unknown())]
+    trees, asked = Trees(), [atomic, android, pathway, nowhere, untold]
+    walks = [right_walk(trees).end(query, trajectory_id=f"t{at}", reward=1.0) for at, query in enumerate(asked)]
     found = asyncio.run(judge_episodes(walks, annotated_judge(), trees, ORIGIN))
     assert found.episodes == walks
     assert [failure.input_id for failure in found.failures] == [walk.trajectory.trajectory_id for walk in walks]

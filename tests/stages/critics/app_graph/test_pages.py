@@ -265,30 +265,26 @@ def at_home() -> Walk:
     return Walk(HOME, Trees())
 
 
-def in_lathe() -> Walk:
-    return at_home().tap("list", LIST).tap("Lathe", item("Lathe"))
-
-
-def in_mill() -> Walk:
-    return at_home().tap("list", LIST).tap("Mill", item("Mill"))
+def inside(name: str) -> Walk:
+    return at_home().tap("list", LIST).tap(name, item(name))
 
 
 def test_steps_astray_are_harmful_and_ways_back_other_routes_and_corrections_are_good() -> None:
-    assert labels(in_mill().do(BACK, LIST).tap("Lathe", item("Lathe"))) == ["good", "harmful", "good", "good"]
+    assert labels(inside("Mill").do(BACK, LIST).tap("Lathe", item("Lathe"))) == ["good", "harmful", "good", "good"]
     loop = at_home().tap("about", ABOUT).tap("back", HOME).tap("list", LIST).do(BACK, HOME).tap("list", LIST)
     assert labels(loop) == ["harmful", "good", "good", "harmful", "good"]
     walk = at_home().tap("index", INDEX).tap("all", LIST).tap("Lathe", item("Lathe"))
     assert labels(walk) == ["neutral", "good", "good"]
     walk = at_home().tap("about", ABOUT).tap("index", INDEX).tap("all", LIST)
     assert labels(walk) == ["harmful", "good", "good"]
-    wrong = in_lathe().do(TypeText(text="rust"), item("Lathe", "rust"))
+    wrong = inside("Lathe").do(TypeText(text="rust"), item("Lathe", "rust"))
     sent = wrong.do(TypeText(text="oil", clear=True), item("Lathe", "oil")).do(ENTER, item("Lathe", "", "oil"))
     assert labels(sent, "success") == ["good", "good", "harmful", "good", "good", "good"]
-    walk = in_lathe().do(TypeText(text="rust", enter=True), item("Lathe", "", "rust"))
+    walk = inside("Lathe").do(TypeText(text="rust", enter=True), item("Lathe", "", "rust"))
     walk = walk.tap("Dark", item("Lathe", "", "rust", dark=True)).tap("Dark", item("Lathe", "", "rust"))
     assert labels(walk, "success")[2:] == ["harmful", "harmful", "good", "harmful"]
-    assert labels(in_lathe(), "success") == ["good", "good", "harmful"]
-    done = in_mill().do(TypeText(text="oil", enter=True), item("Mill", "", "oil"))
+    assert labels(inside("Lathe"), "success") == ["good", "good", "harmful"]
+    done = inside("Mill").do(TypeText(text="oil", enter=True), item("Mill", "", "oil"))
     assert labels(done, "success") == ["good", "harmful", "harmful", "harmful"]
 
 
@@ -352,10 +348,8 @@ def test_an_application_with_a_state_api_is_looked_at_on_its_pages() -> None:
         asked, limits = drafted(RouteGoal(sample), ORIGIN), Limits(prober=GraphProber({app.app: app}, 4))
         wanted = [asked.model_copy(update={"query_id": name, "goal": goal}) for name in agents]
         made = asyncio.run(rolled_out(wanted, lambda query: agents[query.query_id], StateApiFactory(), limits))
-        assert {each.episode.query.query_id: each.episode.trajectory.reward for each in made} == {
-            "quiet": 1.0,
-            "loud": 0.0,
-        }
+        rewards = {each.episode.query.query_id: each.episode.trajectory.reward for each in made}
+        assert rewards == {"quiet": 1.0, "loud": 0.0}
         votes = {each.episode.query.query_id: asyncio.run(voted(each, app)).correct for each in made}
         assert votes == {"quiet": True, "loud": False}
         states = [each["current"]["quiet"] for each in served.sessions.values() if "quiet" in each["current"]]

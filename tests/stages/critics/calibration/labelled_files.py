@@ -7,14 +7,11 @@ from pathlib import Path
 from PIL import Image
 
 AGENT = "GenericAgent-tiny"
-HEADER = (
-    "annotator_name,benchmark,task_id,model_name,exp_name,trajectory_success,trajectory_side_effect,"
-    "trajectory_optimality,trajectory_looping"
-)
+HEADER = "annotator_name,benchmark,task_id,model_name,exp_name,trajectory_success"
 
 
 def label_row(task_id: str, success: str) -> str:
-    return f"A,webarena,{task_id},{AGENT},{AGENT}_on_webarena,{success},No,2. Suboptimal,No"
+    return f"A,webarena,{task_id},{AGENT},{AGENT}_on_webarena,{success}"
 
 
 def write_set(folder: Path, labels: Mapping[str, str], actions: Sequence[str]) -> None:
@@ -35,8 +32,6 @@ def write_trajectory(folder: Path, task_id: str, actions: Sequence[str], **chang
         shot = f"trajectories/screenshots/webarena/{AGENT}/{task_id}/screenshot_step_{number}.png"
         steps.append(
             {
-                "num": number,
-                "reasoning": None if action is None else "I should",
                 "action": action,
                 "screenshot_path": changes.get("screenshot_path", shot),
                 "axtree_pruned": "RootWebArea 'Shop', focused\n\t[147] button 'Buy', clickable",
@@ -44,11 +39,6 @@ def write_trajectory(folder: Path, task_id: str, actions: Sequence[str], **chang
             }
         )
     found = {
-        "benchmark": "webarena",
-        "agent": AGENT,
-        "model": "tiny",
-        "valid": True,
-        "experiment": f"{AGENT}_on_webarena",
         "goal": "Buy the red shoes",
         "summary_info": {"n_steps": len(actions), "cum_reward": changes.get("reward", 0.0)},
         "steps": changes.get("steps", steps),

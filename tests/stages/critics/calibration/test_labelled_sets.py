@@ -144,9 +144,8 @@ def test_a_label_leads_to_no_file_outside_the_set(tmp_path: Path) -> None:
 
 def test_the_first_opinion_on_a_trajectory_counts(tmp_path: Path) -> None:
     given = (("webarena.1", "Successful"), ("webarena.2", "Unsure"), ("webarena.1", "Unsuccessful"))
-    rows = [label_row(*each) for each in given]
     (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "annotations.csv").write_text("\n".join([HEADER, *rows]))
+    (tmp_path / "data" / "annotations.csv").write_text("\n".join([HEADER, *(label_row(*each) for each in given)]))
     assert read_labels(tmp_path) == [LABEL, LABEL._replace(task_id="webarena.2", passed=None)]
 
 

