@@ -5,6 +5,7 @@ import re
 from collections.abc import Mapping
 from functools import cache
 
+from tests.stages.critics.phone import queries_of
 from tests.stages.models.scripted import ScriptedModel
 from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.coordinates import native_frame
@@ -23,8 +24,6 @@ from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.models.base import ChatModel, ChatRequest
-from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
@@ -42,11 +41,8 @@ def errand_world() -> World:
 @cache
 def redeem_query() -> Query:
     """Read the mail "Thank you gift" and redeem its code in Wallet; the instruction does not say the code."""
-    sizes = dict.fromkeys(("heldout_slots", "heldout_phrasings", "heldout_apps", "validation"), 0)
-    settings = GraphQueriesSpec(train=60, heldout_app_names=(), **sizes)
-    world = errand_world()
-    made = asyncio.run(generate_queries(world, settings, 3, ORIGIN))
-    return next(query for query in made.queries if query.task == "from_mail.redeem")
+    made = asyncio.run(queries_of(60, 3, errand_world()))
+    return next(query for query in made if query.task == "from_mail.redeem")
 
 
 class LostTap(SimulatedEnvironment):

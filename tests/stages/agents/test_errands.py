@@ -72,8 +72,8 @@ def state_tracker(request: ChatRequest) -> str:
 
 
 def ces_models() -> dict[str, ChatModel]:
-    models = scripted(executor=ces_executor, coordinator=coordinator, state_tracker=state_tracker)
-    return models | {"worker": models.pop("executor")}
+    roles = scripted(coordinator=coordinator, state_tracker=state_tracker)
+    return {"worker": ScriptedModel(ces_executor, "executor-1"), **roles}
 
 
 @pytest.mark.slow
@@ -113,8 +113,7 @@ def planner(request: ChatRequest) -> str:
 
 
 def coda_models() -> dict[str, ChatModel]:
-    models = scripted(executor=coda_executor, planner=planner)
-    return models | {"worker": models.pop("executor")}
+    return {"worker": ScriptedModel(coda_executor, "executor-1"), **scripted(planner=planner)}
 
 
 def test_the_planner_of_coda_sees_that_a_tap_was_lost() -> None:

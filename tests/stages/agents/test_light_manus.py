@@ -1,6 +1,5 @@
 import json
-from collections.abc import Iterator, Mapping
-from types import MappingProxyType
+from collections.abc import Iterator
 
 import pytest
 from pydantic import ValidationError
@@ -37,13 +36,12 @@ def query() -> Query:
     """The code of a mail on the phone becomes a headline on the desktop."""
     mail = redeem_query()
     goal = {"writer.headlines": {"append": {"name": "DELTA33", "document": "Cover letter"}}}
-    return mail.model_copy(
-        update={
-            "instruction": "Put the code from the mail as headline into the letter on the desktop.",
-            "start_state": json.dumps({"devices": {"phone": json.loads(mail.start_state)}}),
-            "goal": json.dumps({"devices": {"phone": {}, "desktop": goal}}),
-        }
-    )
+    changes = {
+        "instruction": "Put the code from the mail as headline into the letter on the desktop.",
+        "start_state": json.dumps({"devices": {"phone": json.loads(mail.start_state)}}),
+        "goal": json.dumps({"devices": {"phone": {}, "desktop": goal}}),
+    }
+    return mail.model_copy(update=changes)
 
 
 def reply(word: str, screen: Observation, instruction: str) -> Reply:
@@ -81,13 +79,8 @@ def devices() -> DevicesTogether:
     return DevicesTogether(made, Platform.PHONE)
 
 
-def run(
-    spec: LightManusSpec,
-    model: ScriptedModel,
-    parsed: str = TASKS,
-    executors: Mapping[str, ScriptedModel] = MappingProxyType({}),
-) -> FinishedAttempt:
-    models = {"worker": model, "parser": ScriptedModel(lambda _: parsed, "parser-1"), **executors}
+def run(spec: LightManusSpec, worker: ScriptedModel, **others: ScriptedModel) -> FinishedAttempt:
+    models = {"worker": worker, "parser": ScriptedModel(lambda _: TASKS, "parser-1"), **others}
     return errand.run(spec, models, devices(), query())
 
 
@@ -129,7 +122,7 @@ def test_the_embedded_parser_divides_at_the_devices_that_are_named() -> None:
 def test_each_device_can_have_a_model_of_its_own() -> None:
     phone, desktop, policy = executor(), executor(version="desktop-1"), executor()
     spec = NAMED.model_copy(update={"phone": "a", "desktop": "b"})
-    finished = run(spec, policy, executors={"phone": phone, "desktop": desktop})
+    finished = run(spec, policy, phone=phone, desktop=desktop)
     assert finished.episode.trajectory.reward == 1.0
     assert [len(model.asked) for model in (phone, desktop, policy)] == [len(ON_PHONE), len(ON_DESKTOP), 0]
 
@@ -145,7 +138,7 @@ def test_each_device_can_have_a_manager_and_a_reflector_around_its_operator() ->
     manager, reflector = ScriptedModel(managed), ScriptedModel(lambda _: "### Outcome ###\nSUCCESS")
     spec = NAMED.model_copy(update={"manager": "m", "reflector": "r"})
     worker = executor()
-    finished = run(spec, worker, executors={"manager": manager, "reflector": reflector})
+    finished = run(spec, worker, manager=manager, reflector=reflector)
     assert finished.episode.trajectory.reward == 1.0
     tasks = [read_sections(user_text(request))["user request"] for request in manager.asked]
     written = 'Write DELTA33 as the headline of "Cover letter" in Writer'
@@ -157,7 +150,7 @@ def test_each_device_can_have_a_manager_and_a_reflector_around_its_operator() ->
     assert len(reflector.asked) == len(ON_PHONE) + len(ON_DESKTOP) - 2
     failing = ScriptedModel(lambda _: "### Outcome ###\nFAILURE\n### Feedback ###\nNothing happened.")
     told = executor()
-    run(spec, told, executors={"manager": manager, "reflector": failing})
+    run(spec, told, manager=manager, reflector=failing)
     assert "FAILURE: Nothing happened." in user_text(told.asked[1])
 
 

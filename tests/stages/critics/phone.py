@@ -14,7 +14,7 @@ from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.voting import StepResult
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.world import shared_world
+from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.queries.spec import GraphQueriesSpec
 from trajmill.stages.queries.tasks.source import generate_queries
@@ -54,10 +54,10 @@ class PhoneWalk:
         return StoredScreens(dict(self.observations), has_trees, broken)
 
 
-async def queries_of(train: int, seed: int = 5) -> tuple[Query, ...]:
+async def queries_of(train: int, seed: int = 5, world: World | None = None) -> tuple[Query, ...]:
     sizes = dict.fromkeys(("heldout_slots", "heldout_phrasings", "heldout_apps", "validation"), 0)
     settings = GraphQueriesSpec(train=train, heldout_app_names=(), **sizes)
-    return (await generate_queries(shared_world(()), settings, seed, ORIGIN)).queries
+    return (await generate_queries(world or shared_world(()), settings, seed, ORIGIN)).queries
 
 
 async def walk_of(query: Query, seed: int = 0) -> PhoneWalk:

@@ -36,10 +36,8 @@ def test_an_episode_in_the_words_of_a_model_is_rewarded_and_recorded_before_the_
         first = client.reset("press", seed=3)
         assert (first.screen.instruction, first.done, first.reward) == ("Press Go", False, None)
         assert [element.text for element in first.screen.elements or []] == ["Go"]
-        assert [(message.role, message.screen_id) for message in first.screen.messages] == [
-            ("system", None),
-            ("user", "before"),
-        ]
+        told = [(message.role, message.screen_id) for message in first.screen.messages]
+        assert told == [("system", None), ("user", "before")]
         second = client.step(reply(PRESS).model_copy(update={"token_ids": [7, 8], "logprobs": [-0.5, -0.25]}))
         assert (second.screen.screen_id, second.screen.step_index) == ("after", 1)
         last = client.step(reply(DONE))
@@ -52,10 +50,8 @@ def test_an_episode_in_the_words_of_a_model_is_rewarded_and_recorded_before_the_
     assert steps[0].raw_response == PRESS
     assert (steps[0].reply_token_ids, steps[0].reply_logprobs) == ((7, 8), (-0.5, -0.25))
     assert [call.response for call in made.episode.calls] == [PRESS, DONE]
-    assert {name: screen.screen.encode()[:4] for name, screen in made.screens.items()} == {
-        "before": b"\x89PNG",
-        "after": b"\x89PNG",
-    }
+    kept = {name: screen.screen.encode()[:4] for name, screen in made.screens.items()}
+    assert kept == {"before": b"\x89PNG", "after": b"\x89PNG"}
 
 
 def test_a_limit_ends_an_episode_without_success_and_equal_attempts_are_different_rows() -> None:

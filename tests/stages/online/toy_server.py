@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import io
 import socket
 import threading
 from collections.abc import Iterator
@@ -11,7 +10,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import uvicorn
-from PIL import Image
 from pydantic import PrivateAttr
 
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, ToyFactory, toy_query
@@ -46,14 +44,8 @@ def toy_queries() -> list[Query]:
     return [toy_query("press"), toy_query("press_again"), held_out]
 
 
-def picture() -> bytes:
-    png = io.BytesIO()
-    Image.new("RGB", (20, 20)).save(png, "PNG")
-    return png.getvalue()
-
-
 async def draw(observation: Observation) -> bytes:
-    return picture()
+    return observation.screen.encode()
 
 
 def in_words(action: Action, family: Family = ANY) -> str:

@@ -56,9 +56,8 @@ def with_tokens_if_asked(request: ChatRequest) -> Completion:
 def test_the_steps_of_a_served_policy_have_its_tokens() -> None:
     for with_tokens, tokens in ((True, ((5, 7), (-0.5, -0.25))), (False, (None, None))):
         model = ScriptedModel(with_tokens_if_asked, "owl-1")
-        steps = roll(
-            EndToEndAgent(model, toy_query().platform, with_tokens=with_tokens), ToyEnvironment()
-        ).episode.steps
+        agent = EndToEndAgent(model, toy_query().platform, with_tokens=with_tokens)
+        steps = roll(agent, ToyEnvironment()).episode.steps
         assert len(steps) == 4
         assert {(step.reply_token_ids, step.reply_logprobs) for step in steps} == {tokens}
         assert {step.policy_version for step in steps} == {"owl-1"}

@@ -3,7 +3,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tests.records import record
-from tests.warehouse.samples import png
+from tests.stages.models.pictures import plain
 from trajmill.schemas.actions import Action, Click, Terminate
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Box, Size
@@ -13,26 +13,19 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.agents.base import Decision, EpisodeView
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
+SIZE = Size(20, 20)
 BUTTON = UIElement("button", "Go", Box(0, 0, 10, 10), ("clickable",), element_id="go")
 
 
 def toy_query(name: str = "press", max_steps: int = 4) -> Query:
     path = (PathStep(page="toy.home", operation="tap", target="go"),)
-    words = {"task": "toy.press", "raw_instruction": "Press Go", "instruction": "Press Go", "phrasing": "0"}
-    given = {
-        "apps": ("toy",),
-        "pages": ("toy.home",),
-        "page_descriptions": ("",),
-        "start_state": "{}",
-        "goal": "{}",
-        "difficulty": 1,
-    }
+    words = {"task": "toy.press", "instruction": "Press Go", "apps": ("toy",), "start_state": "{}", "goal": "{}"}
     common = ORIGIN.common(made_by="test")
-    return record(Query, query_id=name, path=path, max_steps=max_steps, validation="passed", **words, **given, **common)
+    return record(Query, query_id=name, path=path, max_steps=max_steps, validation="passed", **words, **common)
 
 
 def look(pressed: bool) -> Observation:
-    handle = ScreenHandle("after" if pressed else "before", Size(20, 20), lambda: png(0))
+    handle = ScreenHandle("after" if pressed else "before", SIZE, lambda: plain("black", SIZE).encode())
     return Observation(handle, (BUTTON,), "toy")
 
 

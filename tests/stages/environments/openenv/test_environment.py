@@ -11,9 +11,9 @@ from PIL import Image
 
 from tests.failures import failing
 from tests.http_server import QuietHandler, serving
-from tests.stages.online.toy_server import ToySpec, picture, toy_queries, toy_server
+from tests.stages.online.toy_server import ToySpec, toy_queries, toy_server
 from tests.stages.rollout.rolling import rolled_out
-from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
+from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, look, press_and_finish, toy_query
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.query import Platform, Query, Split
@@ -49,7 +49,7 @@ async def test_an_episode_is_as_in_the_environment_itself_and_only_the_run_recor
     steps = [(step.screen_before, step.screen_after, step.target and step.target.text) for step in made.episode.steps]
     assert steps == [("before", "after", "Go"), ("after", "after", None)]
     assert made.screens["after"].screen.size == Size(20, 20)
-    assert made.screens["after"].screen.encode() == picture()
+    assert made.screens["after"].screen.encode() == look(True).screen.encode()
     assert server.recorded == []
     with pytest.raises(EnvironmentFailure, match="a screenshot of 60,000,000 bytes"):
         to_screen(made.screens["after"], bytes(60_000_000))

@@ -270,32 +270,21 @@ def test_an_adapter_of_another_model_gives_one_error_line(folder: Path, adapter:
 LOGITS = torch.tensor([0.5, 0.3, 0.15, 0.05]).log()
 
 
-def drawn(row: ChatRequest, times: int) -> Counter[int]:
-    """How often each of four tokens is chosen for one row, token after token."""
-    chooser = SeededSampling([row])
-    empty = torch.zeros(1, 0)
-    return Counter(int(chooser(empty, LOGITS[None].clone()).argmax()) for _ in range(times))
-
-
-def row(temperature: float = 1.0, **fields: float) -> ChatRequest:
-    return request(temperature=temperature, **fields)  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("sampling", "expected"),
     [
-        (row(), [0.5, 0.3, 0.15, 0.05]),
-        (row(top_p=0.75), [0.625, 0.375, 0.0, 0.0]),
-        (row(top_p=0.85), [0.526, 0.316, 0.158, 0.0]),
-        (row(temperature=0.5), [0.685, 0.247, 0.062, 0.007]),
-        (row(temperature=1e-4), [1.0, 0.0, 0.0, 0.0]),
-        (row(temperature=0.0), [1.0, 0.0, 0.0, 0.0]),
-        (row(top_p=0.01), [1.0, 0.0, 0.0, 0.0]),
+        (request(temperature=1.0), [0.5, 0.3, 0.15, 0.05]),
+        (request(temperature=1.0, top_p=0.75), [0.625, 0.375, 0.0, 0.0]),
+        (request(temperature=1.0, top_p=0.85), [0.526, 0.316, 0.158, 0.0]),
+        (request(temperature=0.5), [0.685, 0.247, 0.062, 0.007]),
+        (request(temperature=1e-4), [1.0, 0.0, 0.0, 0.0]),
+        (request(temperature=0.0), [1.0, 0.0, 0.0, 0.0]),
+        (request(temperature=1.0, top_p=0.01), [1.0, 0.0, 0.0, 0.0]),
     ],
 )
 def test_tokens_come_as_often_as_they_should(sampling: ChatRequest, expected: list[float]) -> None:
-    times = 1000
-    counts = drawn(sampling, times)
+    times, chooser, empty = 1000, SeededSampling([sampling]), torch.zeros(1, 0)
+    counts = Counter(int(chooser(empty, LOGITS[None].clone()).argmax()) for _ in range(times))
     for token, share in enumerate(expected):
         # Five standard deviations: the draws are those of a fixed seed, and a wrong rule is far off.
         assert counts[token] / times == pytest.approx(share, abs=5 * (0.25 / times) ** 0.5)
