@@ -104,9 +104,9 @@ _BUDGETS = (
     Budget(("stages/training",), 3_049),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
     Budget(("stages/graphs", "stages/annotation"), 4_553),
-    Budget(("",), 73_995),
+    Budget(("",), 73_876),
 )
-_MOST_FILES = 469
+_MOST_FILES = 468
 _MOST_LINES_OF_TESTS = 40_037
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
