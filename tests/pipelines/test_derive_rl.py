@@ -1,17 +1,18 @@
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from tests.records import record
 from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
 from tests.stages.derive.samples import COMMON, ORIGIN, PHONE, TAP, episode, failure, query, step, success
+from tests.warehouse.samples import commit_rows
 from trajmill.pipelines.derive import DeriveRLSteps, RLRound, plan_round
 from trajmill.pipelines.export import Exporting, compared_trajectories, rl_steps
 from trajmill.pipelines.fan_out import divide
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.schemas.tables.screen import Screen
@@ -24,7 +25,6 @@ from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows, read_shards
 from trajmill.warehouse.releases import Release
 from trajmill.warehouse.screens import WarehouseScreens
-from trajmill.warehouse.shards import DataFile, write_tables
 
 pytestmark = pytest.mark.slow
 
@@ -55,14 +55,15 @@ def test_rows_are_the_same_in_one_shard_and_in_several(tmp_path: Path, spec: RLS
         parts = [job(str(number), part) for number, part in enumerate(divide(plan.trajectories, shards))]
         files = [file for part in parts for file in part.files["rl_steps"]]
         assert len(files) == shards
-        assert rows_in(warehouse, files) == list(expected.rows)
+        tables = read_shards(warehouse, "rl_steps", files, arrow_schema("rl_steps").names)
+        assert [row for table in tables for row in rows_from_arrow(RLStep, table)] == list(expected.rows)
 
 
 def test_an_attempt_that_was_judged_a_round_later_is_compared_with_one_that_was_judged_now(tmp_path: Path) -> None:
     waited, late = success(2, "b1", B), failure(4, "b2", B)
     warehouse = stored(tmp_path, {1: [one.model_copy(update={"judgement": None}) for one in (waited, late)]})
     for number, one in ((2, waited), (3, late)):
-        commit(warehouse, StageRun(RUN, number, "judge"), {"judgements": judgements_of([in_round(one, number)])})
+        commit_rows(warehouse, StageRun(RUN, number, "judge"), *judgements_of([in_round(one, number)]))
     found = plan_round(warehouse, compared([waited, late])._replace(rounds=(1, ROUND)), RLSpec(), seed=0)
     assert {one.group_size for one in found.trajectories} == {2}
     assert not found.dropped
@@ -70,38 +71,17 @@ def test_an_attempt_that_was_judged_a_round_later_is_compared_with_one_that_was_
 
 def stored(tmp_path: Path, episodes: Mapping[int, Sequence[Episode]]) -> Warehouse:
     warehouse = create_warehouse(tmp_path / "data")
-    names = [f"s{number}" for number in range(9)]
-    screens = [
-        Screen(screen_id=name, width=PHONE.width, height=PHONE.height, image=b"", elements=(), **COMMON)
-        for name in names
-    ]
-    commit(warehouse, StageRun(RUN, 1, "generate"), {"queries": [A, B, C], "screens": screens})
+    screens = [record(Screen, screen_id=f"s{number}", **PHONE._asdict(), **COMMON) for number in range(9)]
+    commit_rows(warehouse, StageRun(RUN, 1, "generate"), A, B, C, *screens)
     for number, found in episodes.items():
         made = [in_round(one, number) for one in found]
-        commit(
-            warehouse,
-            StageRun(RUN, number, "rollout"),
-            {
-                "trajectories": [one.trajectory for one in made],
-                "steps": [step for one in made for step in one.steps],
-                "judgements": judgements_of(made),
-            },
-        )
+        rows = [row for one in made for row in (one.trajectory, *one.steps)]
+        commit_rows(warehouse, StageRun(RUN, number, "rollout"), *rows, *judgements_of(made))
     return warehouse
 
 
 def judgements_of(episodes: Sequence[Episode]) -> list[Judgement]:
     return [one.judgement for one in episodes if one.judgement]
-
-
-def commit(warehouse: Warehouse, at: StageRun, rows: Mapping[str, Sequence[Row]]) -> None:
-    commit_stage(warehouse, at, write_tables(warehouse, at, rows))
-
-
-def rows_in(warehouse: Warehouse, files: Sequence[DataFile]) -> list[RLStep]:
-    columns = arrow_schema("rl_steps").names
-    tables = read_shards(warehouse, "rl_steps", files, columns)
-    return [row for table in tables for row in rows_from_arrow(RLStep, table)]
 
 
 def compared(attempts: Sequence[Episode]) -> RLRound:
@@ -135,12 +115,6 @@ def compared_round(tmp_path: Path) -> Warehouse:
     return warehouse
 
 
-def exporting_to(warehouse: Warehouse, folder: Path) -> Exporting:
-    facts: dict[str, Any] = {"created_at": "", "code_version": "test", "schema_version": 1, "tables": {}, "files": ()}
-    release = Release(name="measured", run_id=RUN, round=ROUND, previous=None, **facts)
-    return Exporting(warehouse, release, ANY, WarehouseScreens(warehouse), folder)
-
-
 @pytest.mark.parametrize(("trajectories", "rows"), [(1000, 1000), (1, 1000), (2, 3)])
 def test_groups_stay_together_though_their_attempts_are_read_apart(
     trajectories: int, rows: int, compared_round: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -149,8 +123,9 @@ def test_groups_stay_together_though_their_attempts_are_read_apart(
     monkeypatch.setattr("trajmill.warehouse.read.rows_per_group", lambda table: rows)
     folder = tmp_path / "temporary"
     folder.mkdir()
-    exporting = exporting_to(compared_round, folder)
-    made = list(rl_steps(exporting, compared_trajectories(compared_round, exporting.release)))
+    release = record(Release, run_id=RUN, round=ROUND, tables={})
+    exporting = Exporting(compared_round, release, ANY, WarehouseScreens(compared_round), folder)
+    made = list(rl_steps(exporting, compared_trajectories(compared_round, release)))
     assert list(folder.iterdir()) == []
     stored_rows = read_rows(compared_round, RLStep)
     assert {row.group for row in stored_rows} == {"a", "b", "c"}

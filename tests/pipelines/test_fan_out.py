@@ -134,7 +134,7 @@ def test_a_folder_that_all_machines_see_keeps_its_paths_and_a_large_value_is_sto
     warehouse = create_warehouse(tmp_path / "data")
     work = Work(Files(apps=(tmp_path / "app.yaml",), token=tmp_path), warehouse.model("v1"), tmp_path)
     assert packed(work, warehouse.store, "staging/work").open() == work
-    warehouse, ids = create_warehouse(tmp_path / "data"), [f"{number:024d}" for number in range(10_000)]
+    ids = [f"{number:024d}" for number in range(10_000)]
     small, large = (packed(value, warehouse.store, "staging/payload") for value in (ids[:1000], ids))
     assert len(pickle.dumps(large)) < 1000 < len(pickle.dumps(small)) < 100_000
     assert (small.open(), large.open()) == (ids[:1000], ids)

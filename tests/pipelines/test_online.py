@@ -39,11 +39,6 @@ async def record(recorder: OnlineRecorder, *seeds: int) -> None:
         await recorder.record(await finished(seed))
 
 
-async def record_and_commit(recorder: OnlineRecorder, *seeds: int) -> None:
-    await record(recorder, *seeds)
-    await recorder.commit()
-
-
 async def test_a_full_batch_is_committed_by_itself(warehouse: Warehouse) -> None:
     await record(open_recorder(warehouse), *range(65))
     assert seeds(warehouse) == dict.fromkeys(range(64), 1)
@@ -57,7 +52,8 @@ async def test_in_a_bucket_another_machine_commits_what_a_killed_server_has_left
     elsewhere = create_warehouse(bucket_url)
     recorder = open_recorder(elsewhere)
     assert seeds(elsewhere) == {1: 1, 2: 1}
-    await record_and_commit(recorder, 3)
+    await record(recorder, 3)
+    await recorder.commit()
     assert seeds(elsewhere) == {1: 1, 2: 1, 3: 1}
 
 
@@ -67,5 +63,6 @@ async def test_a_commit_that_was_broken_off_between_two_tables_is_completed(ware
     commit(warehouse, "screens", NewScreens(warehouse, at, ORIGIN, "toy").write(), at)
     recorder = open_recorder(warehouse)
     assert seeds(warehouse) == {1: 1}
-    await record_and_commit(recorder, 2)
+    await record(recorder, 2)
+    await recorder.commit()
     assert seeds(warehouse) == {1: 1, 2: 1}

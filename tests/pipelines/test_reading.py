@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.stages.curate.test_leaks import HELDOUT
 from tests.stages.curate.test_training_set import examples_of
 from tests.stages.derive.samples import TAP, query, step
 from tests.warehouse.samples import commit_rows, judgement, stage_run, trajectory
 from trajmill.pipelines.reading.episodes import read_history, reward_moments
 from trajmill.pipelines.reading.examples import CANDIDATES, Candidates, ExampleSet, read_candidates
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.curate.leaks import LeakCheck
 from trajmill.stages.curate.spec import CurateSpec
@@ -68,9 +68,6 @@ def test_excluded_trajectories_are_left_out_of_the_rewards_of_their_round(run: W
 
 
 ASKED = ("a", "b", "c")
-HELDOUT = query("h", split=Split.HELDOUT_SLOTS).model_copy(
-    update={"instruction": "Book a quiet table for two at La Cantina on Friday at eight.", "task": "bites.book"}
-)
 
 
 def commit_examples(warehouse: Warehouse, number: int) -> None:

@@ -2,7 +2,7 @@ import asyncio
 import multiprocessing
 import signal
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,14 +18,14 @@ from trajmill.pipelines.models import ActingAgent, Endpoint
 from trajmill.pipelines.rollout import JOURNALS, Journaled, attempt_record
 from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
 from trajmill.schemas.episode import AttemptRows
-from trajmill.schemas.record import Origin, Row
+from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
 from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits
+from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.layout import create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
@@ -111,32 +111,18 @@ class Babbler:
     model_version: str = "none"
 
     async def act(self, episode: EpisodeView) -> Decision:
-        request = ChatRequest("policy", (ChatMessage("user", (self.text, episode.observation)),))
-        call = AgentCall(request, Completion(self.text, 1, 1, "stop"), 1.0, error=self.text)
-        return Decision(
-            self.text,
-            self.action,
-            self.text,
-            raw_response=self.text,
-            prompt=self.text,
-            role_outputs={self.text: self.text},
-            calls=(call,),
-        )
-
-
-def roll(text: str, action: Action | None) -> FinishedAttempt:
-    attempt = Attempt(toy_query(max_steps=2), Purpose.TRAIN, 0, 1)
-    return asyncio.run(run_episode(attempt, Babbler(text, action), ToyEnvironment(), Limits(), ORIGIN))
-
-
-def journalled(rollout: FinishedAttempt) -> Mapping[str, Sequence[Row]]:
-    return Journaled([AttemptRows.model_validate_json(attempt_record(rollout))]).rows()
+        text = self.text
+        request = ChatRequest("policy", (ChatMessage("user", (text, episode.observation)),))
+        call = AgentCall(request, Completion(text, 1, 1, "stop"), 1.0, error=text)
+        return Decision(text, self.action, text, text, prompt=text, role_outputs={text: text}, calls=(call,))
 
 
 @settings(max_examples=60, deadline=None)
 @given(text=st.text(st.characters()), make=st.sampled_from(ACTIONS))
 def test_any_text_becomes_rows(text: str, make: Callable[[str], Action | None]) -> None:
-    for table, rows in journalled(roll(text, make(text))).items():
+    attempt, agent = Attempt(toy_query(max_steps=2), Purpose.TRAIN, 0, 1), Babbler(text, make(text))
+    rollout = asyncio.run(run_episode(attempt, agent, ToyEnvironment(), Limits(), ORIGIN))
+    for table, rows in Journaled([AttemptRows.model_validate_json(attempt_record(rollout))]).rows().items():
         rows_to_arrow(table, rows).validate(full=True)
 
 

@@ -31,17 +31,13 @@ def frames_and_points(draw: st.DrawFn) -> tuple[CoordinateFrame, Point]:
     return CoordinateFrame(draw(st.sampled_from(CoordinateSpace)), screen, resized), point
 
 
-def units(frame: CoordinateFrame) -> tuple[float, float]:
-    """Pixels of the stored screen per whole number of the space, on each axis."""
-    wide, high = (10_000.0, 10_000.0) if frame.space is CoordinateSpace.UNIT else frame.extent
-    return frame.screen.width / wide, frame.screen.height / high
-
-
 @given(frames_and_points())
 def test_a_pixel_comes_back_to_half_a_pixel_beyond_what_the_space_can_say(case: tuple[CoordinateFrame, Point]) -> None:
     frame, point = case
     back = frame.to_pixels(*frame.from_pixels(point))
-    for there, here, unit in zip(back, point, units(frame), strict=True):
+    extent = (10_000.0, 10_000.0) if frame.space is CoordinateSpace.UNIT else frame.extent
+    for there, here, size, whole in zip(back, point, frame.screen, extent, strict=True):
+        unit = size / whole
         assert abs(there - here) <= unit / 2 + 0.5 + 1e-6
         if unit <= 1:
             assert there == here

@@ -10,18 +10,17 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tests.warehouse.samples import commit_rounds, observation, stage_run, step_verdicts
+from tests.warehouse.samples import commit_rounds, stage_run, step_verdicts
 from tests.warehouse.test_releases import export, release
-from tests.warehouse.test_screens import commit_screens
+from tests.warehouse.test_screens import commit_screens, screen_id
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import TABLES, rows_to_arrow
 from trajmill.warehouse.commit import commit
-from trajmill.warehouse.delta_log import HASHES, _read_log, table_versions
+from trajmill.warehouse.delta_log import HASHES, _read_log, committed_files, table_versions
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_batches, read_table
 from trajmill.warehouse.releases import checked_weights, keep_weights, verify_release
-from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
+from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import write_shard
 from trajmill.warehouse.sql import run_sql
 from trajmill.warehouse.staging import mark_done, read_marker
@@ -138,20 +137,13 @@ def test_a_damaged_table_file_is_named(three_rounds: Warehouse, damage: Callable
 
 
 def test_a_damaged_file_of_screens_is_named(warehouse: Warehouse) -> None:
-    at = stage_run("rollout")
-    origin = Origin(round=1, run_id=at.run_id, code_version="test")
-    journal = ScreenJournal(journal_path(warehouse, at, "00000"))
-    journal.append(observation(1))
-    [file] = NewScreens(warehouse, at, origin, "draw-v1").write()
-    commit(warehouse, "screens", [file], at)
+    commit_screens(warehouse, 1, [1])
+    [file] = committed_files(warehouse, "screens")
     screens = WarehouseScreens(warehouse)
-    cut_in_the_middle(warehouse.table("screens") / file.path)
-    reads: list[Callable[[], object]] = [
-        lambda: WarehouseScreens(warehouse),
-        lambda: screens.image(observation(1).screen.screen_id),
-    ]
+    cut_in_the_middle(file)
+    reads: list[Callable[[], object]] = [lambda: WarehouseScreens(warehouse), lambda: screens.image(screen_id(1))]
     for read in reads:
-        with pytest.raises(BadInputError, match=rf"\A[^\n]*{file.path}[^\n]*; restore it from a copy\Z"):
+        with pytest.raises(BadInputError, match=rf"\A[^\n]*{file}[^\n]*; restore it from a copy\Z"):
             read()
 
 
@@ -183,7 +175,6 @@ def test_a_shard_that_meets_a_full_disk_leaves_no_file_and_a_commit_can_be_made_
     with room_for(2000), pytest.raises(TrajmillError, match=ONE_LINE):
         write_shard(warehouse, "step_verdicts", at, data)
     assert list(warehouse.table("step_verdicts").iterdir()) == []
-    at = stage_run("judge")
     file = write_shard(warehouse, "step_verdicts", at, rows_to_arrow("step_verdicts", step_verdicts(5, at)))
     with room_for(100), pytest.raises(TrajmillError, match=ONE_LINE):
         commit(warehouse, "step_verdicts", [file], at)

@@ -50,10 +50,7 @@ def stored(trajectory_id: str, index: int, action: Action | None, screen: str = 
 
 
 def seen(count: int) -> list[Screen]:
-    return [
-        Screen(screen_id=f"s{n}", width=SCREEN.width, height=SCREEN.height, image=b"", elements=(), **at_origin(AT))
-        for n in range(count)
-    ]
+    return [record(Screen, screen_id=f"s{n}", **SCREEN._asdict(), **at_origin(AT)) for n in range(count)]
 
 
 def pages(name: str, count: int, at: StageRun) -> Query:
@@ -255,9 +252,5 @@ def test_each_failure_has_the_first_class_that_fits(warehouse: Warehouse) -> Non
     found = {row["policy_version"]: row for row in ask(warehouse, "FROM error_attribution")}
     assert {name: row["error"] for name, row in found.items()} == {f"p{n}": case[0] for n, case in enumerate(cases)}
     assert (found["p0"]["share"], found["p0"]["share_of_all"]) == (1.0, 0.5), "of its failures, and of its attempts"
-    types = {row["error"]: row["type"] for row in found.values()}
-    assert {error for error, kind in types.items() if kind != error} == {
-        "operational",
-        "perceptual",
-        "knowledge_deficit",
-    }
+    of_another_type = {row["error"] for row in found.values() if row["type"] != row["error"]}
+    assert of_another_type == {"operational", "perceptual", "knowledge_deficit"}

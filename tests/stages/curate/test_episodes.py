@@ -12,8 +12,6 @@ from trajmill.stages.curate.spec import CurateSpec
 
 BOX = Box(0, 0, 700, 900)
 SWIPE = Swipe(x=300, y=900, x2=300, y2=100)
-
-
 BLANK = blank_screens()
 
 

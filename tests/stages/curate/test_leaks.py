@@ -129,18 +129,16 @@ def test_what_training_says_itself_and_scattered_or_short_words_are_no_leak() ->
         assert found(text) == []
 
 
-@pytest.mark.parametrize("form", ["tasks.txt", "tasks.json", "tasks.jsonl"])
-def test_the_tasks_of_a_benchmark_are_found(tmp_path: Path, form: str) -> None:
-    path = tmp_path / form
-    if form == "tasks.txt":
-        path.write_text(f"Turn on the torch of the phone\n\n{TASK}\n")
-    elif form == "tasks.json":
-        path.write_text(json.dumps([{"goal": TASK, "id": 3}]))
-    else:
-        path.write_text(json.dumps({"instruction": TASK}) + "\n")
-    spec = CurateSpec(benchmarks={"android_world": path})
-    assert found(f"The user query: {TASK.lower()}!", spec) == [("benchmark_android_world", TASK)]
-    assert found("The user query: Create a new contact", spec) == []
+def test_the_tasks_of_a_benchmark_are_found(tmp_path: Path) -> None:
+    for name, content in (
+        ("tasks.txt", f"Turn on the torch of the phone\n\n{TASK}\n"),
+        ("tasks.json", json.dumps([{"goal": TASK, "id": 3}])),
+        ("tasks.jsonl", json.dumps({"instruction": TASK}) + "\n"),
+    ):
+        (tmp_path / name).write_text(content)
+        spec = CurateSpec(benchmarks={"android_world": tmp_path / name})
+        assert found(f"The user query: {TASK.lower()}!", spec) == [("benchmark_android_world", TASK)]
+        assert found("The user query: Create a new contact", spec) == []
 
 
 def test_a_file_without_tasks_is_one_line(tmp_path: Path) -> None:

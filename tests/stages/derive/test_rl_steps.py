@@ -208,22 +208,25 @@ def test_rewards_have_two_parts_and_a_mean_in_which_earlier_batches_fade() -> No
     assert running_moments([]) is None
 
 
+PARENT = failure(5, "p", A)
+
+
+def branch(one: Episode) -> Episode:
+    return changed(one, purpose=Purpose.BRANCH, parent_id=id_of(PARENT), branched_at=2)
+
+
 def test_branches_give_the_steps_around_their_screen_advantages_of_their_own() -> None:
-    parent, sibling, other = failure(5, "p", A), failure(3, "f", A), success(4, "s", B)
-
-    def branch(one: Episode) -> Episode:
-        return changed(one, purpose=Purpose.BRANCH, parent_id=id_of(parent), branched_at=2)
-
+    sibling, other = failure(3, "f", A), success(4, "s", B)
     won, lost = [branch(success(4, "b1", A))], [branch(failure(length, f"l{length}", A)) for length in (4, 5, 6)]
-    made = derive([parent, sibling, other, failure(2, "o", B), *won, *lost])
+    made = derive([PARENT, sibling, other, failure(2, "o", B), *won, *lost])
     rows = {(row.trajectory_id, row.step_index): row.advantage for row in made.rows}
     # Rewards 1, 0, 0, 0 from the screen: V = 1/4, S = sqrt(3)/4, and V_0 = 0.
     for one in (*won, *lost):
         assert sorted(index for name, index in rows if name == id_of(one)) == list(range(2, len(one.steps)))
     assert [rows[id_of(won[0]), index] for index in (2, 3)] == pytest.approx([1.73205] * 2, abs=1e-5)
     assert rows[id_of(lost[0]), 3] == pytest.approx(-0.57735, abs=1e-5)
-    assert [rows[id_of(parent), index] for index in range(5)] == pytest.approx([0.57735] * 2 + [-0.57735] * 3, abs=1e-5)
-    assert {row.branch for row in made.rows if row.group == "a"} == {f"{id_of(parent)}@2"}
+    assert [rows[id_of(PARENT), index] for index in range(5)] == pytest.approx([0.57735] * 2 + [-0.57735] * 3, abs=1e-5)
+    assert {row.branch for row in made.rows if row.group == "a"} == {f"{id_of(PARENT)}@2"}
     assert {row.group_size for row in made.rows if row.group == "a"} == {4}
     # The other group is compared as ever; the sibling of the parent has nothing to be compared with.
     assert {round(row.advantage, 4) for row in made.rows if row.group == "b"} == {1.0, -1.0}
@@ -233,12 +236,8 @@ def test_branches_give_the_steps_around_their_screen_advantages_of_their_own() -
 
 
 def test_branches_that_all_failed_change_nothing() -> None:
-    parent, won = failure(5, "p", A), success(3, "s", A)
-    branches = [
-        changed(failure(4, f"b{number}", A), purpose=Purpose.BRANCH, parent_id=id_of(parent), branched_at=2)
-        for number in range(2)
-    ]
-    made, alone = derive([parent, won, *branches]), derive([parent, won])
+    won, branches = success(3, "s", A), [branch(failure(4, name, A)) for name in ("b0", "b1")]
+    made, alone = derive([PARENT, won, *branches]), derive([PARENT, won])
     assert made.rows == alone.rows
     assert [left.reason for left in made.dropped] == ["no_spread"] * 2
     lonely = derive(branches)

@@ -42,10 +42,6 @@ def walk(outcomes: str, calls: Sequence[ModelCall], correct: bool = True, labels
     return episode([steps[0], *marked], correct=correct, labels=labels).model_copy(update={"calls": tuple(calls)})
 
 
-def reflections(count: int) -> list[ModelCall]:
-    return [call("reflector", n + 1, screens=(f"s{n}", f"s{n + 1}")) for n in range(count)]
-
-
 def test_each_role_gives_the_conversation_that_it_had() -> None:
     calls = [call("manager", 0), call("worker", 0), call("critic.text", 0), call("policy", 1)]
     rows = derived(RolesSpec(), walk("++", calls))
@@ -118,7 +114,8 @@ def test_guidance_in_the_prompt_of_a_role_is_taken_out(form: str) -> None:
     ],
 )
 def test_reflections_are_kept_by_the_papers_rules(outcomes: str, expected: list[tuple[int, str]]) -> None:
-    rows = derived(RolesSpec(), walk(outcomes, reflections(len(outcomes)), correct=False))
+    calls = [call("reflector", n + 1, screens=(f"s{n}", f"s{n + 1}")) for n in range(len(outcomes))]
+    rows = derived(RolesSpec(), walk(outcomes, calls, correct=False))
     assert kept(rows) == expected
     assert {reason for _, reason in refused(rows)} <= {"reflection_not_retained"}
 
@@ -229,9 +226,6 @@ def test_bad_steps_and_elements_without_a_name_are_refused() -> None:
 )
 def test_the_instruction_of_an_action(action: Action, named: str, said: str | None) -> None:
     assert instruction_of(action, named) == said
-
-
-GOOD, HARMFUL = StepLabel.GOOD, StepLabel.HARMFUL
 
 
 def verdict(correct: bool, **changes: object) -> str:

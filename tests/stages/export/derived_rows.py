@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 from tests.records import record
 from tests.stages.critics.phone import queries_of, walk_of
-from tests.stages.derive.samples import COMMON, ORIGIN
+from tests.stages.derive.samples import COMMON, ORIGIN, verdicts
 from trajmill.schemas.actions import Terminate, action_to_json
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.episode import Episode
@@ -19,7 +19,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
-from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict
+from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.collected import Maker
@@ -116,9 +116,6 @@ def _as_learned(episode: Episode) -> Episode:
         step.model_copy(update={"prompt": compose(episode.query.instruction, None, said[:number])})
         for number, step in enumerate(episode.steps)
     ]
-    judged = {"trajectory_id": episode.trajectory.trajectory_id, "correct": True, "rule": "test", "agreed": True}
-    judgement = record(Judgement, **judged | COMMON)
-    labels = {"trajectory_id": episode.trajectory.trajectory_id, "label": StepLabel.GOOD}
-    verdicts = tuple(record(StepVerdict, **labels | {"index": step.index} | COMMON) for step in steps)
+    judged = verdicts(episode.trajectory.trajectory_id, True, [StepLabel.GOOD] * len(steps))
     learned = {"trajectory": episode.trajectory.model_copy(update={"purpose": Purpose.TRAIN}), "steps": tuple(steps)}
-    return episode.model_copy(update=learned | {"judgement": judgement, "step_verdicts": verdicts})
+    return episode.model_copy(update=learned | judged)

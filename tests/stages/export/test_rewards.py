@@ -1,4 +1,3 @@
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -6,7 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import pytest
 
-from trajmill.schemas.actions import Action, Click
+from trajmill.schemas.actions import Action, Click, action_from_json
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
 from trajmill.schemas.geometry import Box, Size
@@ -24,9 +23,15 @@ SCREEN = Size(1000, 2000)
 BOX = Box(400, 900, 600, 1100)
 
 
-def target(action: Action, box: Box | None = None, family: str = "qwen3-vl") -> str:
-    resized = family_named(family).budget.fit(SCREEN)
-    made = ReplyTarget(family=family, platform=Platform.PHONE, action=action, box=box, screen=SCREEN, resized=resized)
+def target(
+    action: Action,
+    box: Box | None = None,
+    family: str = "qwen3-vl",
+    platform: Platform = Platform.PHONE,
+    screen: Size = SCREEN,
+) -> str:
+    resized = family_named(family).budget.fit(screen)
+    made = ReplyTarget(family=family, platform=platform, action=action, box=box, screen=screen, resized=resized)
     return made.model_dump_json()
 
 
@@ -52,15 +57,11 @@ def test_each_of_sixty_replies_earns_what_the_page_says() -> None:
         assert earned == row.rewards, row.rule
 
 
-@pytest.mark.parametrize(
-    "completion",
-    [
-        [{"role": "assistant", "content": reply(Click(x=500, y=1000))}],
-        [{"role": "assistant", "content": [{"type": "text", "text": reply(Click(x=500, y=1000))}]}],
-    ],
-)
-def test_trl_gives_messages_in_either_form(completion: Any) -> None:
-    assert ces_rewards([completion], [target(Click(x=500, y=1000))], prompts=[None], round=[1]) == pytest.approx([1.0])
+def test_trl_gives_messages_in_either_form() -> None:
+    wanted, said = target(Click(x=500, y=1000)), reply(Click(x=500, y=1000))
+    for content in (said, [{"type": "text", "text": said}]):
+        completion: Any = [{"role": "assistant", "content": content}]
+        assert ces_rewards([completion], [wanted], prompts=[None], round=[1]) == pytest.approx([1.0])
 
 
 def test_verl_is_given_the_score_and_its_parts() -> None:
@@ -84,38 +85,21 @@ class RewardedReply(NamedTuple):
     target: str
     """JSON of the target, as an exported row has it."""
     reply: str
-    rewards: tuple[float, float, float]
+    rewards: tuple[float, ...]
     """By the rules `ces`, `coda` and `action`, to two digits."""
     rule: str
 
 
 def rewarded_replies() -> list[RewardedReply]:
-    targets = {
-        name: _target(family, platform, action, element)
-        for name, family, platform, action, element in _rows("## Targets")
-    }
+    targets, tools = dict[str, str](), dict[str, str]()
+    for name, family, platform, action, element in _rows("## Targets"):
+        box = Box(*map(int, element.split(","))) if element else None
+        targets[name] = target(action_from_json(action), box, family, Platform(platform), PAGE_SCREEN)
+        tools[name] = "mobile_use" if platform == "phone" else "computer_use"
     return [
-        RewardedReply(
-            targets[name].model_dump_json(),
-            _whole(reply, "mobile_use" if targets[name].platform == "phone" else "computer_use"),
-            (float(ces), float(coda), float(action)),
-            f"{name}: {rule}",
-        )
-        for name, reply, ces, coda, action, rule in _rows("## Replies")
+        RewardedReply(targets[name], _whole(reply, tools[name]), tuple(map(float, earned)), f"{name}: {rule}")
+        for name, reply, *earned, rule in _rows("## Replies")
     ]
-
-
-def _target(family: str, platform: str, action: str, element: str) -> ReplyTarget:
-    return ReplyTarget.model_validate(
-        {
-            "family": family,
-            "platform": platform,
-            "action": json.loads(action),
-            "box": tuple(map(int, element.split(","))) if element else None,
-            "screen": PAGE_SCREEN,
-            "resized": family_named(family).budget.fit(PAGE_SCREEN),
-        }
-    )
 
 
 def _whole(reply: str, tool: str) -> str:

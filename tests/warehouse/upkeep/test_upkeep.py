@@ -147,14 +147,13 @@ def test_a_released_version_stays_until_its_release_is_dropped(twelve_rounds: Wa
     export(twelve_rounds, "first")
     version = release(twelve_rounds, "first").tables[TABLE]
     compact(twelve_rounds)
-    day = 86_400.0
     small = set(committed_files(twelve_rounds, TABLE, version))
-    done = maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + 9 * day)
+    done = maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + 9 * DAY)
     assert done == ([], [], [], []) and read_table(twelve_rounds, TABLE, version=version).num_rows == 60
     export(twelve_rounds, "second")
     release(twelve_rounds, "second", round=2)
-    assert maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + day) == (["first"], [], [], [])
-    done = maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + 9 * day)
+    assert maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + DAY) == (["first"], [], [], [])
+    done = maintain(twelve_rounds, keep_releases=1, unused_days=7, now=time.time() + 9 * DAY)
     assert {twelve_rounds.root / file.name for file in done.deleted} == small
     assert read_table(twelve_rounds, TABLE).num_rows == 60
 

@@ -20,7 +20,7 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.stages.derive.collected import DerivedRows
@@ -172,12 +172,6 @@ def test_a_detector_that_answers_something_else_is_a_failure(answer: object) -> 
     assert "parsed_content_list" in rows.failures[0].message
 
 
-def instructions(seen: Observation) -> set[str]:
-    spec = GroundingSpec(instructions=("appearance",))
-    tools = tools_of(spec, ObservedScreens(defaultdict(lambda: seen)))
-    return set(said(derived_by(spec, episode([step(0, TAP), step(1, DONE)]), tools, frozenset({0})), "appearance"))
-
-
 ICONS = {"red": "Mail", "orange": "Stride", "purple": "Calendar", "green": "Messages"}
 
 
@@ -191,7 +185,10 @@ ICONS = {"red": "Mail", "orange": "Stride", "purple": "Calendar", "green": "Mess
 def test_an_icon_has_the_colour_of_its_app_and_not_of_the_wallpaper(platform: Platform, expected: set[str]) -> None:
     """Wallet is teal, Notes mustard, Rides indigo, Photos crimson, Clock slate: no name on which people agree."""
     seen = SimulatedEnvironment(shared_world(()), platform, NO_FAULTS).reset_now(query_of(platform), 3)
-    assert instructions(seen) == expected
+    spec = GroundingSpec(instructions=("appearance",))
+    tools = tools_of(spec, ObservedScreens(defaultdict(lambda: seen)))
+    rows = derived_by(spec, episode([step(0, TAP), step(1, DONE)]), tools, frozenset({0}))
+    assert set(said(rows, "appearance")) == expected
     beyond = Box(seen.screen.size.width, 0, seen.screen.size.width + 9, 9)
     assert element_colours(seen.screen.encode(), [beyond])[beyond].name == ""
 

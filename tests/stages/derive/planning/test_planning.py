@@ -132,8 +132,6 @@ def test_what_a_rule_concluded_or_a_hint_said_is_no_manual() -> None:
     [
         (GuidanceLift(without=0.25, guided=0.5), "guidance_helped"),
         (GuidanceLift(without=0.5, guided=0.5), None),
-        (GuidanceLift(without=0.5, guided=0.0), None),
-        (GuidanceLift(without=1.0, guided=1.0), "unmeasured"),
         (GuidanceLift(without=1.0, guided=0.5), "unmeasured"),
     ],
 )
@@ -183,9 +181,7 @@ def test_a_writer_makes_one_manual_of_several_successes_or_it_is_a_failure() -> 
 
 
 def test_a_plan_is_distilled_from_the_task_alone_where_nobody_succeeded_which_needs_a_writer() -> None:
-    failed = success(*STEPS).model_copy(
-        update={"judgement": success(*STEPS).judgement.model_copy(update={"correct": False})}  # type: ignore[union-attr]
-    )
+    failed = episode(success(*STEPS).steps, asked=asked(PIZZA, SIZE), correct=False)
     answer = {"steps": ['Open "Bites".', "Choose Margherita.", "Set the size to {size}."]}
     spec = PlanningSpec(trials=0, distil=True)
     rows, (request,) = derived_with(
@@ -238,8 +234,6 @@ def test_only_queries_with_two_scores_are_compared() -> None:
         (TriedManual(8, 1.0, 1.0), "unmeasured"),
         (TriedManual(0, 0.0, 0.0), "unmeasured"),
         (TriedManual(8, 0.5, 0.5), ""),
-        (TriedManual(8, 0.5, 0.25), ""),
-        (TriedManual(8, 0.0, 0.0), ""),
     ],
 )
 def test_a_manual_is_kept_if_it_raises_success(tried: TriedManual, kept: str) -> None:

@@ -3,7 +3,6 @@ import json
 import pickle
 import shutil
 from pathlib import Path
-from typing import Any
 from unittest.mock import Mock
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from torch import Tensor
 
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.training.hugging_face.small_release import FAMILY, write_rl, write_supervised
+from tests.stages.training.hugging_face.test_encoding import batch_of
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
 from trajmill.stages.derive.kind_spec import KindSpec
@@ -23,7 +23,6 @@ from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.models.embedded.model import save_network, untrained_network
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.training.hugging_face.encoding import (
-    ReplyBatch,
     ReplyCollator,
     reply_logits,
     rl_reply,
@@ -84,17 +83,11 @@ def history(folder: Path) -> list[dict[str, float]]:
 def log_probs(parent: ParentPolicy, release: Path, cache: Path, supervised: bool) -> list[Tensor]:
     model = load_trained(SFT, parent, 0)
     network = model.network.double().eval()
-    read = supervised_reply if supervised else rl_reply
-    collate = ReplyCollator(model, read)
+    collate = ReplyCollator(model, supervised_reply if supervised else rl_reply)
     file = release / ("trl/sft.parquet" if supervised else "verl/rl.parquet")
-    found = []
-    for row in (supervised_rows if supervised else rl_rows)([file], cache):
-        batch = ReplyBatch(**collate([row]))
-        inputs: dict[str, Any] = dict(batch.inputs)
-        if "pixel_values" in inputs:
-            inputs["pixel_values"] = inputs["pixel_values"].double()
-        found.append(token_log_probs(reply_logits(network, batch._replace(inputs=inputs)), batch.tokens)[0])
-    return found
+    rows = (supervised_rows if supervised else rl_rows)([file], cache)
+    batches = [batch_of(collate, [row]) for row in rows]
+    return [token_log_probs(reply_logits(network, batch), batch.tokens)[0] for batch in batches]
 
 
 def test_the_loss_is_the_weighted_mean_of_its_whole_update(parent: ParentPolicy, release: Path, tmp_path: Path) -> None:
