@@ -28,8 +28,6 @@ pytestmark = pytest.mark.slow
 
 ROLLOUT, GUIDE = StageRun(ORIGIN.run_id, 1, "rollout"), StageRun(ORIGIN.run_id, 1, "guide")
 TRAJECTORIES = 3
-
-
 IDS = [f"{number:024d}" for number in range(TRAJECTORIES)]
 
 

@@ -16,7 +16,6 @@ from trajmill.warehouse.layout import Warehouse, create_warehouse
 
 QUERIES = ("q1", "q2", "q3")
 RUN = "run-a"
-
 SUPERVISED = ExampleSet({"kind": ["end_to_end"]}, 2)
 
 

@@ -35,18 +35,12 @@ BOX = Box(100, 200, 300, 260)
 
 
 def stored(trajectory_id: str, index: int, action: Action | None, screen: str = "", box: Box | None = BOX) -> Step:
-    return record(
-        Step,
-        trajectory_id=trajectory_id,
-        index=index,
-        screen_before=screen or f"s{index}",
-        screen_after=f"s{index + 1}",
-        action=None if action is None else action_to_json(action),
-        action_kind="unparsed" if action is None else action.kind,
-        target=None if box is None else TargetElement(role="button", text="Send", bounds=box),
-        role_outputs="{}",
-        **at_origin(AT),
-    )
+    named = {"trajectory_id": trajectory_id, "index": index, "role_outputs": "{}"}
+    screens = {"screen_before": screen or f"s{index}", "screen_after": f"s{index + 1}"}
+    done = None if action is None else action_to_json(action)
+    kind = "unparsed" if action is None else action.kind
+    target = None if box is None else TargetElement(role="button", text="Send", bounds=box)
+    return record(Step, action=done, action_kind=kind, target=target, **named | screens | at_origin(AT))
 
 
 def seen(count: int) -> list[Screen]:

@@ -296,18 +296,11 @@ def test_examples_are_followed_to_where_they_come_from_and_duplicates_are_found(
 
 
 def pressing(number: int, at: StageRun, thought: str, action: Action, app: str = "mail") -> Step:
-    return record(
-        Step,
-        trajectory_id=trajectory(1, at, "q").trajectory_id,
-        index=number,
-        screen_before="s",
-        thought=thought,
-        action=action_to_json(action),
-        action_kind=action.kind,
-        app_before=app,
-        target=TargetElement(role="button", text="Send", bounds=Box(0, 0, 9, 9)),
-        **at_origin(at),
-    )
+    named = {"trajectory_id": trajectory(1, at, "q").trajectory_id, "index": number}
+    seen = {"screen_before": "s", "app_before": app, "thought": thought}
+    done = {"action": action_to_json(action), "action_kind": action.kind}
+    target = TargetElement(role="button", text="Send", bounds=Box(0, 0, 9, 9))
+    return record(Step, target=target, **named | seen | done | at_origin(at))
 
 
 def test_the_diversity_of_a_round_is_that_of_the_stage(warehouse: Warehouse) -> None:

@@ -113,15 +113,12 @@ class Drawn(DrawnScreens):
 
 @pytest.mark.slow
 def test_queries_that_say_nearly_the_same_count_as_one_and_share_the_number_of_trajectories() -> None:
-    alike = alike_queries(
-        {
-            "a": "Order a large Diavola pizza to my office.",
-            "b": "Order a large Diavola pizza to the office!",
-            "c": "Turn off the alarm for Monday.",
-        },
-        0.7,
-    )
-    assert alike == {"a": "a", "b": "a", "c": "c"}
+    said = {
+        "a": "Order a large Diavola pizza to my office.",
+        "b": "Order a large Diavola pizza to the office!",
+        "c": "Turn off the alarm for Monday.",
+    }
+    assert alike_queries(said, 0.7) == {"a": "a", "b": "a", "c": "c"}
     assert alike_queries({"a": "", "b": "x"}, 0.7) == {"a": "a", "b": "b"}
     rows = [e for i, asked in enumerate(("a", "b", "c")) for e in examples_of(i + 2, f"t{i}", asked)]
     kept = training_set(table(*rows), None, per_query=1, alike=Alike({"b": "a"})).examples
@@ -135,11 +132,8 @@ def test_rows_with_the_same_reply_on_screens_that_look_alike_are_one() -> None:
     other = saying("another reply", first.model_copy(update={"screens": ("a3",)}))
     kept = without_alike_screens(table(*same, other), Drawn({}), bits=4)
     assert kept["last_screen"].to_pylist() == ["a1", "b1", "a3"]
-    made = training_set(
-        table(*same, other),
-        None,
-        alike=Alike(without_alike_screens=lambda rows: without_alike_screens(rows, Drawn({}), 4)),
-    )
+    alike = Alike(without_alike_screens=lambda rows: without_alike_screens(rows, Drawn({}), 4))
+    made = training_set(table(*same, other), None, alike=alike)
     assert (made.examples.num_rows, made.near_screen) == (3, 1)
 
 

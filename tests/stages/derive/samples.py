@@ -43,20 +43,12 @@ def step(
     before, after = screens or (f"s{index}", f"s{index + 1}")
     reply = Reply(f"Thought {index}", action, f"Did {index}") if action is not None else None
     said = "no call" if reply is None else ANY.dialect(platform).render(reply, native_frame(size_of(before)))
+    asked = f"The user query: go\nTask progress: {index} steps" if prompt is None else prompt
     places = {"screen_before": before, "screen_after": after, "app_before": "bites", "app_after": "bites"}
-    return record(
-        Step,
-        trajectory_id="t",
-        index=index,
-        thought=f"Thought {index}",
-        action=None if action is None else action_to_json(action),
-        action_kind="unparsed" if action is None else action.kind,
-        conclusion=f"Did {index}",
-        raw_response=said,
-        role_outputs="{}",
-        prompt=f"The user query: go\nTask progress: {index} steps" if prompt is None else prompt,
-        **places | COMMON,
-    )
+    texts = {"thought": f"Thought {index}", "conclusion": f"Did {index}", "raw_response": said, "prompt": asked}
+    done = {"action": None if action is None else action_to_json(action), "role_outputs": "{}"}
+    kind = "unparsed" if action is None else action.kind
+    return record(Step, trajectory_id="t", index=index, action_kind=kind, **places | texts | done | COMMON)
 
 
 def verdicts(trajectory_id: str, correct: bool, labels: Sequence[StepLabel]) -> dict[str, Any]:

@@ -143,25 +143,21 @@ def test_candidates_need_a_process_reward() -> None:
 
 
 TASK = "Organize a business meeting with saltyfunsweets using ZOOM Cloud Meetings."
-BOX = Box(600, 300, 700, 400)
+THOUGHT = "I should select the 'Schedule' option to set up a new meeting."
+SCHEDULE = TargetElement(role="button", text="Schedule", bounds=Box(600, 300, 700, 400))
 
 
 def meeting(labels: tuple[StepLabel, ...] = ()) -> Episode:
-    schedule = step(0, TAP).model_copy(
-        update={
-            "thought": "I should select the 'Schedule' option to set up a new meeting.",
-            "conclusion": "I have accessed the 'Schedule' section in the Zoom app.",
-            "target": TargetElement(role="button", text="Schedule", bounds=BOX),
-        }
-    )
+    accessed = "I have accessed the 'Schedule' section in the Zoom app."
+    said = {"thought": THOUGHT, "conclusion": accessed, "target": SCHEDULE}
+    schedule = step(0, TAP).model_copy(update=said)
     done = step(1, DONE).model_copy(update={"thought": "Nothing is left."})
     return episode([schedule, done], asked=query().model_copy(update={"instruction": TASK}), labels=labels)
 
 
 def test_a_coordinators_row_has_the_intention_and_the_low_level_instruction() -> None:
     first, last, tracker = derived(CesDataSpec(), meeting()).examples
-    thought = "I should select the 'Schedule' option to set up a new meeting."
-    assert first.messages[-1].content == f'<think>{thought}</think><answer>Tap "Schedule".</answer>'
+    assert first.messages[-1].content == f'<think>{THOUGHT}</think><answer>Tap "Schedule".</answer>'
     asked = first.messages[1].content
     assert TASK in asked and asked.endswith("<image>") and "### Current state ###\nnone" in asked
     assert (first.variant, first.screens, first.step_index) == ("coordinator", ("s0",), 0)

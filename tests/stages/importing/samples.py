@@ -56,7 +56,6 @@ def gui_odyssey(folder: Path, episode: str = "7", instruction: str = "Find a not
         box = [0, 0, 10, 10] if kind in ("CLICK", "LONG_PRESS") else []
         named = {"step": number, "screenshot": f"{episode}_{number}.png", "action": kind, "info": info}
         steps.append(named | said | {"sam2_bbox": box})
-    for number in range(len(steps)):
         # As they are downloaded, and as the project's own script moves them.
         place = "screenshots/data_1" if number % 2 else "screenshots"
         write(folder, f"{place}/{episode}_{number}.png", picture(number))
@@ -91,27 +90,17 @@ def aitz(folder: Path) -> None:
         (5, "[-1.0, -1.0]", "[-1.0, -1.0]"),
         (10, "[-1.0, -1.0]", "[-1.0, -1.0]"),
     ]
-    steps = [
-        {
-            "episode_id": "1",
-            "step_id": number,
-            "instruction": "open the settings",
-            "result_action_type": kind,
-            "result_action_text": "words" if kind == 3 else "",
-            "result_touch_yx": touch,
-            "result_lift_yx": lift,
-            "image_path": f"general/GENERAL-1/GENERAL-1_{number}.png",
-            "ui_positions": "[[90, 20, 20, 40]]",
-            "ui_text": '["Wi-Fi"]',
-            "ui_types": '["TEXT"]',
-            "coat_action_think": f"think {number}",
-            "coat_action_desc": f"did {number}",
-        }
-        for number, (kind, touch, lift) in enumerate(actions)
-    ]
+    steps = []
+    for number, (kind, touch, lift) in enumerate(actions):
+        path = f"general/GENERAL-1/GENERAL-1_{number}.png"
+        write(folder, path, picture(number))
+        named = {"episode_id": "1", "step_id": number, "instruction": "open the settings", "image_path": path}
+        typed = {"result_action_type": kind, "result_action_text": "words" if kind == 3 else ""}
+        placed = {"result_touch_yx": touch, "result_lift_yx": lift}
+        seen = {"ui_positions": "[[90, 20, 20, 40]]", "ui_text": '["Wi-Fi"]', "ui_types": '["TEXT"]'}
+        said = {"coat_action_think": f"think {number}", "coat_action_desc": f"did {number}"}
+        steps.append(named | typed | placed | seen | said)
     write(folder, "general/GENERAL-1/GENERAL-1.json", steps)
-    for number in range(len(steps)):
-        write(folder, f"general/GENERAL-1/GENERAL-1_{number}.png", picture(number))
 
 
 def agentnet_task(number: int) -> dict[str, Any]:

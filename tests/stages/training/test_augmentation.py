@@ -61,9 +61,8 @@ class Attempts:
         return steps
 
 
-LAUNCHER = screen("Home screen", "icon", "Gallery", "Clock")
 SCREENS = {
-    "launcher": LAUNCHER,
+    "launcher": screen("Home screen", "icon", "Gallery", "Clock"),
     "gallery": screen("Gallery", "list_item", "Holiday", "Pets"),
     "holiday": screen("Holiday", "list_item", "Palm beach", "Old town"),
     "pets": screen("Pets", "list_item", "Muddy dog"),
@@ -117,12 +116,9 @@ def test_an_app_without_what_is_sought_is_left_for_the_launcher() -> None:
 
 
 SMALL = NetworkShape(width=16, word_width=16, layers=1, heads=2)
-
-
-NOTE = screen("Bread recipe", "button", "Move note", "Delete note", "Pin note")
 NOTES = {
     "notes": screen("Notes", "list_item", "Bread recipe", "Delete files"),
-    "note": NOTE,
+    "note": screen("Bread recipe", "button", "Move note", "Delete note", "Pin note"),
     "renamed": screen("Bread recipe", "button", "Transfer", "Erase", "Fix"),
 }
 

@@ -35,8 +35,6 @@ from trajmill.stages.training.hugging_face.feedback import (
 from trajmill.stages.training.hugging_face.spec import CesStage1Spec, CesStage2Spec, CodaSpecialistSpec, FeedbackRecipe
 
 pytestmark = pytest.mark.slow  # its imports alone take five seconds
-
-
 STAGE_1 = CesStage1Spec(executor="executor")
 SPECIALIST = CodaSpecialistSpec(executor="executor")
 SCREEN, BOX = Size(1000, 2000), Box(100, 100, 300, 200)

@@ -141,23 +141,12 @@ def _row(number: int, variant: str, screens: int) -> dict[str, Any]:
     ids = list(range(number + 1 - screens, number + 1))
     content = [{"type": "text", "text": f"What is step {number}?"}, *({"type": "image", "text": ""} for _ in ids)]
     right = RIGHT[number % len(RIGHT)]
+    box = BOX if isinstance(right, Click) else None
     target = ReplyTarget(
-        family=FAMILY.name,
-        platform=Platform.PHONE,
-        action=right,
-        box=BOX if isinstance(right, Click) else None,
-        screen=SCREEN,
-        resized=SCREEN,
+        family=FAMILY.name, platform=Platform.PHONE, action=right, box=box, screen=SCREEN, resized=SCREEN
     )
-    return {
-        **shown_row(ids),
-        "example_id": f"{variant}-{number}",
-        "trajectory_id": "t",
-        "step_index": number,
-        "instruction": "Open the wallet and go back.",
-        "prompt": [{"role": "user", "content": content}],
-        "variant": variant,
-        "target": target.model_dump_json(),
-        "past": json.dumps(PAST if variant == "wallet" and number else []),
-        "loss_weight": 1.0,
-    }
+    past = json.dumps(PAST if variant == "wallet" and number else [])
+    named = {"example_id": f"{variant}-{number}", "trajectory_id": "t", "step_index": number, "variant": variant}
+    asked = {"instruction": "Open the wallet and go back.", "prompt": [{"role": "user", "content": content}]}
+    learned = {"target": target.model_dump_json(), "past": past, "loss_weight": 1.0}
+    return shown_row(ids) | named | asked | learned

@@ -112,10 +112,8 @@ def test_the_trajectory_loss_is_equation_3_over_the_whole_update(parent: ParentP
     model = load_trained(TRPO, parent, 0)
     ids = [[*model.tokenizer(text)["input_ids"], model.tokenizer.eos_token_id] for text in tokens]
     given = tmp_path / "given"
-    write_rl(
-        given,
-        [{"response_token_ids": own, "old_logprobs": before.tolist()} for own, before in zip(ids, old, strict=True)],
-    )
+    said = zip(ids, old, strict=True)
+    write_rl(given, [{"response_token_ids": own, "old_logprobs": before.tolist()} for own, before in said])
     recipe = TRPO.model_copy(update={"batch": 6, "rows_at_once": 3, "old_log_probs": "stored", "divergence": 0.0})
     report = trained(recipe, parent, given, tmp_path / "new")
     rows = list(rl_rows([given / "verl" / "rl.parquet"], tmp_path / "cache"))
@@ -205,9 +203,8 @@ def test_what_cannot_be_trained_gives_one_error_line(parent: ParentPolicy, relea
     save_network(untrained_network(0), tmp_path / "embedded")
     broken = shutil.copytree(parent.folder, tmp_path / "broken")
     (broken / "model.safetensors").write_bytes(b"cut")
-    stored, odd = (
-        TRPO.model_copy(update=each) for each in ({"old_log_probs": "stored"}, {"batch": 3, "rows_at_once": 2})
-    )
+    stored = TRPO.model_copy(update={"old_log_probs": "stored"})
+    odd = TRPO.model_copy(update={"batch": 3, "rows_at_once": 2})
     for recipe, policy, said in (
         (stored, parent, r"6 of 6 RL rows have no log probabilities .*rl.tokens = true"),
         (odd, parent, "train.batch is 3, no multiple of rows_at_once times processes, 2"),
