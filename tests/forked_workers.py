@@ -52,6 +52,8 @@ def fork_on_request() -> None:
     address, *wanted = sys.argv[1:]
     with Path(os.devnull).open("w") as nowhere, redirect_stdout(nowhere):
         pytest.main([*wanted, "--collect-only", "--numprocesses=0", "--capture=no", "-p", "no:cacheprovider"])
+        if "torch" in sys.modules:
+            import torch._dynamo  # noqa: F401  # The first optimizer of a process imports it, for 2.6 CPU seconds.
     if threads := _other_threads():
         sys.exit(f"workers are not forked: what the tests import has started threads, which no fork has: {threads}")
     signal.signal(signal.SIGINT, signal.SIG_IGN)
