@@ -15,7 +15,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Platform, Query, Slot, Source
 from trajmill.schemas.tables.trajectory import Step, StopReason, TargetElement
 from trajmill.stages.critics.app_graph.channels import annotated_judge
-from trajmill.stages.critics.judge import Judge, judge_episode
+from trajmill.stages.critics.judge import judge_episode
 from trajmill.stages.critics.replay import element_at
 from trajmill.stages.environments.tasks import own_query
 
@@ -136,9 +136,8 @@ class Walk:
         self._screen = start
         self._done: list[tuple[str, Action | None, str]] = []
 
-    def tap(self, text: str, after: tuple[UIElement, ...], value: str | None = None) -> Walk:
-        """Press the element with this text (and value, where several share the text)."""
-        hit = next(e for e in self._screen if e.text == text and (value is None or e.value == value))
+    def tap(self, text: str, after: tuple[UIElement, ...]) -> Walk:
+        hit = next(e for e in self._screen if e.text == text)
         return self.do(Click(x=hit.bounds.center.x, y=hit.bounds.center.y), after)
 
     def write(self, text: str, after: tuple[UIElement, ...]) -> Walk:
@@ -191,9 +190,9 @@ def right_walk(trees: Trees) -> Walk:
     return typed(large).tap("Place order", placed("1 x Margherita", "Size: Large", "Note: ring twice"))
 
 
-def judged(episode: Episode, trees: Trees, judge: Judge | None = None) -> Episode:
-    """The episode with the verdicts of a judge, by default the annotated one."""
-    return asyncio.run(judge_episode(episode, judge or annotated_judge(), trees, ORIGIN))
+def judged(episode: Episode, trees: Trees) -> Episode:
+    """The episode with the verdicts of the annotated judge."""
+    return asyncio.run(judge_episode(episode, annotated_judge(), trees, ORIGIN))
 
 
 def is_correct(episode: Episode, trees: Trees) -> bool:

@@ -69,10 +69,9 @@ async def walk_of(query: Query, seed: int = 0) -> PhoneWalk:
 
 
 @cache
-def walk_phone(train: int = 8, seed: int = 5) -> PhoneWalk:
+def walk_phone() -> PhoneWalk:
     async def longest() -> PhoneWalk:
-        queries = await queries_of(train, seed)
-        walks = [await walk_of(query) for query in queries if query.platform is Platform.PHONE]
+        walks = [await walk_of(query) for query in await queries_of(8) if query.platform is Platform.PHONE]
         return max(walks, key=lambda walk: len(walk.episode.steps))
 
     return asyncio.run(longest())

@@ -10,6 +10,7 @@ from tests.stages.critics.little_app import (
     checkout,
     dish,
     history,
+    judged,
     launcher,
     menu,
     page,
@@ -25,8 +26,6 @@ from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import Query
-from trajmill.stages.critics.app_graph.channels import annotated_judge
-from trajmill.stages.critics.judge import judge_episode
 from trajmill.stages.curate.history import History, JudgedAttempt
 from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.guidance.write import (
@@ -125,8 +124,8 @@ def test_more_than_needed_of_a_number_and_harmful_steps_are_left_out() -> None:
     trees = Trees()
     walk = Walk(launcher(), trees).tap("Food", menu()).tap("Past orders", history())
     walk.do(SystemButton(button="Home"), launcher()).tap("Food", menu()).tap("Margherita", dish())
-    judged = asyncio.run(judge_episode(finish(walk.tap("Large", dish(size="Large"))), annotated_judge(), trees, ORIGIN))
-    assert "Past orders" not in written(judged, trees).text
+    episode = judged(finish(walk.tap("Large", dish(size="Large"))), trees)
+    assert "Past orders" not in written(episode, trees).text
 
 
 def test_scrolling_goes_without_saying_and_texts_of_the_screen_do_not_break_the_layout() -> None:

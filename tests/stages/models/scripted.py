@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.families import ANY, Family
@@ -49,17 +49,6 @@ def replies(*texts: str | Completion | ModelFailure) -> ScriptedModel:
 
 @dataclass
 class SeveralModel(ScriptedModel):
-    """Gives several samples in one request, each by a function of the request as it would be made for it alone."""
+    """Says that it gives several samples in one request."""
 
     several_answers: bool = True
-
-    async def complete(self, request: ChatRequest) -> Completion:
-        self.asked.append(request)
-        await asyncio.sleep(0)
-        texts: list[str] = []
-        for number in range(request.n):
-            answer = self.answer(replace(request, n=1, seed=request.seed + number))
-            if isinstance(answer, ModelFailure):
-                raise answer
-            texts.append(answer if isinstance(answer, str) else answer.text)
-        return Completion(texts[0], 7, 3 * request.n, "stop", tuple(texts[1:]))

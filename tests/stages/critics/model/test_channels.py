@@ -58,10 +58,8 @@ def channel(
     return ModelChannel(model, PROMPTS.text, sampling, budget, captioner=captioner)
 
 
-async def judge(
-    critic: ModelChannel, episode: Episode = WALK.episode, screens: StoredScreens | None = None, draw: int = 0
-) -> Vote:
-    return await critic.judge(episode, screens or WALK.screens(), notes_on(episode), draw)
+async def judge(critic: ModelChannel, episode: Episode = WALK.episode, screens: StoredScreens | None = None) -> Vote:
+    return await critic.judge(episode, screens or WALK.screens(), notes_on(episode))
 
 
 @each_kind
@@ -255,12 +253,10 @@ class Answers:
         return json.dumps(self.review or APPROVED)
 
 
-async def vote(
-    model: ScriptedModel, budget: ContextBudget = USUAL_BUDGET, screens: StoredScreens | None = None
-) -> Vote:
+async def vote(model: ScriptedModel, budget: ContextBudget = USUAL_BUDGET) -> Vote:
     prompts = MilestonePrompts(PROMPTS.milestones, PROMPTS.milestone, PROMPTS.review)
     critic = MilestoneChannel(model, prompts, budget=budget)
-    return await critic.judge(WALK.episode, screens or WALK.screens(), notes_on(WALK.episode))
+    return await critic.judge(WALK.episode, WALK.screens(), notes_on(WALK.episode))
 
 
 async def test_each_milestone_is_checked_on_its_own_screens_and_what_is_not_met_or_shown_is_incorrect() -> None:

@@ -155,12 +155,8 @@ async def test_it_answers_after_a_caller_gave_up_and_after_it_was_closed(model: 
     assert await model.complete(chat("Hello")) == before
 
 
-def copied(folder: Path, to: Path) -> Path:
-    return Path(shutil.copytree(folder, to))
-
-
 async def test_a_text_model_is_read_too_and_sees_nothing(folder: Path, tmp_path: Path) -> None:
-    text = copied(folder, tmp_path / "text")
+    text = shutil.copytree(folder, tmp_path / "text")
     (text / "preprocessor_config.json").unlink()
     config = Qwen2Config(
         vocab_size=len(json.loads((folder / "tokenizer.json").read_text())["model"]["vocab"]) + 20,
@@ -199,14 +195,14 @@ def without_a_weight(path: Path) -> None:
 def test_a_folder_that_cannot_be_loaded_gives_one_error_line(
     folder: Path, tmp_path: Path, file: str, harm: Callable[[Path], object], told: str
 ) -> None:
-    harm(copied(folder, tmp_path / "tiny") / file)
+    harm(shutil.copytree(folder, tmp_path / "tiny") / file)
     with pytest.raises(BadInputError, match=told) as error:
         TransformersModel(tiny(tmp_path / "tiny"))
     assert "\n" not in str(error.value)
 
 
 async def test_the_template_of_an_older_folder_is_found(folder: Path, model: TransformersModel, tmp_path: Path) -> None:
-    older = copied(folder, tmp_path / "tiny")
+    older = shutil.copytree(folder, tmp_path / "tiny")
     template = (older / "chat_template.jinja").rename(older / "chat_template.json")
     template.write_text(json.dumps({"chat_template": template.read_text()}))
     asked = chat("?", plain("red"))

@@ -40,10 +40,6 @@ async def ask(
     return len(model.asked), answers
 
 
-async def calls(folder: Path, *requests: ChatRequest) -> int:
-    return (await ask(folder, *requests))[0]
-
-
 async def test_what_was_answered_once_is_not_asked_again(tmp_path: Path) -> None:
     assert await ask(tmp_path, request()) == (1, [ANSWER])
     assert await ask(tmp_path, request()) == (0, [ANSWER._replace(price=0.0, cached=True)])
@@ -59,7 +55,7 @@ async def test_sampled_actions_alone_are_never_cached(
     tmp_path: Path, role: str, temperature: float, expected: int
 ) -> None:
     asked = request(role=role, temperature=temperature)
-    assert await calls(tmp_path, asked, asked) == expected
+    assert (await ask(tmp_path, asked, asked))[0] == expected
 
 
 async def test_failures_and_answers_that_are_not_valid_are_not_kept(tmp_path: Path) -> None:
@@ -136,7 +132,7 @@ async def test_a_broken_entry_is_a_miss_and_is_mended(tmp_path: Path, harm: Call
     await ask(tmp_path, request())
     harm(tmp_path)
     assert await ask(tmp_path, request()) == (1, [ANSWER])
-    assert await calls(tmp_path, request()) == 0
+    assert (await ask(tmp_path, request()))[0] == 0
     assert not (tmp_path / "run").exists()
 
 
@@ -173,7 +169,7 @@ async def test_processes_share_it_and_a_killed_one_leaves_its_answers(tmp_path: 
         for told in range(20):
             assert int(process.stdout.readline()) == told
             # This process reads and writes the same cache meanwhile.
-            assert await calls(tmp_path, request(str(told)), request(f"here {told}")) == 1
+            assert (await ask(tmp_path, request(str(told)), request(f"here {told}")))[0] == 1
     finally:
         process.kill()
         process.communicate()
