@@ -15,16 +15,16 @@ from urllib.parse import urlsplit
 from tests.http_server import QuietHandler
 
 FAULTS = ("503", "reset", "lost reply", "truncated", "500", "cut before", "slow")
+_SHARE = 0.3
 
 
 class FaultyProxy(ThreadingHTTPServer):
-    """A share of the requests, by a fixed seed, meets the next of the faults."""
+    """Three of ten requests, by a fixed seed, meet the next of the faults."""
 
     daemon_threads = True
 
-    def __init__(self, endpoint: str, without: str, share: float) -> None:
+    def __init__(self, endpoint: str, without: str = "") -> None:
         super().__init__(("127.0.0.1", 0), _Forwarder)
-        self._share = 0.0 if without else share
         self.without = without.lower()
         """A header that the server is not told; the requests then meet no faults."""
         self.host = urlsplit(endpoint).netloc
@@ -42,7 +42,7 @@ class FaultyProxy(ThreadingHTTPServer):
     def fault(self) -> str:
         with self._throwing:
             next(self.numbers)
-            if self._dice.random() >= self._share:
+            if self._dice.random() >= _SHARE or self.without:
                 return ""
             self.met.append(FAULTS[len(self.met) % len(FAULTS)])
             return self.met[-1]
@@ -97,13 +97,13 @@ class _Forwarder(QuietHandler):
 
 
 @contextmanager
-def faulty_proxy(endpoint: str, without: str = "", share: float = 0.3) -> Iterator[FaultyProxy]:
+def faulty_proxy(endpoint: str, without: str = "") -> Iterator[FaultyProxy]:
     """Run a proxy before a server, which meets faults unless it is a header that the server is not told.
 
     Without `If-None-Match` the server replaces files although it is asked to create them. The proxy's next number is
     how many requests it has seen.
     """
-    with FaultyProxy(endpoint, without, share) as proxy:
+    with FaultyProxy(endpoint, without) as proxy:
         thread = threading.Thread(target=proxy.serve_forever, args=[0.05], daemon=True)
         thread.start()
         try:
