@@ -71,7 +71,7 @@ def table_schema(record: type[Row]) -> pa.Schema:
 
     A column is nullable if its annotation has `| None`.
     """
-    import pyarrow as pa  # Slow, and not needed where there are no tables: on a desktop.
+    import pyarrow as pa  # Half the memory of a desktop's server, which has no tables.
 
     hints = get_type_hints(record, include_extras=True)
     rows = [base for base in record.__mro__ if issubclass(base, Row)]

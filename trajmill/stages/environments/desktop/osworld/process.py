@@ -378,7 +378,7 @@ def main() -> None:
     os.dup2(2, 1)  # desktop-env prints.
     try:
         ready = Answer()
-        if "restore" not in sys.argv:  # That needs no task and little code; all of it takes four seconds.
+        if "restore" not in sys.argv:  # It runs no task, and all of desktop-env takes four seconds to import.
             _disarm()
     except ImportError as error:
         ready = Answer(error=f"desktop-env cannot be imported: {error}")
