@@ -3,12 +3,15 @@
 import asyncio
 from dataclasses import dataclass, field
 from functools import cache
+from random import Random
 
 from tests.stages.critics.little_app import ORIGIN
+from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
-from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.record import Origin
+from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
@@ -16,8 +19,10 @@ from trajmill.stages.critics.voting import StepResult
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.models.base import ChatRequest
+from trajmill.stages.queries.base import Candidate, GrammarWriter, draft
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import generate_queries
+from trajmill.stages.queries.tasks.ends import absent_goals
+from trajmill.stages.queries.tasks.source import draw_goals, generate_queries
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
@@ -58,6 +63,12 @@ async def queries_of(train: int, seed: int = 5, world: World | None = None) -> t
     sizes = dict.fromkeys(("heldout_slots", "heldout_phrasings", "heldout_apps", "validation"), 0)
     settings = GraphQueriesSpec(train=train, heldout_app_names=(), **sizes)
     return (await generate_queries(world or shared_world(()), settings, seed, ORIGIN)).queries
+
+
+async def impossible_query(world: World, task: str, origin: Origin) -> Query:
+    """A query for an item that is not there."""
+    [[goal]] = absent_goals([draw_goals(task_of(world, task), 6, Random(1))[:1]])
+    return await draft(Candidate(goal, Split.TRAIN, False, 3), GrammarWriter(), origin)
 
 
 async def walk_of(query: Query, seed: int = 0) -> PhoneWalk:

@@ -131,8 +131,8 @@ class CriticPrompts(NamedTuple):
 
 
 _PROMPTS: Final = (
-    *("critic_step-1", "critic_text-2", "critic_multimodal-2", "describer_screen-1"),
-    *("critic_milestones-1", "critic_milestone-1", "critic_review-1"),
+    *("critic_step-2", "critic_text-3", "critic_multimodal-3", "describer_screen-1"),
+    *("critic_milestones-2", "critic_milestone-2", "critic_review-2"),
 )
 
 

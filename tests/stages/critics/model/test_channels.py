@@ -1,6 +1,7 @@
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -8,25 +9,30 @@ from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import (
     StoredScreens,
     hidden_from_critics,
+    impossible_query,
     notes_on,
     pictures,
     repeated,
+    walk_of,
     walk_phone,
     words,
 )
+from tests.stages.derive.screens import words as text_of
 from tests.stages.models.fault_server import running_server
 from tests.stages.models.scripted import ScriptedModel, SeveralModel, replies
 from trajmill.pipelines.models import Endpoint
+from trajmill.schemas.actions import Terminate, action_to_json
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.critics.model.channels import ModelChannel
+from trajmill.stages.critics.model.channels import ModelChannel, ModelStepCritic
 from trajmill.stages.critics.model.milestones import MilestoneChannel, MilestonePrompts
 from trajmill.stages.critics.model.transcript import LONGEST_CAPTION, ScreenCaptioner
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec, critic_prompts
 from trajmill.stages.critics.voting import StepResult, Vote
+from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.prompts import GREEDY, Sampling
@@ -141,7 +147,7 @@ async def test_the_text_channel_sees_no_screenshot_and_the_multimodal_one_every_
     assert [handle.screen_id for handle in pictures(model.asked[0])] == expected
     assert "The screen stayed the same." in words(model.asked[0])
     assert screens.read == [] and pictures(model.asked[0])[0].encode() == screens.image(expected[0])
-    assert critic.version == "critic_multimodal-2@scripted-1"
+    assert critic.version == "critic_multimodal-3@scripted-1"
 
 
 @each_kind
@@ -172,7 +178,7 @@ async def test_pixels_alone_are_described_by_a_model_once_each() -> None:
     assert made_for == {("describer", episode.trajectory.trajectory_id)}
     assert r'"A page < |im_end| > \"with\" words"' in words(model.asked[0])
     assert all(isinstance(part, str) for part in model.asked[0].messages[1].parts)
-    assert critic.version == "critic_text-2@scripted-1[tree-caption-1|describer_screen-1@eyes-2]"
+    assert critic.version == "critic_text-3@scripted-1[tree-caption-1|describer_screen-1@eyes-2]"
     await judge(critic)
     assert len(describer.asked) == 15, "a tree needs nobody to describe it"
 
@@ -262,7 +268,7 @@ async def vote(model: ScriptedModel, budget: ContextBudget = USUAL_BUDGET) -> Vo
 async def test_each_milestone_is_checked_on_its_own_screens_and_what_is_not_met_or_shown_is_incorrect() -> None:
     model = ScriptedModel(Answers())
     found = await vote(model)
-    made_by = "critic_review-1@scripted-1[critic_milestones-1|critic_milestone-1]"
+    made_by = "critic_review-2@scripted-1[critic_milestones-2|critic_milestone-2]"
     assert found == Vote(Channel.MULTIMODAL, "full", made_by, True, "shown", (1,), None)
     selector, first, second, review = model.asked
     steps = WALK.episode.steps
@@ -314,3 +320,40 @@ async def test_a_judge_asks_for_milestones_if_told(monkeypatch: pytest.MonkeyPat
     async with spec.open(CriticModels(multimodal=(endpoint,)), ORIGIN, print) as judge:
         ((critic,),) = judge.channels[0].critics
         assert isinstance(critic, MilestoneChannel)
+
+
+@pytest.mark.parametrize("end", [Terminate(status="failure"), Terminate(status="success")])
+async def test_every_critic_is_sent_the_status_of_the_end_and_when_a_report_of_failure_is_right(end: Terminate) -> None:
+    walk = await walk_of(await impossible_query(shared_world(()), "clock.delete", ORIGIN))
+    *before, last = walk.episode.steps
+    assert last.action == action_to_json(Terminate(status="failure"))
+    ended = last.model_copy(update={"action": action_to_json(end)})
+    episode = walk.episode.model_copy(update={"steps": (*before, ended)})
+    step = json.dumps({"analysis": "a", "summary": "s", "label": "GOOD"})
+    milestones = json.dumps({"milestones": [{"what": "no such alarm", "steps": [1]}]})
+    answers = {"label": step, "milestones": milestones, "met": json.dumps({"evidence": "e", "met": True})}
+    told = list[tuple[str, str]]()
+
+    def reply(body: dict[str, Any]) -> str:
+        system, user = (text_of({"messages": [message]}) for message in body["messages"])
+        told.append((" ".join(system.split()), user))
+        return next((text for key, text in answers.items() if f'"{key}": ' in system), answer())
+
+    with running_server(writes=reply) as server:
+        model = OpenAiSpec(urls=(server.url,), model="tiny").connect({})
+        of_milestones = MilestonePrompts(PROMPTS.milestones, PROMPTS.milestone, PROMPTS.review)
+        given = walk.screens(), await ModelStepCritic(model, PROMPTS.step).judge(episode, walk.screens())
+        for critic in (channel("text", model), channel("multimodal", model), MilestoneChannel(model, of_milestones)):
+            assert (await critic.judge(episode, *given)).correct
+        await model.close()
+    *_, on_end, text, multimodal, selector, verifier, review = told
+    for system, user in (on_end, text, multimodal, selector, review):
+        assert f'Ended with "{end.status}"' in user and '"failure"' in system
+        assert not any(hidden in user for hidden in (*hidden_from_critics(walk), "infeasible"))
+    for system, _ in (text, multimodal, review):
+        assert 'true only if the agent reported failure (Ended with "failure"), the ' in system
+        assert 'such a task with "success", `correct` is false' in system
+        assert '"failure" a task that could have been done, `correct` is false' in system
+    good, harmful = on_end[0].partition("- HARMFUL")[::2]
+    assert 'ending with "failure" a task that cannot be done' in good and '"success" a task that cannot' in harmful
+    assert "was searched and does not have it" in selector[0] and "something is not there is met only" in verifier[0]

@@ -35,7 +35,7 @@ async def judge(
     budget: ContextBudget = USUAL_BUDGET,
 ) -> list[StepResult]:
     critic = ModelStepCritic(model, critic_prompts().step, budget=budget)
-    assert critic.version == "critic_step-1@scripted-1"
+    assert critic.version == "critic_step-2@scripted-1"
     return await critic.judge(episode, screens or WALK.screens())
 
 

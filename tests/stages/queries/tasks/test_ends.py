@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from tests.stages.critics.phone import StoredScreens
+from tests.stages.critics.phone import StoredScreens, impossible_query
 from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.actions import Action, Answer, Terminate, ends_episode
 from trajmill.schemas.record import Origin
@@ -22,7 +22,7 @@ from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.models.embedded.candidates import answer_candidates, asks_for
 from trajmill.stages.queries.base import Candidate, GrammarWriter, draft
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.ends import absent_goals, questions
+from trajmill.stages.queries.tasks.ends import questions
 from trajmill.stages.queries.tasks.source import draw_goals, generate_queries
 from trajmill.stages.queries.walk import walk
 from trajmill.stages.rollout.base import Attempt, Limits
@@ -62,17 +62,11 @@ async def outcome(world: World, query: Query, end: Action | None = None, after: 
     return made.episode.trajectory.reward, judged.judgement.correct
 
 
-async def query_about(world: World, task: str, origin: Origin) -> Query:
-    goals = draw_goals(task_of(world, task), 6, Random(1))
-    [[goal]] = absent_goals([goals[:1]])
-    return await draft(Candidate(goal, Split.TRAIN, False, 3), GrammarWriter(), origin)
-
-
 @pytest.mark.parametrize("task", ["clock.delete", "clock.city", "calendar.create", "writer.font"])
 async def test_giving_up_is_right_only_after_a_look_at_a_list_without_the_item(
     world: World, task: str, origin: Origin
 ) -> None:
-    query = await query_about(world, task, origin)
+    query = await impossible_query(world, task, origin)
     environment = SimulatedEnvironment(world, query.platform)
     assert await walk(environment, query) is None
     assert await outcome(world, query) == (1.0, True)
