@@ -35,6 +35,9 @@ from trajmill.warehouse.views import ready_made
 _AN_ID = """
 import sys
 
+from trajmill.warehouse.layout import open_warehouse
+from trajmill.warehouse.read import read_table
+
 ids = read_table(open_warehouse(sys.argv[1]), "trajectories", ["trajectory_id"], rounds=[1])["trajectory_id"]
 print(ids[len(ids) // 2])
 """
@@ -83,7 +86,8 @@ def _look(warehouse: Warehouse) -> None:
     command = [sys.executable, "-c", _AN_ID, str(warehouse.root)]
     trajectory_id = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     print_measured("page of a trajectory", partial(find_trajectory, warehouse, trajectory_id))
-    show = ["trajmill", "show", trajectory_id, "--root", str(warehouse.root)]
+    program = Path(sys.executable).with_name("trajmill")
+    show = [program, "show", trajectory_id, "--root", str(warehouse.root)]
     print_measured("`trajmill show`", partial(subprocess.run, show, check=True, stdout=subprocess.DEVNULL))
     newest = newest_round(warehouse)
     for how in ("read anew", "kept"):
