@@ -94,20 +94,20 @@ _BUDGETS = (
     Budget(("warehouse",), 3_696),
     Budget(("pipelines",), 3_200),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_731),
+    Budget(("flows",), 10_741),
     Budget(("stages/environments",), 16_137),
     Budget(("stages/queries",), 4_981),
     Budget(("stages/critics",), 4_627),
     Budget(("stages/models",), 4_487),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_617),
-    Budget(("stages/derive", "stages/guidance"), 4_206),
+    Budget(("stages/derive", "stages/guidance"), 4_249),
     Budget(("stages/training",), 3_049),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
     Budget(("stages/graphs", "stages/annotation"), 4_553),
-    Budget(("",), 73_876),
+    Budget(("",), 73_929),
 )
 _MOST_FILES = 468
-_MOST_LINES_OF_TESTS = 39_885
+_MOST_LINES_OF_TESTS = 39_938
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

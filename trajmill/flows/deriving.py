@@ -103,7 +103,8 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
                 return tasks_of_round(context, done, spec)
             if spec.once_per_failure:
                 return failures_of_round(context, done)
-            return sources_of_round(context, done, spec.once_per_screen)
+            sources = sources_of_round(context, done, spec.once_per_screen)
+            return with_branches(context, sources) if spec.with_branches else sources
 
         def work(at: StageRun, batch: Sequence[tuple[Any, ...]]) -> WrittenFiles:
             job = DeriveKind(
@@ -237,6 +238,15 @@ def sources_of_round(context: RoundContext, done: Collection[str], once_per_scre
             shown.add(screen_id)
             firsts[trajectory_id] = (*firsts.get(trajectory_id, ()), index)
     return [DerivedFrom(trajectory_id, steps_) for trajectory_id, steps_ in firsts.items() if trajectory_id not in done]
+
+
+def with_branches(context: RoundContext, sources: Sequence[DerivedFrom]) -> list[DerivedFrom]:
+    """Return the sources with the branches from a screen of theirs; those of a branch include itself."""
+    parents = dict(tuples(context.read("trajectories", ["trajectory_id", "parent_id"], [context.round])))
+    found: dict[str, list[str]] = defaultdict(list)
+    for name, parent in sorted(parents.items()):
+        found[parent or ""].append(name)
+    return [one._replace(others=tuple(found[parents[one.trajectory_id] or one.trajectory_id])) for one in sources]
 
 
 def _attempts(context: RoundContext) -> list[Attempted]:

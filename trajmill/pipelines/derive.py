@@ -43,7 +43,7 @@ class DerivedFrom(NamedTuple):
     steps: tuple[int, ...] | None = None
     """The steps whose screens are used; None for all."""
     others: tuple[str, ...] = ()
-    """Further successes of its task, or that of its group, for a kind that derives from tasks or failures."""
+    """Further successes of its task, that of its group, or branches, for a kind that derives from these."""
     lift: GuidanceLift | None = None
     """The effect of guidance on its task, for such a kind; None where that was not measured."""
 
@@ -85,7 +85,7 @@ class DeriveKind(StageWork[Sequence[DerivedFrom]]):
         ids, with_calls = {*steps_of, *(other for source in sources for other in source.others)}, self.spec.with_calls
         episodes = read_episodes(self.warehouse, self.at.run_id, ids, self.rounds, True, True, with_calls)
         of_tasks = None
-        if self.spec.once_per_task or self.spec.once_per_failure:
+        if self.spec.once_per_task or self.spec.once_per_failure or self.spec.with_branches:
             of_tasks = TaskSources(
                 {source.trajectory_id: tuple(episodes[other] for other in source.others) for source in sources},
                 {source.trajectory_id: source.lift for source in sources if source.lift is not None},

@@ -9,6 +9,7 @@ import pytest
 
 from tests.flows.runs import changed, do, small_config, up_to
 from tests.stages.derive.samples import query
+from trajmill.flows.deriving import derive_in_round
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.judge import BRANCHES, JUDGE_GUIDED
 from trajmill.flows.tasks.release import DERIVE, DERIVE_RL
@@ -66,5 +67,11 @@ def test_branches_go_on_from_failed_attempts_within_the_episodes_of_the_round(tm
     assert taught & {row.trajectory_id for row in branches} == accepted
     compared = [row for row in context.rows(RLStep, [1]) if attempts[row.trajectory_id] in branches]
     assert compared and all(row.branch and row.step_index >= int(row.branch.partition("@")[2]) for row in compared)
+    # The outcomes of branches label the step that led to their screen, and their own steps.
+    derive_in_round(context, "prm")
+    points = {name: row.branched_at or 0 for row in branches for name in (row.trajectory_id, row.parent_id)}
+    labelled = [row for row in context.rows(Example, [1]) if row.written_by == "branches"]
+    assert {attempts[row.trajectory_id].purpose for row in labelled} == {Purpose.TRAIN, Purpose.BRANCH}
+    assert all((row.step_index or 0) >= points[row.trajectory_id] - 1 for row in labelled)
     screens = [row.screen_id for row in context.rows(Screen, [1])]
     assert len(screens) == len(set(screens))

@@ -1,23 +1,31 @@
 import json
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
 import pytest
 
 from tests.records import record
 from tests.stages.derive.samples import COMMON, DONE, TAP, episode, query, step, walked
-from tests.stages.derive.screens import derived, kept, refused
+from tests.stages.derive.screens import derived, kept, refused, tools_of
 from trajmill.schemas.actions import Action, Answer, Click, OpenApp, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Split
-from trajmill.schemas.tables.trajectory import TargetElement
+from trajmill.schemas.tables.trajectory import Purpose, TargetElement
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.candidates import read_label
+from trajmill.stages.curate.leaks import NearLeaks
+from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.derive.ces_rows import instruction_of, state_after
+from trajmill.stages.derive.kind_spec import TaskSources
 from trajmill.stages.derive.spec import CesDataSpec, CodaDataSpec, JudgeDataSpec, PrmDataSpec, RftDataSpec, RolesSpec
 
+TRAIN, BRANCH = Purpose.TRAIN, Purpose.BRANCH
+ACTIONS: dict[str, Action] = {"T": TAP, "B": SystemButton(button="Back"), "O": OpenApp(app="bites"), ".": DONE}
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
 
@@ -285,3 +293,41 @@ def test_each_judged_step_of_its_own_is_a_candidate_and_no_hint_is_learned() -> 
     assert kept(derived(PrmDataSpec(), branch)) == [(1, "good")]
     hinted = derived(PrmDataSpec(), made.model_copy(update={"guidance": "1. Did 0"}))
     assert (kept(hinted), refused(hinted)) == ([(0, "good")], [(1, "quotes_guidance")])
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [
+        {"T.": 1, "B.": 0, "TT.": 0, "BT.": 0, "OT.": 1},
+        {"TBO.": 1, "TBT.": 0, "TOB.": 0, "BT.": 1},
+        {"B.": 0, "T.": 0, "TO.": 1},
+        {"T.": 0, "B.": 0},
+        {"O.": 1, "OT.": 1},
+    ],
+)
+def test_branches_label_the_step_to_their_screen_and_those_where_they_part(outcomes: dict[str, int]) -> None:
+    def attempt(acts: str, **changes: Any) -> Episode:
+        steps = [step(n, ACTIONS[act]) for n, act in enumerate("TT" + acts)]
+        made = episode(steps, name=acts, labels=[NEUTRAL] * len(steps), **changes)
+        origin = {"parent_id": content_id("test", "B."), "branched_at": None if changes["purpose"] is TRAIN else 2}
+        return made.model_copy(update={"trajectory": made.trajectory.model_copy(update=origin)})
+
+    parent = attempt("BO.", purpose=TRAIN, correct=False)
+    branches = [attempt(acts, purpose=BRANCH, correct=bool(correct)) for acts, correct in outcomes.items()]
+    void = attempt("", purpose=BRANCH, status="failed", correct=True)
+    others = {each.trajectory.trajectory_id: (void, *branches) for each in (parent, *branches)}
+    tools = tools_of(PrmDataSpec(), of_tasks=TaskSources(others, {}, NearLeaks((), CurateSpec())))
+    rewards = np.array(list(outcomes.values()), np.float64)
+    for one, path in zip((parent, *branches), ("BO.", *outcomes), strict=True):
+        led = "good" if rewards.any() else "neutral"
+        expected = [(0, "neutral"), (1, led)] if one is parent else []
+        for at in range(len(path)):
+            along, same = ([acts[:end] == path[:end] for acts in outcomes] for end in (at, at + 1))
+            gain = np.sign(rewards[same].mean() - rewards[along].mean()) if any(same) else 0
+            expected.append((2 + at, {1: "good", 0: "neutral", -1: "harmful"}[int(gain)]))
+        rows = derived(PrmDataSpec(), one, tools)
+        assert kept(rows) == expected
+        lineage = {each.trajectory.trajectory_id for each in (one, *branches)}
+        for row in rows.examples:
+            assert (row.written_by == "branches") is (row.variant != "neutral") is bool(row.source_trajectories)
+            assert set(row.source_trajectories or lineage) == lineage

@@ -98,7 +98,7 @@ class Forks(KindDeriver[ForksSpec]):
         success = self._success(episode)
         assert success is not None
         with stored_evidence(episode):
-            forks = fork_points(*(_transitions(each, self.tools.screens) for each in (episode, success)))
+            forks = fork_points(*(transitions(each, self.tools.screens) for each in (episode, success)))
         if not forks:
             collected.refuse("no_shared_screen")
         for fork in forks:
@@ -197,7 +197,8 @@ def _identity(element: UIElement) -> Hashable:
     return element.role, element.text, element.value, element.element_id
 
 
-def _transitions(episode: Episode, screens: ScreenReader) -> list[Transition]:
+def transitions(episode: Episode, screens: ScreenReader) -> list[Transition]:
+    """Return the steps as they are compared; presses of equal elements are equal, wherever they lie."""
     reader, is_phone = seen(screens), episode.query.platform is Platform.PHONE
 
     @cache

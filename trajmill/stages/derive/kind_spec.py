@@ -36,7 +36,7 @@ class TaskSources(NamedTuple):
     """Further data on the tasks of a shard's trajectories."""
 
     others: Mapping[str, tuple[Episode, ...]]
-    """By trajectory, further successes of its task or group."""
+    """By trajectory, further successes of its task or group, or branches."""
     lifts: Mapping[str, GuidanceLift]
     """By trajectory, the lift of guidance at its task; absent where no query was attempted in both ways."""
     leaks: NearLeaks
@@ -57,7 +57,7 @@ class Tools(NamedTuple):
     policy: AgentModel | None = None
     """The policy in force, for a kind that samples it."""
     of_tasks: TaskSources | None = None
-    """For a kind that derives from tasks or failures."""
+    """For a kind that derives from tasks, failures or branches."""
 
 
 class KindSpec(Spec):
@@ -74,6 +74,8 @@ class KindSpec(Spec):
     """Whether it derives from the successes of a task in a round together."""
     once_per_failure: ClassVar[bool] = False
     """Whether it derives from failed attempts, each with a success at the same query in the round."""
+    with_branches: ClassVar[bool] = False
+    """Whether it also derives from the branches from a screen of an attempt, or from the screen of a branch."""
     with_calls: ClassVar[bool | Literal["critics"]] = False
     """Whether it derives from the model calls of agent roles, or of `critics`."""
     trains_policy: ClassVar[bool] = True

@@ -7,9 +7,12 @@ trajectories (CODA A), and a process reward model of candidate actions.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
+from statistics import fmean
 
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel, StepLabel
@@ -26,6 +29,7 @@ from trajmill.stages.curate.training_set import (
 )
 from trajmill.stages.derive.collected import Collected, KindDeriver, Lesson, unaccepted, unfit
 from trajmill.stages.derive.conversation import StepConversation, dialogue, holds_placeholder, unfit_text
+from trajmill.stages.derive.forks import transitions
 from trajmill.stages.derive.spec import CodaDataSpec, JudgeDataSpec, PrmDataSpec, RolesSpec
 from trajmill.stages.guidance.strip import quotes_guidance, without_guidance
 from trajmill.stages.models.prompts import load_prompt, parse_answer
@@ -56,13 +60,19 @@ class JudgeRows(KindDeriver[JudgeDataSpec]):
 
 
 class PrmRows(KindDeriver[PrmDataSpec]):
-    """Derives a row of each step with a verdict, of failed attempts too: the request before the step, and its label.
+    """Derives a row of each step with a label, of failed attempts too: the request before the step, and its label.
 
-    The steps that a branch took over are its parent's. The prompt is that of `agent.prm`; needs no model.
+    Labels are those of branches where they tell, elsewhere the step critic's. The steps that a branch took over are
+    its parent's. The prompt is that of `agent.prm`; needs no model.
     """
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        labels = {verdict.index: verdict for verdict in episode.step_verdicts}
+        sources, name = self.tools.of_tasks, episode.trajectory.trajectory_id
+        branches = [each for each in (sources.others.get(name, ()) if sources else ()) if unfit(each) is None]
+        said = branch_labels(episode, branches, self.tools.screens)
+        by_branches = {index: {"label": label, "made_by": BRANCHES} for index, label in said.items()}
+        labels = {each.index: each.model_copy(update=by_branches.get(each.index)) for each in episode.step_verdicts}
+        lineage = tuple(dict.fromkeys((name, *(each.trajectory.trajectory_id for each in branches))))
         for at, step in enumerate(episode.steps):
             if step.index < (episode.trajectory.branched_at or 0):
                 continue
@@ -74,8 +84,36 @@ class PrmRows(KindDeriver[PrmDataSpec]):
                 asked = load_prompt(*PROMPT).fill(**prm_fields(episode.query.instruction, done, action, size))
                 reason = unfit_text(asked.user, step, verdict.label.value, episode.guidance)
                 messages = dialogue(asked.system, asked.user + IMAGE_PLACEHOLDER, verdict.label.value)
-                made = reason or Lesson(messages, (step.screen_before,), verdict.label.lower(), verdict.made_by)
+                about = (messages, (step.screen_before,), verdict.label.lower(), verdict.made_by)
+                made = reason or Lesson(*about, trajectories=lineage if step.index in by_branches else ())
             collected.add_or_refuse(made, step)
+
+
+BRANCHES = "branches"
+"""Author of a label that the outcomes of branches give."""
+
+
+def branch_labels(episode: Episode, branches: Sequence[Episode], screens: ScreenReader) -> dict[int, StepLabel]:
+    """Return by index the labels of the steps around the one screen that finished and judged branches started from.
+
+    V is the mean reward (1 if judged correct, else 0) of the branches that did as the episode did since that screen, Q
+    that of those which also do the step's action: it is GOOD if its advantage Q - V is above 0, HARMFUL if below
+    (VinePPO, 2410.01679, section 4). The step that led to the screen is GOOD if a branch succeeded (Math-Shepherd,
+    2312.08935, hard estimation).
+    """
+    if not branches:
+        return {}
+    at = branches[0].trajectory.branched_at or 0
+    own, *others = (transitions(one, screens)[at:] for one in (episode, *branches))
+    rewards = (float(each.judgement is not None and each.judgement.correct) for each in branches)
+    along = list(zip(rewards, others, strict=True))
+    labels = {at - 1: StepLabel.GOOD} if any(reward for reward, _ in along) else {}
+    for number, step in enumerate(own):
+        same = [(r, taken) for r, taken in along if len(taken) > number and taken[number][:2] == step[:2]]
+        gain = fmean(reward for reward, _ in same) - fmean(reward for reward, _ in along) if same else 0.0
+        labels |= {at + number: StepLabel.GOOD if gain > 0 else StepLabel.HARMFUL} if gain else {}
+        along = [(reward, taken) for reward, taken in same if taken[number].after == step.after]
+    return labels
 
 
 def _right_reply(call: ModelCall, is_correct: bool, answer: type[TrajectoryAnswer]) -> str | None:

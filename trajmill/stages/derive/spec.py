@@ -202,9 +202,11 @@ class JudgeDataSpec(KindSpec):
 
 
 class PrmDataSpec(KindSpec):
-    """Candidate actions with the step critic's labels, for a process reward model: `trajmill derive prm`."""
+    """Candidate actions, labelled by the step critic or branches, for a reward model: `trajmill derive prm`."""
 
     name: ClassVar[str] = "prm"
+    version: ClassVar[str] = "2"
+    with_branches = True
     deriver: ClassVar[str] = "trajmill.stages.derive.role_rows:PrmRows"
     trains_policy: ClassVar[bool] = False
 
