@@ -91,10 +91,10 @@ _BUDGETS = (
     # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
     Budget(("schemas",), 3_993),
-    Budget(("warehouse",), 3_696),
+    Budget(("warehouse",), 3_695),
     Budget(("pipelines",), 3_200),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_741),
+    Budget(("flows",), 10_743),
     Budget(("stages/environments",), 16_137),
     Budget(("stages/queries",), 4_981),
     Budget(("stages/critics",), 4_627),
@@ -104,7 +104,7 @@ _BUDGETS = (
     Budget(("stages/training",), 3_049),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
     Budget(("stages/graphs", "stages/annotation"), 4_553),
-    Budget(("",), 73_929),
+    Budget(("",), 73_930),
 )
 _MOST_FILES = 468
 _MOST_LINES_OF_TESTS = 39_938

@@ -165,7 +165,8 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
         newest = int(entries[-1].name[-25:-5])
         if version is None and log.delta is not None and int(log.delta.version()) == newest:
             return log.delta
-        _copied_log(warehouse, table, files, whole=version is not None)
+        if not store.is_local:
+            _copied_log(warehouse, table, files, whole=version is not None)
         try:
             if version is not None:
                 return DeltaTable(str(warehouse.table(table)), version=version)
@@ -192,8 +193,6 @@ def _copied_log(warehouse: Warehouse, table: str, files: Sequence[StoredFile], w
     A copy is used if it has the hash that was committed.
     """
     paths = [warehouse.root / file.name for file in files if not file.name.endswith(_LAST_CHECKPOINT)]
-    if warehouse.store.is_local:
-        return paths
     for path in warehouse.table(table).glob("_delta_log/[0-9]*"):
         if path not in paths and path < paths[-1]:
             # Of an earlier log at this address. What is newer another process may have listed later.

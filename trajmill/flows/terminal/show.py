@@ -15,7 +15,6 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from trajmill.flows.report.figures import SPLIT_NAMES
 from trajmill.pipelines.reading.episodes import places_of, read_episodes_of_rounds
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
@@ -170,6 +169,9 @@ def _headline(summary: RoundSummary) -> str:
 
 
 def _blocks(summary: RoundSummary) -> tuple[_Block, ...]:
+    # It imports all settings, a third of the time of `trajmill show`, which needs none of them.
+    from trajmill.flows.report.figures import SPLIT_NAMES
+
     before, after = ({each.split: each for each in of} for of in (summary.success_before, summary.success_after))
     success = [
         (name, *_share(before.get(split))[:1], *_share(after.get(split)))
