@@ -92,11 +92,11 @@ _BUDGETS = (
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
     Budget(("schemas",), 3_993),
     Budget(("warehouse",), 3_695),
-    Budget(("pipelines",), 3_200),
+    Budget(("pipelines",), 3_198),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_743),
-    Budget(("stages/environments",), 16_137),
-    Budget(("stages/queries",), 4_981),
+    Budget(("flows",), 10_742),
+    Budget(("stages/environments",), 16_198),
+    Budget(("stages/queries",), 4_984),
     Budget(("stages/critics",), 4_627),
     Budget(("stages/models",), 4_487),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_617),
@@ -104,10 +104,10 @@ _BUDGETS = (
     Budget(("stages/training",), 3_049),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
     Budget(("stages/graphs", "stages/annotation"), 4_553),
-    Budget(("",), 73_930),
+    Budget(("",), 73_991),
 )
 _MOST_FILES = 468
-_MOST_LINES_OF_TESTS = 39_938
+_MOST_LINES_OF_TESTS = 39_989
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

@@ -39,7 +39,7 @@ from trajmill.stages.queries.proposals.source import (
     start_screens,
 )
 from trajmill.stages.queries.written import QueryPrompts
-from trajmill.stages.rollout.base import Attempt, Limits, episode_seed
+from trajmill.stages.rollout.base import Attempt, episode_seed
 
 
 class ProposalCounts(NamedTuple):
@@ -55,7 +55,6 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
     wanted: ProposalCounts
     run_seed: int
     heldout_apps: tuple[str, ...]
-    limits: Limits
     environments: int
     in_flight: int
     """Starting points for which the writer is asked at the same time."""
@@ -84,7 +83,6 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
             list(dict.fromkeys((*curriculum, *screenshot))),
             self.environment.factory,
             lambda start: episode_seed(self.run_seed, self.at.round, start.id, Purpose.TRAIN, 0),
-            self.limits,
             self.origin,
             self.environments,
         )

@@ -85,6 +85,13 @@ def test_the_limits_on_steps_and_time_end_an_episode() -> None:
     trajectory = roll(ToyAgent(press_and_finish), ToyEnvironment("step"), Limits(seconds=0.05)).episode.trajectory
     assert trajectory.stop_reason is StopReason.TIME_LIMIT
 
+    class Late(ToyEnvironment):
+        async def _meet(self, call: str) -> None:
+            await asyncio.sleep(0.6 if call == "reset" else 0.0)
+
+    trajectory = roll(ToyAgent(press_and_finish), Late(), Limits(seconds=0.5)).episode.trajectory
+    assert trajectory.stop_reason is StopReason.AGENT_DONE, "waiting for the first screen is no time of the agent's"
+
 
 def test_a_model_failure_is_not_an_environment_failure() -> None:
     class Broken(ToyAgent):

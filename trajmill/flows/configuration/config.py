@@ -125,7 +125,7 @@ class RolloutSection(Spec):
     temperature: PositiveFloat = 1.0
     """Sampling temperature of the policy; evaluation is greedy."""
     max_seconds: PositiveFloat = 60.0
-    """Time limit of one episode."""
+    """Time limit of one episode, from its first screen to the agent's last step."""
     environment_tries: PositiveInt = 3
     """How often an attempt is tried, each time on a fresh environment, before the failure is stored."""
     step_seconds: PositiveFloat = 30.0

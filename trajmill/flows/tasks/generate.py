@@ -51,7 +51,7 @@ from trajmill.stages.queries.proposals.source import (
 from trajmill.stages.queries.spec import AtomicApp, WalkReach
 from trajmill.stages.queries.tasks.source import TaskSource
 from trajmill.stages.queries.walk import own_queries
-from trajmill.stages.rollout.base import Limits, plan_once
+from trajmill.stages.rollout.base import plan_once
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.staging import forget
 
@@ -231,7 +231,6 @@ def propose(context: RoundContext, at: StageRun) -> StageOutcome:
         wanted=ProposalCounts(settings.curriculum, settings.screenshot),
         run_seed=config.run.seed,
         heldout_apps=settings.unseen_app_names,
-        limits=Limits(seconds=config.rollout.max_seconds),
         environments=config.rollout.concurrency,
         in_flight=config.endpoints[writer].max_in_flight,
         untried=_still_undecided(context),

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Sequence
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, Protocol, runtime_checkable
+from time import monotonic
+from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.query import Platform, Query
+
+T = TypeVar("T")
+_LOG = logging.getLogger(__name__)
+AWAY = (502, 503, 504)
+"""The answers of a gateway whose server is away."""
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 5.0
 
 
 class Environment(Protocol):
@@ -115,6 +126,37 @@ class GoalDistances(Protocol):
 @runtime_checkable
 class MeasuresDistance(Protocol):
     def goal_distances(self) -> GoalDistances: ...
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Waits for servers that are away when an episode begins, and logs each once."""
+
+    seconds: float = 90.0
+    """Less than a pool gives a reset."""
+    _told: set[str] = field(default_factory=set)
+
+    async def outlast(self, server: str, work: Callable[[], Awaitable[T]]) -> T:
+        """Repeat work until it no longer raises EnvironmentFailure (`unreachable`), which in the end is one line."""
+        pause, since = _FIRST_PAUSE, None
+        while True:
+            try:
+                found = await work()
+                self._told.discard(server)
+                return found
+            except EnvironmentFailure as error:
+                if error.failure_class is not FailureClass.UNREACHABLE:
+                    raise
+                since = since or monotonic()
+                left = self.seconds + since - monotonic()
+                if left <= 0:
+                    text = f"{server} did not answer for {self.seconds:g} s ({error}); start it, or correct its address"
+                    raise EnvironmentFailure(f"{text}; then run the same command again", error.failure_class) from error
+                if server not in self._told:
+                    self._told.add(server)
+                    _LOG.warning("%s does not answer (%s); waiting %g s at most", server, error, self.seconds)
+            await asyncio.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE)
 
 
 def make_observation(

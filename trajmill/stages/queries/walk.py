@@ -52,16 +52,19 @@ class QueryWalker:
         return NewQueries(tuple(passed), tuple(failed.values()))
 
     async def failures(self, queries: Sequence[Query], trial: Trial) -> dict[str, Failure]:
-        """Return the failures by query id, in the order of the queries."""
+        """Return the failures by query id, in order; raises EnvironmentFailure if a server stays away from all."""
         failed: dict[str, Failure] = {}
         for platform in dict.fromkeys(query.platform for query in queries):
             if platform not in self._factories:
                 self._factories[platform] = self._factory(platform)
             of_platform = [query for query in queries if query.platform is platform]
             waiting = iter(of_platform)
-            async with asyncio.TaskGroup() as group:
-                for _ in range(min(self._instances, len(of_platform))):
-                    group.create_task(self._try_waiting(self._factories[platform], waiting, trial, failed))
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for _ in range(min(self._instances, len(of_platform))):
+                        group.create_task(self._try_waiting(self._factories[platform], waiting, trial, failed))
+            except ExceptionGroup as errors:
+                raise errors.exceptions[0] from None
         return {query.query_id: failed[query.query_id] for query in queries if query.query_id in failed}
 
     async def _try_waiting(
@@ -79,6 +82,8 @@ class QueryWalker:
                         reason, failure_class = str(error), error.failure_class
                         broken, environment = environment, None
                         await close_quietly(broken)
+                        if failure_class is FailureClass.UNREACHABLE:
+                            raise
                     if failure_class is FailureClass.TASK:
                         break
                 if reason is not None:

@@ -200,14 +200,14 @@ async def run_episode(
     failure: StageError | None = None
     reward: float | None = None
     try:
+        environment = with_checks(environment, attempt.query)
+        if (point := attempt.branch) is None:
+            done.observations.append(await done.timed(environment.reset(attempt.query, attempt.seed)))
+        else:
+            reached = (branches or BranchPoints()).reach(environment, attempt.query, point)
+            done.observations += await done.timed(reached)
+            done.decisions += point.decisions()
         async with asyncio.timeout(limits.seconds):
-            environment = with_checks(environment, attempt.query)
-            if (point := attempt.branch) is None:
-                done.observations.append(await done.timed(environment.reset(attempt.query, attempt.seed)))
-            else:
-                reached = (branches or BranchPoints()).reach(environment, attempt.query, point)
-                done.observations += await done.timed(reached)
-                done.decisions += point.decisions()
             observation = done.observations[-1]
             while len(done.decisions) < attempt.query.max_steps:
                 done.slot.screen = observation.screen
@@ -238,9 +238,9 @@ async def run_episode(
                 if done.tokens_in + done.tokens_out > limits.tokens:
                     stop = StopReason.TOKEN_LIMIT
                     break
-            reward = await done.timed(environment.score())
-            if isinstance(environment, ComparesState):
-                done.side_effects = await done.timed(environment.side_effects())
+        reward = await done.timed(environment.score())
+        if isinstance(environment, ComparesState):
+            done.side_effects = await done.timed(environment.side_effects())
     except TimeoutError:
         stop = StopReason.TIME_LIMIT
     except StageError as error:

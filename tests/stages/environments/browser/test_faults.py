@@ -3,19 +3,26 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.failures import failing
-from tests.stages.environments.browser.playing import PATIENT, SharedBrowser, a_query, element, press, texts
+from tests.http_server import QuietHandler, serving
+from tests.stages.environments.browser.playing import ORIGIN, PATIENT, SharedBrowser, a_query, element, press, texts
 from tests.stages.environments.processes import descendants, eventually, named, until_gone
-from trajmill.schemas.actions import Click, Wait
+from tests.stages.rollout.rolling import rolled_out
+from tests.stages.rollout.toy import ToyAgent
+from trajmill.schemas.actions import Action, Click, Terminate, Wait
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.tables.query import Query
+from trajmill.stages.environments.base import Environment, Patience
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 from trajmill.stages.environments.browser.episode import PageTimeouts
+from trajmill.stages.queries.walk import QueryWalker
 
 pytestmark = pytest.mark.browser
 VERY_SHORT = PageTimeouts(load=5.0, turn=5.0, network=0.5)
@@ -38,7 +45,7 @@ async def failure_of(query: Query, browser: SharedBrowser, kill: str = "") -> Fa
 async def test_a_start_page_that_does_not_load_is_a_setup_failure_and_one_that_breaks_is_the_environments(
     site: str, browser: SharedBrowser
 ) -> None:
-    for url in (f"{site}/never", f"{site}/no-such-page", "http://127.0.0.1:9/"):
+    for url in (f"{site}/never", f"{site}/no-such-page"):
         assert await failure_of(a_query(url), browser) is FailureClass.SETUP
     assert await failure_of(a_query(f"{site}/hangs"), browser) is FailureClass.ENVIRONMENT
     assert await failure_of(a_query(f"{site}/"), browser, kill="--type=renderer") is FailureClass.ENVIRONMENT
@@ -116,3 +123,56 @@ def test_nothing_outlives_a_parent_that_was_killed(site: str, tmp_path: Path) ->
         parent.kill()
     until_gone(left)
     eventually(lambda: not [*tmp_path.iterdir()])
+
+
+class Gateway(QuietHandler):
+    """Cuts some connections, says of some requests that its server is away, and else has a link that fills the page."""
+
+    asked = 0
+
+    def reply(self) -> None:
+        Gateway.asked += 1
+        if Gateway.asked in (1, 4):
+            self.connection.close()
+            return
+        page = f"<a href={self.path}n style='position: fixed; inset: 0'>Next</a>".encode()
+        self.answer(page, 503 if Gateway.asked in (2, 5, 7) else 200, Content_Type="text/html")
+
+
+async def test_a_site_that_stays_away_is_one_line_after_one_wait(
+    browser: SharedBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(browser.factory, "_patience", Patience(0.2))
+    tried = list[Query]()
+
+    async def reach(environment: Environment, query: Query) -> None:
+        tried.append(query)
+        await environment.reset(query, 1)
+
+    asked = [a_query("http://127.0.0.1:8999/one"), a_query("http://127.0.0.1:8999/other")]
+    line = r"^http://127.0.0.1:8999 did not answer for 0.2 s \(.*Connect call failed .*\); start it, or correct its "
+    with failing(FailureClass.UNREACHABLE, match=line):
+        await QueryWalker(lambda _: browser.factory, 1, ORIGIN).failures(asked, reach)
+    assert tried == asked[:1]
+
+
+async def test_a_site_that_is_gone_for_a_while_costs_no_attempt(
+    browser: SharedBrowser, caplog: pytest.LogCaptureFixture
+) -> None:
+    server = ExitStack()
+    site = server.enter_context(serving(Gateway))
+
+    def act(step: int) -> Action:
+        if Gateway.asked == 3:
+            server.close()
+            threading.Timer(0.2, lambda: server.enter_context(serving(Gateway, int(site.split(":")[2])))).start()
+        return Click(x=9, y=9) if step < 2 else Terminate(status="success")
+
+    asked = [a_query(f"{site}/", ({"check": "url", "contains": "/nn"},))] * 2
+    with server:
+        made = await rolled_out(asked, lambda _: ToyAgent(act), browser.factory)
+    assert [(one.failure, one.episode.trajectory.reward) for one in made] == [(None, 1.0)] * 2
+    void, other = (one.earlier_failure for one in made)
+    assert void and (void.failure_class, void.attempts, other) == (FailureClass.ENVIRONMENT, 2, None)
+    assert "the server stopped answering during the episode (HTTP 503)" in void.message
+    assert [line.partition(" (")[0] for line in caplog.messages] == [f"{site} does not answer"] * 2

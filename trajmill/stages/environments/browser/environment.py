@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from contextlib import suppress
+from functools import partial
 
 from playwright.async_api import Error
 
@@ -12,7 +13,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.base import make_observation
+from trajmill.stages.environments.base import Patience, make_observation
 from trajmill.stages.environments.browser.dialog import (
     DialogAnswer,
     DialogLayout,
@@ -23,8 +24,8 @@ from trajmill.stages.environments.browser.dialog import (
 )
 from trajmill.stages.environments.browser.episode import BrowserEpisode, OpenDialog, PageTimeouts, viewport_of
 from trajmill.stages.environments.browser.launch import BrowserProcess
-from trajmill.stages.environments.browser.page import EPOCH_MS, PagePlace, title_element, within_time
-from trajmill.stages.environments.browser.proxy import AllowListProxy, HostPort, host_port_of
+from trajmill.stages.environments.browser.page import EPOCH_MS, PagePlace, first_line, title_element, within_time
+from trajmill.stages.environments.browser.proxy import AllowListProxy, HostPort, host_port_of, origin_of
 from trajmill.stages.environments.browser.task import BrowserGoal, BrowserStart
 from trajmill.stages.environments.tasks import read_part
 
@@ -41,10 +42,10 @@ class BrowserEnvironment:
 
     name = "browser"
 
-    def __init__(self, browser: BrowserProcess, platform: Platform, timeouts: PageTimeouts) -> None:
+    def __init__(self, browser: BrowserProcess, platform: Platform, timeouts: PageTimeouts, patience: Patience) -> None:
         self.platform = platform
         self._browser = browser
-        self._timeouts = timeouts
+        self._timeouts, self._patience = timeouts, patience
         self._host: HostPort | None = None
         self._proxy = AllowListProxy(_MOST_BYTES)
         self._proxy_address: str | None = None
@@ -66,7 +67,11 @@ class BrowserEnvironment:
     async def open(
         self, start: BrowserStart, goal: BrowserGoal, seed: int, secret: str = "", now_ms: int = EPOCH_MS
     ) -> Observation:
-        """Begin an episode; `secret` is left out of the addresses that the agent sees. Raises as `reset`."""
+        """Begin an episode when the site answers; `secret` is left out of the addresses that the agent sees."""
+        work = partial(self._open, start, goal, seed, secret, now_ms)
+        return await self._patience.outlast(origin_of(start.url), work)
+
+    async def _open(self, start: BrowserStart, goal: BrowserGoal, seed: int, secret: str, now_ms: int) -> Observation:
         await self.end_episode()
         self._proxy_address = self._proxy_address or await self._proxy.open()
         self._host = host_port_of(start.url)
@@ -78,12 +83,14 @@ class BrowserEnvironment:
         try:
             return await self._observe_turn(self._episode, self._episode.open(seed, now_ms), self._timeouts.load)
         except EnvironmentFailure as error:
+            if away := self._away(self._episode):
+                raise EnvironmentFailure(away, FailureClass.UNREACHABLE) from error
             raise EnvironmentFailure(f"{start.url}: {error}", FailureClass.SETUP) from error
 
     async def step(self, action: Action) -> Observation:
         seen = await self._step(action)
-        if self._host in self._proxy.unreachable:
-            raise EnvironmentFailure("the server stopped answering during the episode")
+        if away := self._away(self._running()):
+            raise EnvironmentFailure(f"the server stopped answering during the episode ({away})")
         return seen
 
     async def place(self) -> PagePlace | None:
@@ -110,13 +117,7 @@ class BrowserEnvironment:
             return None
         while self._layout is not None:
             await self._answer(episode, DialogAnswer(len(self._layout.buttons) - 1, ""))
-        try:
-            async with asyncio.timeout(self._timeouts.turn):
-                return await episode.score()
-        except TimeoutError as error:
-            raise EnvironmentFailure("the page does not answer the goal check") from error
-        except Error as error:
-            raise EnvironmentFailure(f"the browser failed: {_first_line(error)}") from error
+        return await within_time(episode.score(), self._timeouts.turn, "the page")
 
     async def close(self) -> None:
         await self.end_episode()
@@ -135,6 +136,10 @@ class BrowserEnvironment:
             with suppress(Error, TimeoutError):
                 async with asyncio.timeout(_SECONDS_TO_CLOSE):
                     await episode.close()
+
+    def _away(self, episode: BrowserEpisode) -> str:
+        """Why the site of an episode counts as away; empty if it answers."""
+        return self._proxy.unreachable.get(self._host, episode.tabs.requests.away)
 
     def _running(self) -> BrowserEpisode:
         if self._episode is None:
@@ -155,7 +160,7 @@ class BrowserEnvironment:
             self._turn = None
             observation = turn.result()
         except Error as error:
-            raise EnvironmentFailure(f"the browser failed: {_first_line(error)}") from error
+            raise EnvironmentFailure(f"the browser failed: {first_line(error)}") from error
         finally:
             dialog.cancel()
         self._page_png = observation.screen.encode()
@@ -188,18 +193,16 @@ class BrowserEnvironment:
 class BrowserFactory:
     """Makes browser environments that share one browser; a browser that has died is started again."""
 
-    def __init__(self, platform: Platform = Platform.WEB, timeouts: PageTimeouts = PageTimeouts()) -> None:
+    def __init__(
+        self, platform: Platform = Platform.WEB, timeouts: PageTimeouts = PageTimeouts(), waits: Patience = Patience()
+    ) -> None:
         """Start nothing yet; the platform is phone for queries whose pages are shown as on a phone."""
         self._browser = BrowserProcess()
         self._platform = platform
-        self._timeouts = timeouts
+        self._timeouts, self._patience = timeouts, waits
 
     async def __call__(self) -> BrowserEnvironment:
-        return BrowserEnvironment(self._browser, self._platform, self._timeouts)
+        return BrowserEnvironment(self._browser, self._platform, self._timeouts, self._patience)
 
     async def close(self) -> None:
         await self._browser.close()
-
-
-def _first_line(error: Error) -> str:
-    return (error.message.splitlines() or ["no reason given"])[0]

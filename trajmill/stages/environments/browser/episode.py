@@ -30,6 +30,7 @@ from trajmill.stages.environments.browser.page import (
     open_session,
     settle,
 )
+from trajmill.stages.environments.browser.proxy import origin_of
 from trajmill.stages.environments.browser.task import BrowserGoal, BrowserStart
 
 _MOST_TABS, _MOST_DOWNLOADS = 8, 16
@@ -65,7 +66,7 @@ class Tabs:
         self._files = files
         self._pages: list[Page] = []
         self._sessions: dict[Page, CDPSession] = {}
-        self._requests = PendingRequests()
+        self.requests = PendingRequests()
         self._opening = 0
         self._saving: set[asyncio.Task[None]] = set()
         self._crashed = False
@@ -91,10 +92,10 @@ class Tabs:
 
     @property
     def is_idle(self) -> bool:
-        return self._requests.is_empty and not self._saving and not self._opening
+        return self.requests.is_empty and not self._saving and not self._opening
 
     def ignore_pending(self) -> None:
-        self._requests.ignore_pending()
+        self.requests.ignore_pending()
         self._opening = 0
 
     def close(self) -> None:
@@ -115,12 +116,12 @@ class Tabs:
         page.on("dialog", self._on_dialog)
         page.on("filechooser", self._on_file_chooser)
         page.on("download", lambda download: self._keep(asyncio.ensure_future(self._save(download))))
-        self._requests.watch(page)
+        self.requests.watch(page)
 
     def _on_closed(self, page: Page) -> None:
         self._pages.remove(page)
         self._sessions.pop(page, None)
-        self._requests.forget(page)
+        self.requests.forget(page)
 
     def _on_crash(self, page: Page) -> None:
         self._crashed = True
@@ -200,10 +201,9 @@ async def _selected(page: Page, script: str, selector: str) -> str | None:
 
 
 async def _stored(page: Page, start: BrowserStart, key: str) -> str | None:
-    parts = urlsplit(start.url)
     state = await page.context.storage_state()
     for place in state.get("origins", []):
-        if place["origin"] == f"{parts.scheme}://{parts.netloc}":
+        if place["origin"] == origin_of(start.url):
             return next((entry["value"] for entry in place["localStorage"] if entry["name"] == key), None)
     return None
 

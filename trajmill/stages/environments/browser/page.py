@@ -15,12 +15,12 @@ from importlib.resources import files
 from typing import Any, NamedTuple, TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
-from playwright.async_api import BrowserContext, CDPSession, Error, Frame, Page, Request
+from playwright.async_api import BrowserContext, CDPSession, Error, Frame, Page, Request, Response
 
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.stages.environments.base import make_observation
+from trajmill.stages.environments.base import AWAY, make_observation
 from trajmill.stages.environments.browser.launch import Viewport
 
 T = TypeVar("T")
@@ -29,6 +29,7 @@ EPOCH_MS = 1_700_000_000_000
 _ADVANCE_CLOCK = "(duration) => window.__advanceClock && window.__advanceClock(duration)"
 _SECONDS_PER_FRAME = 2.0
 _ENDLESS = ("websocket", "eventsource", "ping")
+_CUT = ("net::ERR_EMPTY_RESPONSE", "net::ERR_CONNECTION_RESET", "net::ERR_CONNECTION_CLOSED")
 # Where the page of an iframe begins within the box of its element, and how large it is.
 _INSIDE = """
 (holder) => {
@@ -61,7 +62,11 @@ async def within_time(work: Awaitable[T], seconds: float, name: str) -> T:
     except TimeoutError as error:
         raise EnvironmentFailure(f"{name} hangs") from error
     except Error as error:
-        raise EnvironmentFailure(f"{name}: {error.message}") from error
+        raise EnvironmentFailure(f"{name}: {first_line(error)}") from error
+
+
+def first_line(error: Error) -> str:
+    return (error.message.splitlines() or ["no reason given"])[0]
 
 
 async def advance_clock(context: BrowserContext, seconds: float) -> None:
@@ -90,6 +95,8 @@ class PendingRequests:
 
     def __init__(self) -> None:
         self._pending: dict[Request, Page] = {}
+        self.away = ""
+        """Why the server of a page, not of a part of it, counts as away; empty if it answers."""
 
     @property
     def is_empty(self) -> bool:
@@ -99,6 +106,7 @@ class PendingRequests:
         page.on("request", lambda request: self._begins(page, request))
         page.on("requestfinished", self._ends)
         page.on("requestfailed", self._ends)
+        page.on("response", self._answered)
 
     def forget(self, page: Page) -> None:
         self._pending = {request: by for request, by in self._pending.items() if by is not page}
@@ -112,6 +120,16 @@ class PendingRequests:
 
     def _ends(self, request: Request) -> None:
         self._pending.pop(request, None)
+        if request.failure in _CUT:
+            self._note_away(request, request.failure)
+
+    def _answered(self, response: Response) -> None:
+        if response.status in AWAY:
+            self._note_away(response.request, f"HTTP {response.status}")
+
+    def _note_away(self, request: Request, why: str) -> None:
+        if request.is_navigation_request() and request.frame.parent_frame is None:
+            self.away = why
 
 
 async def observe_page(page: Page, viewport: Viewport, app: str, session: CDPSession, secret: str = "") -> Observation:

@@ -34,6 +34,11 @@ def host_port_of(url: str) -> HostPort | None:
     return HostPort(parts.hostname, port) if parts.scheme in _PORTS and parts.hostname and port else None
 
 
+def origin_of(url: str) -> str:
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
 class AllowListProxy:
     def __init__(self, most_bytes: int) -> None:
         """Allow nothing yet; a context receives at most `most_bytes` between two calls of `allow`."""
@@ -41,8 +46,8 @@ class AllowListProxy:
         self._allowed: frozenset[HostPort] = frozenset()
         self._received = 0
         self._refused: list[str] = []
-        self.unreachable: set[HostPort | None] = set()
-        """Allowed hosts that did not answer; `allow` forgets them."""
+        self.unreachable: dict[HostPort | None, str] = {}
+        """Allowed hosts that did not answer, and why; `allow` forgets them."""
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -51,7 +56,7 @@ class AllowListProxy:
         return tuple(self._refused)
 
     def allow(self, hosts: frozenset[HostPort]) -> None:
-        self._allowed, self._received, self._refused, self.unreachable = hosts, 0, [], set()
+        self._allowed, self._received, self._refused, self.unreachable = hosts, 0, [], {}
 
     async def open(self) -> str:
         self._server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=_LONGEST_HEAD)
@@ -91,8 +96,8 @@ class AllowListProxy:
         try:
             async with asyncio.timeout(_SECONDS_TO_CONNECT):
                 far_reader, far_writer = await asyncio.open_connection(host.host, host.port)
-        except (OSError, TimeoutError):
-            self.unreachable.add(host)
+        except (OSError, TimeoutError) as error:
+            self.unreachable[host] = " ".join(str(error).split()) or "no connection"
             writer.write(_answer("502 Bad Gateway", f"{host.host} cannot be reached"))
             await writer.drain()
             return

@@ -8,6 +8,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, look_of
 from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.base import Patience
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 from trajmill.stages.environments.browser.episode import PageTimeouts
 from trajmill.stages.environments.browser.page import PagePlace
@@ -140,10 +141,9 @@ def _at(start: StateStart, url: str, session: Session) -> StateStart:
 
 class StateApiFactory:
     def __init__(
-        self, platform: Platform = Platform.WEB, timeouts: PageTimeouts = PageTimeouts(), patience: float = 90.0
+        self, platform: Platform = Platform.WEB, timeouts: PageTimeouts = PageTimeouts(), waits: Patience = Patience()
     ) -> None:
-        """`patience` has the seconds that a server may be away."""
-        self._pages, self._patience = BrowserFactory(platform, timeouts), patience
+        self._pages, self._patience = BrowserFactory(platform, timeouts, waits), waits
 
     async def __call__(self) -> StateApiEnvironment:
         return StateApiEnvironment(self, await self._pages(), StateApi(self._patience))

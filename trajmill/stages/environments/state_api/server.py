@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import time
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -13,12 +11,13 @@ from uuid import uuid4
 import httpx
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass, StageError
+from trajmill.stages.environments.base import AWAY, Patience
+from trajmill.stages.environments.browser.proxy import origin_of
 from trajmill.stages.environments.difference import differences, is_same
 
 MOST_ANSWER_BYTES = 16_000_000
 SID = "sid"
-_SECONDS_PER_CALL, _SECONDS_BETWEEN_TRIES = 30.0, 0.5
-_AWAY = (502, 503, 504)
+_SECONDS_PER_CALL = 30.0
 _WITNESS = {"check": "witness"}
 
 
@@ -33,14 +32,13 @@ class Session(NamedTuple):
     origin: str
     sid: str
 
-    def failure(self, text: str, failure_class: FailureClass = FailureClass.SETUP) -> EnvironmentFailure:
-        return EnvironmentFailure(f"{self.origin} {text}", failure_class)
+    def failure(self, text: str) -> EnvironmentFailure:
+        return EnvironmentFailure(f"{self.origin} {text}", FailureClass.SETUP)
 
 
 def new_session(url: str) -> Session:
     """Name a session that no server has, at the origin of a page."""
-    parts = urlsplit(url)
-    return Session(f"{parts.scheme}://{parts.netloc}", uuid4().hex)
+    return Session(origin_of(url), uuid4().hex)
 
 
 def address_of(url: str, sid: str) -> str:
@@ -51,12 +49,9 @@ def address_of(url: str, sid: str) -> str:
 
 
 class StateApi:
-    """Sets and reads sessions. Its errors are EnvironmentFailure, one line each (`setup`).
+    """Sets and reads sessions; waits for a server that is away. Its errors are EnvironmentFailure, one line each."""
 
-    A server that is away is waited for; then the failure is `unreachable`.
-    """
-
-    def __init__(self, patience: float = 90.0) -> None:
+    def __init__(self, patience: Patience) -> None:
         self._patience, self._witness = patience, uuid4().hex
         # Proxies in environment variables are ignored.
         self._http = httpx.AsyncClient(trust_env=False, timeout=_SECONDS_PER_CALL)
@@ -103,20 +98,18 @@ class StateApi:
             raise session.failure(f"POST /post refuses to {action} the state: {_short(answer.get('error'))}")
 
     async def _ask(self, method: str, path: str, session: Session, body: Any = None) -> Any:
-        deadline, why = time.monotonic() + self._patience, ""
-        while not why or time.monotonic() < deadline:
-            if why:
-                await asyncio.sleep(_SECONDS_BETWEEN_TRIES)
+        async def once() -> Any:
             try:
                 url = address_of(session.origin + path, session.sid)
                 async with self._http.stream(method, url, json=body) as answer:
-                    if answer.status_code not in _AWAY:
+                    if answer.status_code not in AWAY:
                         return await self._content(answer, session, f"{method} {path}")
                     why = f"HTTP {answer.status_code}"
             except httpx.TransportError as error:
                 why = " ".join(str(error).split()) or type(error).__name__
-        text = f"does not answer ({why}); start it, and run the same command again"
-        raise session.failure(text, FailureClass.UNREACHABLE)
+            raise EnvironmentFailure(why, FailureClass.UNREACHABLE)
+
+        return await self._patience.outlast(session.origin, once)
 
     async def _content(self, answer: httpx.Response, session: Session, call: str) -> Any:
         if answer.is_redirect:
@@ -139,7 +132,7 @@ class StateApi:
 
 async def check_servers(urls: Iterable[str]) -> None:
     """Check that each server keeps two sessions apart; raises BadInputError with a line for each that does not."""
-    api, state, mistakes = StateApi(), {"check": uuid4().hex}, []
+    api, state, mistakes = StateApi(Patience()), {"check": uuid4().hex}, []
     for url in sorted({new_session(url).origin for url in urls}):
         mine = new_session(url)
         try:

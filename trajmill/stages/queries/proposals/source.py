@@ -42,7 +42,6 @@ from trajmill.stages.queries.written import (
     collect,
     offer_of,
 )
-from trajmill.stages.rollout.base import Limits
 
 STAGE = "propose"
 TRIAL_STAGE = "try_proposals"
@@ -60,6 +59,7 @@ _MOST_LISTED = 30
 """Most tasks of a kind in a prompt; the newest are listed."""
 _LONGEST_LISTED = 300
 _MAX_TOKENS = 2048
+_TRIES = 3
 
 
 class HumanTask(Record):
@@ -148,7 +148,6 @@ async def start_screens(
     starts: Sequence[StartingPoint],
     factory: Callable[[Platform], EnvironmentFactory],
     seed: Callable[[StartingPoint], int],
-    limits: Limits,
     origin: Origin,
     at_once: int = 1,
 ) -> StartScreens:
@@ -158,7 +157,7 @@ async def start_screens(
     async def read(start: StartingPoint) -> Failure | None:
         name = start.apps[0] if start.apps else ""
         reason = EnvironmentFailure("no environment is to be tried", FailureClass.SETUP)
-        for _ in range(limits.environment_tries):
+        for _ in range(_TRIES):
             try:
                 async with pools[start.platform].lease() as environment:
                     if environment.platform is not start.platform:
@@ -166,16 +165,15 @@ async def start_screens(
                         raise EnvironmentFailure(text, FailureClass.SETUP)
                     made_by, state = environment.name, start.start_state
                     bare = bare_query(start.platform, name, state, start.source, origin, made_by)
-                    async with asyncio.timeout(limits.seconds):
-                        query = bare.model_copy(update={"apps": start.apps})
-                        screens[start.id] = await environment.reset(query, seed(start))
-                        return None
-            except TimeoutError:
-                reason = EnvironmentFailure(f"it took longer than {limits.seconds:g} s")
+                    query = bare.model_copy(update={"apps": start.apps})
+                    screens[start.id] = await environment.reset(query, seed(start))
+                    return None
             except EnvironmentFailure as error:
                 reason = error
+                if error.failure_class is FailureClass.UNREACHABLE:
+                    break
         message = f"{', '.join(start.apps) or start.platform}: the start state cannot be reached: {reason}"
-        return failure(start.id, message, origin, STAGE, reason.failure_class, limits.environment_tries, STAGE)
+        return failure(start.id, message, origin, STAGE, reason.failure_class, _TRIES, STAGE)
 
     try:
         failed = await asyncio.gather(*map(read, starts))
