@@ -90,21 +90,21 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
     # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
-    Budget(("schemas",), 3_993),
-    Budget(("warehouse",), 3_695),
+    Budget(("schemas",), 3_982),
+    Budget(("warehouse",), 3_691),
     Budget(("pipelines",), 3_198),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_742),
+    Budget(("flows",), 10_729),
     Budget(("stages/environments",), 16_198),
-    Budget(("stages/queries",), 4_984),
-    Budget(("stages/critics",), 4_627),
+    Budget(("stages/queries",), 4_998),
+    Budget(("stages/critics",), 4_624),
     Budget(("stages/models",), 4_487),
-    Budget(("stages/export", "stages/curate", "stages/importing"), 5_617),
-    Budget(("stages/derive", "stages/guidance"), 4_249),
-    Budget(("stages/training",), 3_049),
+    Budget(("stages/export", "stages/curate", "stages/importing"), 5_598),
+    Budget(("stages/derive", "stages/guidance"), 4_240),
+    Budget(("stages/training",), 3_042),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
-    Budget(("stages/graphs", "stages/annotation"), 4_553),
-    Budget(("",), 73_991),
+    Budget(("stages/graphs", "stages/annotation"), 4_602),
+    Budget(("",), 73_988),
 )
 _MOST_FILES = 468
 _MOST_LINES_OF_TESTS = 39_989

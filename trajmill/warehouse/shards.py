@@ -74,11 +74,7 @@ def write_tables(
 
 
 def write_shard(
-    warehouse: Warehouse,
-    table: str,
-    at: StageRun,
-    data: pa.Table | Iterable[pa.RecordBatch],
-    shard: str = ONLY_SHARD,
+    warehouse: Warehouse, table: str, at: StageRun, data: pa.Table | Iterable[pa.RecordBatch], shard: str = ONLY_SHARD
 ) -> DataFile:
     """Write rows as one shard of a table; readers see them only after `commit`.
 

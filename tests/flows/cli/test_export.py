@@ -136,12 +136,7 @@ def parsed(family: str, row: Mapping[str, Any], reply: str) -> tuple[Action | No
     [("trl", "small_run", QWEN), *product(sorted({*FORMATS.kinds()} - {"dpo"}), ["served_run"], [QWEN, OWL])],
 )
 def test_every_format_says_the_stored_actions_on_the_stored_screens(
-    kind: str,
-    made: str,
-    family: str,
-    tmp_path: Path,
-    command: CommandLine,
-    request: pytest.FixtureRequest,
+    kind: str, made: str, family: str, tmp_path: Path, command: CommandLine, request: pytest.FixtureRequest
 ) -> None:
     warehouse: Warehouse = request.getfixturevalue(made)
     told = command.said(*words(warehouse, tmp_path / "out", "--format", kind, "--family", family))

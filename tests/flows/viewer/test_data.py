@@ -63,17 +63,11 @@ def rows(client: TestClient, query: str = "") -> list[dict[str, Any]]:
     ("query", "count"),
     [
         ("", COUNT + 1),
-        ("run=run-b", 0),
-        ("app=mail&task=mail.send", 1),
-        ("outcome=passed&outcome=void", 3),
+        *((each, 0) for each in ("run=run-b", "text=%27+OR+true+--", "app=%27%5D%29+OR+true+--")),
+        *((each, 1) for each in ("app=mail&task=mail.send", "text=CRASHED", f"text={name(4)[:9]}", "query=q-1")),
         ("judged=unjudged", 2),
-        ("disagreement=with+the+check", 3),
+        *((each, 3) for each in ("outcome=passed&outcome=void", "disagreement=with+the+check")),
         ("purpose=train&round=1", COUNT),
-        ("text=CRASHED", 1),
-        (f"text={name(4)[:9]}", 1),
-        ("text=%27+OR+true+--", 0),
-        ("app=%27%5D%29+OR+true+--", 0),
-        ("query=q-1", 1),
     ],
 )
 def test_filters(client: TestClient, query: str, count: int) -> None:

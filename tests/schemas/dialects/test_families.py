@@ -193,16 +193,13 @@ def test_a_reply_in_another_dialect_is_refused_by_name(family: Family, platform:
             assert f"written as {'gui-owl' if writer.name == 'any' else writer.name} writes" in read.message
 
 
+_POINTS = ("721, 5", "-1, 5", "NaN, 5", "1e999, 5", "true, 5", '"5", 5', "5")
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
-        '{"action": "click", "coordinate": [721, 5]}',
-        '{"action": "click", "coordinate": [-1, 5]}',
-        '{"action": "click", "coordinate": [NaN, 5]}',
-        '{"action": "click", "coordinate": [1e999, 5]}',
-        '{"action": "click", "coordinate": [true, 5]}',
-        '{"action": "click", "coordinate": ["5", 5]}',
-        '{"action": "click", "coordinate": [5]}',
+        *(f'{{"action": "click", "coordinate": [{each}]}}' for each in _POINTS),
         '{"action": "type"}',
         '{"action": "type", "text": "\\ud800"}',
         '{"action": "terminate", "status": "maybe"}',

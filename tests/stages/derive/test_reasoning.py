@@ -82,17 +82,12 @@ def refused(rows: DerivedRows) -> list[tuple[str | None, str]]:
 @pytest.mark.parametrize(
     ("thought", "reason"),
     [
-        ("(not told)", "no_thought"),
-        ("—", "no_thought"),
-        (" None. ", "no_thought"),
-        ("the thought", "no_thought"),
+        *((each, "no_thought") for each in ("(not told)", "—", " None. ", "the thought")),
         ('I clicked button "OK" at (50%, 63%).', "tells_position"),
         ("The button is at x=360, y=812.", "tells_position"),
         ("It is 50% across, so I press it.", "tells_position"),
         ("The hint says to press OK.", "tells_hint"),
-        ("Seats (4, 5) are free, so I press OK.", None),
-        ("Back.", None),
-        ("点击确定", None),
+        *((each, None) for each in ("Seats (4, 5) are free, so I press OK.", "Back.", "点击确定")),
     ],
 )
 def test_a_placeholder_or_a_copied_hint_is_no_thought_though_the_action_is_right(

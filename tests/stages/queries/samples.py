@@ -46,11 +46,7 @@ def drafted(goal: Goal, origin: Origin, seed: int = 0, heldout: bool = False) ->
 
 
 async def making(
-    source: QuerySource,
-    walk: WalkQueries,
-    origin: Origin,
-    unseen: UnseenApps = UnseenApps(),
-    seed: int = 0,
+    source: QuerySource, walk: WalkQueries, origin: Origin, unseen: UnseenApps = UnseenApps(), seed: int = 0
 ) -> NewQueries:
     """The queries of one source, walked by a function."""
     queries = QuerySet([GrammarWriter()], origin)

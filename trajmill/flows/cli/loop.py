@@ -212,9 +212,7 @@ def compare(
 @app.command(epilog="Example: trajmill derive step")
 def derive(
     kind: str | None = Argument(
-        None,
-        metavar="[KIND]",
-        help="step, grounding, planning, judge, ...: a kind of data.md; none for the stage.",
+        None, metavar="[KIND]", help="step, grounding, planning, judge, ...: a kind of data.md; none for the stage."
     ),
     config: ConfigFile = None,
     new_run: NewRun = False,
@@ -376,8 +374,7 @@ def add(
 
 @policy.command(epilog="Example: trajmill policy promote embedded-434fda10d3c1abd0")
 def promote(
-    version: str = Argument(..., help="A version that `trajmill policy list` shows."),
-    config: ConfigFile = None,
+    version: str = Argument(..., help="A version that `trajmill policy list` shows."), config: ConfigFile = None
 ) -> None:
     """Put a version in force whatever its success; it acts from the next stage on."""
     settings = load(config)

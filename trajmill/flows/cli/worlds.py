@@ -57,8 +57,7 @@ def generate_apps(
 
 @apps.command("build", epilog="Example: trajmill apps build my_app.yaml --out site")
 def build_apps(
-    files: AppFiles,
-    out: Path = Option(..., metavar="FOLDER", help="Where to write; a new or empty folder."),
+    files: AppFiles, out: Path = Option(..., metavar="FOLDER", help="Where to write; a new or empty folder.")
 ) -> None:
     """Write app files and the built-in apps as a static web app, and print the page to open in a browser."""
     from trajmill.stages.environments.webapp.compile import compile_files, write_web_app
@@ -68,8 +67,7 @@ def build_apps(
 
 @apps.command("serve", epilog="Example: trajmill apps serve my_app.yaml --port 8000")
 def serve_apps(
-    files: AppFiles,
-    port: int = Option(8000, min=0, max=65535, help="On loopback; 0 for any that is free."),
+    files: AppFiles, port: int = Option(8000, min=0, max=65535, help="On loopback; 0 for any that is free.")
 ) -> None:
     """Serve app files and the built-in apps as a web app, for this machine only, until Ctrl-C."""
     from trajmill.stages.environments.webapp.compile import HOST, compile_files, web_app_server
@@ -124,8 +122,7 @@ def serve_env(
 
 @app.command(epilog="Example: trajmill untrained --config docs/examples/pixels.toml")
 def untrained(
-    config: ConfigFile = None,
-    blind: bool = Option(False, help="Make a control whose pictures are always black."),
+    config: ConfigFile = None, blind: bool = Option(False, help="Make a control whose pictures are always black.")
 ) -> None:
     """Make the small untrained vision-language model of the policy's endpoint, if it does not exist."""
     from trajmill.flows.policies.addition import make_untrained_policy
@@ -231,8 +228,7 @@ def check_graphs(files: list[Path] = Argument(..., metavar="GRAPH...", help="YAM
 
 @graph.command("show", epilog="Example: trajmill graph show graphs/galculator.yaml")
 def show_graph(
-    file: GraphFileArgument,
-    out: Path | None = Option(None, metavar="FILE", help="HTML file; beside the graph."),
+    file: GraphFileArgument, out: Path | None = Option(None, metavar="FILE", help="HTML file; beside the graph.")
 ) -> None:
     """Draw a graph as one HTML file with its screenshots."""
     from trajmill.flows.graphs.explore import write_graph_page

@@ -37,13 +37,7 @@ from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.graphs.explore.spec import ExploreSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.spec import MODELS, ModelSpec
-from trajmill.stages.queries.spec import (
-    QUERY_SOURCES,
-    CausalSpec,
-    GraphQueriesSpec,
-    GraphSourceSpec,
-    QuerySourceSpec,
-)
+from trajmill.stages.queries.spec import QUERY_SOURCES, CausalSpec, GraphQueriesSpec, GraphSourceSpec, QuerySourceSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RECIPES, RecipeSpec
 from trajmill.warehouse.store.base import Root, local_folder

@@ -98,11 +98,7 @@ def _system_prompt(device: str, name: str, actions: dict[str, str], parameters: 
         "function": {
             "name": name,
             "description": f"Look at and operate a {device}. Coordinates are (x, y) on a screen of {{screen}}.",
-            "parameters": {
-                "type": "object",
-                "properties": {"action": action} | parameters,
-                "required": ["action"],
-            },
+            "parameters": {"type": "object", "properties": {"action": action} | parameters, "required": ["action"]},
         },
     }
     return _SYSTEM.replace("{device}", device).replace("{name}", name).replace("{tool}", json.dumps(tool))

@@ -30,14 +30,7 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import GUI_R1, ParseFailure, Reply, dialect_seen_in
-from trajmill.schemas.dialects.tool_call import (
-    Arguments,
-    ArgumentsError,
-    one_line,
-    refusal,
-    storable,
-    written_position,
-)
+from trajmill.schemas.dialects.tool_call import Arguments, ArgumentsError, one_line, refusal, storable, written_position
 from trajmill.schemas.geometry import Size
 
 _NAMES: Final = "complete, close/delete, press_home, click, press_back, type, select, scroll, enter"

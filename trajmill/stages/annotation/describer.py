@@ -38,8 +38,6 @@ _SAMPLING = Sampling(max_tokens=2048)
 
 
 class ItemAnswer(Record):
-    """What one element or transition does."""
-
     item: int
     does: str
 

@@ -25,6 +25,7 @@ _SET = {
     SlotKind.CHOICE: "one of several is chosen and stays marked",
     SlotKind.LIST: "one of several items is pressed",
     SlotKind.SLIDER: "it is moved to one of its ends",
+    SlotKind.KEYPAD: "its keys work out a sum",
 }
 
 

@@ -13,14 +13,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 
 from trajmill.schemas import actions
-from trajmill.schemas.actions import (
-    Action,
-    action_from_json,
-    in_quotes,
-    order_for,
-    pressed_point,
-    scroll_direction,
-)
+from trajmill.schemas.actions import Action, action_from_json, in_quotes, order_for, pressed_point, scroll_direction
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step

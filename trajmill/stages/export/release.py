@@ -36,12 +36,7 @@ from trajmill.stages.export.images import (
 SCREENS_FILE: Final = "screens.parquet"
 SCREENS_SCHEMA = with_features(
     pa.schema(
-        [
-            ("screen_id", pa.string()),
-            ("width", pa.int32()),
-            ("height", pa.int32()),
-            ("elements", pa.list_(ELEMENT)),
-        ]
+        [("screen_id", pa.string()), ("width", pa.int32()), ("height", pa.int32()), ("elements", pa.list_(ELEMENT))]
     )
 )
 GROUP: Final = GroupLimits(rows=1024, distinct=4_000_000, repeated=4_000_000)

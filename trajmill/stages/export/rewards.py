@@ -127,12 +127,7 @@ class ReplyTarget(Record):
         cls, family: Family, platform: Platform, action: Action, box: Box | None, frame: CoordinateFrame
     ) -> ReplyTarget:
         return cls(
-            family=family.name,
-            platform=platform,
-            action=action,
-            box=box,
-            screen=frame.screen,
-            resized=frame.resized,
+            family=family.name, platform=platform, action=action, box=box, screen=frame.screen, resized=frame.resized
         )
 
     def frame(self) -> CoordinateFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import StrEnum
 
-from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage, GraphTransition, Mark, SlotKind
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage, GraphTransition, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.network import marks_on_way
 from trajmill.stages.graphs.sentences import starts_with_verb, written
 
@@ -18,8 +18,6 @@ _WHOLE = frozenset(
 
 
 class NotAsked(StrEnum):
-    """Why nobody would ask for a transition."""
-
     IDLE = "change nothing that a person sees"
     OPENS = "only open or close something"
     PART = "do a part of what a form does"
@@ -36,7 +34,7 @@ def why_not(graph: AppGraph, page: str, transition: GraphTransition) -> NotAsked
     spec, end = graph.pages[page], graph.pages.get(transition.to)
     if transition.to == OUTSIDE or marks_on_way(graph, page, transition):
         return NotAsked.AVOIDED
-    if _is_part(transition, spec):
+    if _is_part(transition, page, spec):
         return NotAsked.PART
     if transition.does:
         return None
@@ -65,18 +63,27 @@ def asked_line(graph: AppGraph) -> str:
 
 
 def in_forms(graph: AppGraph, page: str) -> set[str]:
-    """Return the slots of a page that belong to forms: also fields that are sent from another page."""
+    """Return the slots of a page that belong to forms: also fields sent from another page, and all of a dialog."""
     spec = graph.pages[page]
     ways = [(graph.pages[name], each) for name, each in graph.transitions() if each.submits]
     sent = {other.slots[slot].target for other, each in ways for slot in each.slots}
     fields = {name for name, each in spec.slots.items() if each.kind is SlotKind.FIELD and each.target in sent}
     own = {slot for each in spec.transitions if each.submits for slot in each.slots}
+    searches = any(spec.slots[slot].type is ValueType.SEARCH for slot in own)
+    if Mark.AWAITS in spec.marks or (Mark.OPENS in spec.marks and searches):
+        return {*spec.slots}
     return fields | own | {name for name, each in spec.slots.items() if each.in_form}
 
 
-def _is_part(transition: GraphTransition, page: GraphPage) -> bool:
-    """Whether it operates a part of a form: a button without its fields, or a key that sends less than a button."""
+def _is_part(transition: GraphTransition, name: str, page: GraphPage) -> bool:
+    """Whether it operates a part of a form: a button without its fields, a key that sends less, or an unsent choice."""
     sends = [each for each in page.transitions if each.submits]
+    awaits, is_choice = Mark.AWAITS in page.marks, transition.to == name or transition.by in page.slots
+    types = Counter(page.slots[each].type for each in transition.slots if page.slots[each].kind is SlotKind.FIELD)
+    texts = types[ValueType.SEARCH] + types[ValueType.TEXT]
+    # Who looks for something in a dialog wants to choose it, and who enters a second text to replace it.
+    if (types[ValueType.SEARCH] and (awaits or texts > 1)) or (awaits and is_choice and not transition.submits):
+        return True
     if not transition.submits:
         fields = {slot for each in sends for slot in each.slots} | {n for n, each in page.slots.items() if each.in_form}
         return transition.by in fields | {each.by for each in sends} or bool(fields & set(transition.slots))

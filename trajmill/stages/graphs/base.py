@@ -6,6 +6,7 @@ It is the graph G = <P, A> of the paper (GUI-Owl 6.2): pages with descriptions a
 from __future__ import annotations
 
 import json
+import re
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
@@ -44,6 +45,9 @@ class Mark(StrEnum):
     """It changes more than slots and effects tell; paths go through it, but no probe of an end state does."""
     OPENS = "opens"
     """It only opens or closes a menu or a part of the page; paths go through it, and no query asks for it."""
+
+    AWAITS = "awaits"
+    """A dialog that can be cancelled: what is set in it has no effect yet, and no query asks for that alone."""
 
 
 AVOIDED = frozenset({Mark.LEAVES, Mark.DESTRUCTIVE, Mark.NEEDS_LOGIN})
@@ -87,8 +91,6 @@ class Recogniser(Record):
 
 
 class GraphElement(Record):
-    """One element of a page that can be operated."""
-
     target: str
     """Its name in paths: the element id, or `role:text` without one (`docs/environments.md`)."""
     role: str = ""
@@ -108,8 +110,6 @@ class GraphElement(Record):
 
 
 class SlotKind(StrEnum):
-    """How a slot gets its value."""
-
     FIELD = "field"
     """A text is typed; `values` are examples."""
     SWITCH = "switch"
@@ -120,6 +120,8 @@ class SlotKind(StrEnum):
     """One of several items is pressed; each leads the same way."""
     SLIDER = "slider"
     """A key is pressed in it; the values are its ends."""
+    KEYPAD = "keypad"
+    """Its keys are pressed one after the other, by `targets`; `shown` has what `target` shows after `=`."""
 
 
 class ValueType(StrEnum):
@@ -141,6 +143,8 @@ class ValueType(StrEnum):
     LINK = "link"
     SEARCH = "search"
     """Words that are looked for."""
+    SUM = "sum"
+    """As `48 + 27`."""
 
 
 class GraphSlot(Record):
@@ -167,12 +171,16 @@ class GraphSlot(Record):
     opens: str = ""
     """For a choice: the element to press first, so that the values are shown."""
     shown: dict[str, str] = {}
-    """For a choice: by value, what the element of `opens` shows afterwards, where that is another text."""
+    """For a choice or a keypad: by value, what `opens` or `target` shows afterwards, where that is another text."""
     keys: dict[str, str] = {}
     """For a slider: by value, the key that gives it, e.g. `end`."""
 
+    @property
+    def is_nameless(self) -> bool:
+        """Whether it is a field that only its role and position name, such as the text of a document."""
+        return self.kind is SlotKind.FIELD and re.search(r"_field(#\d+)?$", self.name) is not None
+
     def target_of(self, value: str) -> str:
-        """The element to press or fill for a value."""
         if self.kind not in (SlotKind.CHOICE, SlotKind.LIST):
             return self.target
         return self.targets.get(value, self.target.replace(VALUE, value))
@@ -276,7 +284,6 @@ class AppGraph(Record):
 
     @property
     def start_json(self) -> str:
-        """The start state as on a query."""
         return json.dumps(self.start_state, sort_keys=True, ensure_ascii=False)
 
     @property

@@ -34,8 +34,6 @@ class GraphFile(NamedTuple):
 
 
 class GraphReading(NamedTuple):
-    """The result of reading a file."""
-
     file: GraphFile | None
     """None if there is a mistake."""
     mistakes: tuple[Mistake, ...]

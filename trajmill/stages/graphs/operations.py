@@ -28,6 +28,9 @@ def set_slot(graph: AppGraph, page: str, slot: str, value: str) -> tuple[PathSte
     spec, where = graph.pages[page].slots[slot], f"{graph.app}.{page}"
     if spec.kind is SlotKind.SWITCH and value == (spec.default or OFF):
         return ()
+    if spec.kind is SlotKind.KEYPAD:
+        *keys, last = (PathStep(page=where, operation="tap", target=spec.targets[key]) for key in keys_of(value))
+        return (*keys, last.model_copy(update={"text": value}))
     press = PathStep(page=where, operation="tap", target=spec.target_of(value))
     first = _scroll_to(graph, page, spec.opens or press.target)
     if spec.kind is SlotKind.FIELD:
@@ -37,6 +40,11 @@ def set_slot(graph: AppGraph, page: str, slot: str, value: str) -> tuple[PathSte
     if spec.opens:
         return (*first, PathStep(page=where, operation="tap", target=spec.opens), press)
     return (*first, press)
+
+
+def keys_of(total: str) -> str:
+    """The keys of a keypad that work out a sum, such as `48 + 27`."""
+    return f"{total.replace(' ', '')}="
 
 
 def take(

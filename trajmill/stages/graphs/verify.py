@@ -41,8 +41,6 @@ _DOUBTFUL = (EdgeState.CHANGED, EdgeState.LOST)
 
 
 class VerifiedEdge(NamedTuple):
-    """One transition and its state."""
-
     page: str
     number: int
     """Place of the transition on its page."""
@@ -51,8 +49,6 @@ class VerifiedEdge(NamedTuple):
 
 
 class _EdgeWalk(NamedTuple):
-    """The way to a transition and over it."""
-
     page: str
     number: int
     transition: GraphTransition

@@ -141,7 +141,4 @@ def _action(name: str, values: list[Any], named: dict[str, Any], screen: Size) -
 def _position(given: Mapping[str, Any], screen: Size) -> dict[str, int]:
     x, y = given["x"], given["y"]
     wide, high = screen if 0 <= x <= 1 and 0 <= y <= 1 else (1, 1)
-    return {
-        "x": min(max(round(x * wide), 0), screen.width - 1),
-        "y": min(max(round(y * high), 0), screen.height - 1),
-    }
+    return {"x": min(max(round(x * wide), 0), screen.width - 1), "y": min(max(round(y * high), 0), screen.height - 1)}

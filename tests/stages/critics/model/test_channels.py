@@ -84,15 +84,8 @@ async def test_the_three_signals_come_back_by_index(kind: str) -> None:
 @pytest.mark.parametrize(
     "invalid",
     [
-        "",
-        answer("true"),
-        answer(1),
-        answer(False, [0]),
-        answer(False, [18]),
-        answer(False, ["1"]),
-        answer(False, (), 18),
-        answer(True, (), 3),
-        answer(reason=""),
+        *("", answer("true"), answer(1), answer(False, (), 18), answer(True, (), 3), answer(reason="")),
+        *(answer(False, [each]) for each in (0, 18, "1")),
     ],
 )
 async def test_an_invalid_answer_is_asked_again_and_then_no_vote(invalid: str) -> None:

@@ -79,23 +79,11 @@ async def test_actions_arrive_as_calls_and_text_as_data(tmp_path: Path) -> None:
     async with remote_desktop(tmp_path, DesktopTimeouts(request=SECONDS_OF_CLIPBOARD / 2)) as (environment, machine):
         for action in actions:
             await environment.step(action)
-    assert machine.calls() == [
-        ["click", [3, 4, 2, 0.05, "right"]],
-        ["hotkey", ["ctrl", "a"]],
-        ["press", ["delete"]],
-        ["write", [nasty]],
-        ["press", ["enter"]],
-        ["copy", ["привет"]],
-        ["hotkey", ["ctrl", "v"]],
-        ["hotkey", ["ctrl", "s"]],
-        ["moveTo", [5, 6]],
-        ["scroll", [-3]],
-        ["moveTo", [1, 2]],
-        ["dragTo", [7, 8, 0.3]],
-        ["dragTo", [20, 40, 0.3]],
-        ["moveTo", [2, 4]],
-        ["hscroll", [2]],
-    ]
+    names = "click hotkey press write press copy hotkey hotkey moveTo scroll moveTo dragTo dragTo moveTo hscroll"
+    typed = [["ctrl", "a"], ["delete"], [nasty], ["enter"], ["привет"], ["ctrl", "v"], ["ctrl", "s"]]
+    moved = [[5, 6], [-3], [1, 2], [7, 8, 0.3], [20, 40, 0.3], [2, 4], [2]]
+    called = zip(names.split(), [[3, 4, 2, 0.05, "right"], *typed, *moved], strict=True)
+    assert machine.calls() == [list(each) for each in called]
     assert not (tmp_path / "hit").exists()
     assert len({command["command"][2] for command in machine.commands}) == 1
 

@@ -1,4 +1,5 @@
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,8 @@ from trajmill.stages.graphs.explore.build import GraphBuilder
 from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Findings
 from trajmill.stages.graphs.explore.journal import ExploreJournal, Tried
+from trajmill.stages.graphs.explore.pages import PageBook
+from trajmill.stages.graphs.explore.plan import trials_on
 from trajmill.stages.graphs.file import parse_graph, write_graph
 from trajmill.stages.graphs.merge import keep_annotations
 
@@ -254,21 +257,23 @@ def pages_of(*tried: Tried) -> tuple[GraphPage, ...]:
     return tuple(GraphBuilder(app, findings.book, findings.trials, packaged_deny_list()).build({}).pages.values())
 
 
+def tried(before: WalkedScreen, after: WalkedScreen, kind: TrialKind, steps: Steps, **more: Any) -> Tried:
+    ends = {"before": before.screen_id, "after": after.screen_id, "effect": Effect.CHANGED, "way": (), **more}
+    return Tried(Trial(**ends, kind=kind, target=steps[0].target, steps=steps), before, after)
+
+
+def tap(target: str) -> Steps:
+    return (PathStep(page="", operation="tap", target=target),)
+
+
 def test_what_stands_there_only_while_a_field_is_filled_is_operated_after_it() -> None:
     fill = tuple(PathStep(page="", operation=each, target="find", text="trajmill") for each in ("tap", "replace"))
     enter = (*fill, PathStep(page="", operation="key", target="", text="enter"))
-    press = (PathStep(page="", operation="tap", target="empty"),)
     empty, found, cleared = screen("a", ""), screen("b", "trajmill", CLEAR), screen("c", "", CLEARED)
-
-    def tried(before: WalkedScreen, after: WalkedScreen, kind: TrialKind, steps: Steps, way: Steps = ()) -> Tried:
-        ends = {"before": before.screen_id, "after": after.screen_id}
-        trial = Trial(**ends, way=way, kind=kind, target=steps[0].target, steps=steps, effect=Effect.CHANGED)
-        return Tried(trial, before, after)
-
     (made,) = pages_of(
         tried(empty, found, TrialKind.FILL, fill),
         tried(empty, found, TrialKind.ENTER, enter),
-        tried(found, cleared, TrialKind.PRESS, press, enter),
+        tried(found, cleared, TrialKind.PRESS, tap("empty"), way=enter),
     )
     assert [(each.by, each.after) for each in made.transitions if each.operation == "tap"] == [("clear", ("search",))]
 
@@ -294,14 +299,12 @@ def test_what_changes_nothing_and_what_only_opens_is_marked_and_a_sorted_column_
         before = screen("a", "", *TABLE)
         last = screen(name, "", *after) if after else before
         effect = Effect.CHANGED if after else Effect.NOTHING
-        target = f"button:{name}"
-        step = PathStep(page="", operation="tap", target=target)
-        ends = {"before": "a", "after": last.screen_id, "effect": effect}
-        return Tried(Trial(**ends, way=(), kind=TrialKind.PRESS, target=target, steps=(step,)), before, last)
+        return tried(before, last, TrialKind.PRESS, tap(f"button:{name}"), effect=effect)
 
-    start, menu = pages_of(
+    start, menu, dialog = pages_of(
         pressed("More", *TABLE, *LINKS),
         pressed("Menu", *TABLE, *MANY),
+        pressed("Cut", *TABLE, at(5, "dialog", "Font"), at(6, "button", "Cancel")),
         pressed("Nothing"),
         pressed("Rate us", *(at(0, "button", "Thanks", 90) if each.text == "Rate us" else each for each in TABLE)),
         pressed(
@@ -312,12 +315,41 @@ def test_what_changes_nothing_and_what_only_opens_is_marked_and_a_sorted_column_
         ),
     )
     ways = {each.by: each for each in start.transitions}
-    assert {name: way.marks for name, way in ways.items()} == {
-        "more": (Mark.OPENS,),
-        "menu": (),
-        "rate-us": (),
-        "age": (),
-    }
-    assert menu.marks == (Mark.OPENS,)
+    assert {name: way.marks for name, way in ways.items() if way.marks} == {"more": (Mark.OPENS,)}
+    assert ways.keys() == {"more", "menu", "cut", "rate-us", "age"}
+    assert menu.marks == (Mark.OPENS,) and Mark.AWAITS in dialog.marks
     assert ways["age"].does == "Sort by Age."
     assert {name for name, each in start.elements.items() if Mark.IDLE in each.marks} == {"nothing"}
+
+
+def test_a_keypad_works_out_sums_if_its_display_shows_the_first_one() -> None:
+    keys = tuple(at(1, "button", each, 60 * left) for left, each in enumerate("0123456789+="))
+    first = screen("a", "", *keys)
+    planned = trials_on(PageBook().add(first, ()), (), (), ExploreBounds(), packaged_deny_list(), Platform.WEB)
+    [entered] = [each for each in planned if each.kind is TrialKind.KEYPAD]
+    assert [step.target for step in entered.steps] == [f"button:{key}" for key in "48+27="]
+    for shown, works in (("75", True), ("48", False)):
+        (page,) = pages_of(tried(first, screen(shown, shown, *keys), TrialKind.KEYPAD, entered.steps))
+        assert ("sum" in page.slots, "7" in page.elements) == (works, not works)
+        assert not works or set("".join(page.slots["sum"].values)) <= set("0123456789+ ")
+
+
+def test_a_switch_is_called_after_its_group_and_is_a_part_of_the_field_beside_it() -> None:
+    labels = ("Show marks", "Notation", "Column:")
+    switches = [at(row, "checkbox", each, 20) for row, each in enumerate(labels, 2)]
+    first = screen("a", "", at(1, "text", "Modules", 10), *switches, at(4, "text_field", "", 90))
+    presses = (tap(f"checkbox:{each}") for each in labels)
+    (page,) = pages_of(*(tried(first, first, TrialKind.PRESS, steps, undone=True) for steps in presses))
+    named = {each.name: each.in_form for each in page.slots.values() if each.kind is SlotKind.SWITCH}
+    assert named == {"Show marks": False, "Notation under Modules": False, "Column under Modules": True}
+
+
+def test_a_page_without_the_menu_bar_is_not_below_the_first_one_and_has_its_name() -> None:
+    bars = [UIElement("heading", f"x{mode} - Editor", PLACE, ("title",)) for mode in ("", " [Viewer]")]
+    first = WalkedScreen(screen_id="a", app="e", elements=(bars[0], at(1, "menu", "File"), at(2, "button", "View")))
+    last = WalkedScreen(screen_id="b", app="e", elements=(bars[1], at(3, "button", "Leave")))
+    book = PageBook()
+    pages = [book.add(each, ()) for each in (first, last)]
+    assert pages[0].key.stands_over(pages[1].key) and not book.below(pages[0])
+    made = pages_of(tried(first, last, TrialKind.PRESS, tap("button:View")))
+    assert [each.title for each in made] == ["x - Editor", "x - Editor"]

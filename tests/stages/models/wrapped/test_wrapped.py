@@ -186,21 +186,14 @@ def show(screen_id: str, tree: bool = False) -> ChatRequest:
     return ChatRequest("critic", (ChatMessage("user", ("Look", part)),))
 
 
+_SAMPLING = {"temperature": 0.5, "seed": 1, "max_tokens": 5, "top_p": 0.5, "n": 2, "top_logprobs": 1}
+_OTHERS = (("user", ("What is it? ",)), ("user", ("What is", " it?")), ("system", ("What is it?",)))
+
+
 @pytest.mark.parametrize(
     "change",
-    [
-        {"temperature": 0.5},
-        {"seed": 1},
-        {"max_tokens": 5},
-        {"top_p": 0.5},
-        {"n": 2},
-        {"top_logprobs": 1},
-        {"answer_schema": "{}"},
-        {"image_scale": 0.5},
-        {"messages": (ChatMessage("user", ("What is it? ",)),)},
-        {"messages": (ChatMessage("user", ("What is", " it?")),)},
-        {"messages": (ChatMessage("system", ("What is it?",)),)},
-    ],
+    [{key: value} for key, value in (_SAMPLING | {"answer_schema": "{}", "image_scale": 0.5}).items()]
+    + [{"messages": (ChatMessage(*each),)} for each in _OTHERS],
 )
 def test_what_decides_the_answer_changes_the_hash(change: dict[str, Any]) -> None:
     assert payload_hash(replace(request(), **change), "m") != payload_hash(request(), "m")

@@ -142,6 +142,50 @@ def test_a_choice_without_a_name_is_asked_for_only_if_its_values_name_it() -> No
     assert {(each.slot, each.value) for goal in goals for each in goal.final} == {("c", "Tall")}
 
 
+def tasks_on(page: str, changed: dict[str, Any], origin: Origin, **pages: GraphPage) -> dict[str, list[str]]:
+    graph = with_pages(**{page: GraphPage.model_validate({**LIST.pages[page].model_dump(), **changed}), **pages})
+    found = {task: queries for task, queries in samples_by_task(graph, 0).items() if page in task.split(".")[1]}
+    return {task: [query_for(each, origin).instruction for each in goals] for task, goals in found.items()}
+
+
+def test_what_is_set_in_a_dialog_waits_and_a_search_is_asked_for_once_without_its_options(origin: Origin) -> None:
+    assert tasks_on("options", {}, origin) and not tasks_on("options", {"marks": ["awaits"]}, origin)
+    search = {"by": "find", "operation": "key", "keys": "enter", "to": "options", "submits": True}
+    slots = LIST.pages["options"].model_dump()["slots"] | {"find": _field("find", "Find", "search", "pine", "lamp")}
+    slots |= {"with": _field("with", "Replace with", "text", "oak")}
+    for texts, asked in ((["find"], {"list.options-find": 2}), (["find", "with"], {})):
+        shows = [{"role": "value", "text": " ".join(f"{{{each}}}" for each in texts)}]
+        ways = [{**search, "slots": texts, "shows": shows}]
+        found = tasks_on("options", {"slots": slots, "marks": ["opens"], "transitions": ways}, origin)
+        assert {task: len(queries) for task, queries in found.items()} == asked
+
+
+def test_nobody_is_told_a_tab_of_a_window_or_to_write_in_another_document(origin: Origin) -> None:
+    text, other = (
+        GraphSlot.model_validate(_field(each, each, "text", "oak")) for each in ("text_field", "b/text_field")
+    )
+    document = things(slots={"text": other}, recognise=LIST.pages["thing"].recognise, transitions=())
+    loud = {"loud": GraphSlot.model_validate({"kind": "switch", "target": "loud", "name": "Loud"})}
+    tab = LIST.pages["options"].model_copy(update={"slots": loud, "recognise": LIST.pages["thing"].recognise})
+    sound = {"sound": {"target": "tab:Sound", "role": "tab"}, "other": {"target": "tab:Other", "role": "tab"}}
+    ways = [{"by": "sound", "to": "options-sound"}, {"by": "other", "to": "options-other"}]
+    pages = {"options-sound": tab, "options-other": document, "things": things(slots={**things().slots, "text": text})}
+    found = tasks_on("options", {"elements": sound, "transitions": ways}, origin, **pages)
+    assert all("the options" in each and "ound" not in each for each in found["list.options-sound-set-loud"])
+    assert not [task for task in found if "text" in task]
+
+
+def test_a_sum_is_worked_out_on_the_keys_and_stands_on_the_display(origin: Origin) -> None:
+    keys = {key: f"key/{key}" for key in "0123456789+="}
+    total = {"kind": "keypad", "type": "sum", "target": "display", "values": ["4 + 21"], "shown": {"4 + 21": "25"}}
+    graph = with_pages(
+        things=things(slots={"sum": GraphSlot.model_validate({**total, "targets": keys})}, transitions=())
+    )
+    [query] = [query_for(each, origin) for goals in samples_by_task(graph, 0).values() for each in goals]
+    assert "4 + 21" in query.instruction and {"target": "display", "value": "25"} in json.loads(query.goal)["showing"]
+    assert [step.target for step in query.path] == [*(f"key/{key}" for key in "4+21="), ""]
+
+
 class CountedWalk:
     """Passes every path, except those through some page."""
 

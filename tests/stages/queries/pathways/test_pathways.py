@@ -21,12 +21,7 @@ from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.models.prompts import PromptedModel
 from trajmill.stages.queries.base import NewQueries, WalkQueries
 from trajmill.stages.queries.leaks import leaks_in_queries
-from trajmill.stages.queries.pathways.programs import (
-    WalkBounds,
-    WalkResult,
-    packaged_programs,
-    read_programs,
-)
+from trajmill.stages.queries.pathways.programs import WalkBounds, WalkResult, packaged_programs, read_programs
 from trajmill.stages.queries.pathways.search import deep_search, needs_by_model, needs_by_tree
 from trajmill.stages.queries.pathways.source import PathwaySource
 from trajmill.stages.queries.written import query_prompts

@@ -27,12 +27,7 @@ from trajmill.stages.queries.base import (
 from trajmill.stages.queries.generate import fresh_queries
 from trajmill.stages.queries.leaks import HELDOUT_GOALS, leaks_in_queries, share_goals
 from trajmill.stages.queries.spec import GraphQueriesSpec
-from trajmill.stages.queries.tasks.source import (
-    TaskSource,
-    check_app_files,
-    draw_goals,
-    generate_queries,
-)
+from trajmill.stages.queries.tasks.source import TaskSource, check_app_files, draw_goals, generate_queries
 from trajmill.stages.queries.walk import walk
 
 HELDOUT_APPS = ("notes", "clock")

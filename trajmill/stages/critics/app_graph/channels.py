@@ -21,13 +21,7 @@ from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.app_graph.annotated_reading import AnnotatedReading
 from trajmill.stages.critics.app_graph.annotations import annotated_task, is_annotated
 from trajmill.stages.critics.app_graph.path_reading import follow
-from trajmill.stages.critics.app_graph.reading import (
-    HARMFUL,
-    NEUTRAL,
-    Reading,
-    opinions_on,
-    opinions_without_task,
-)
+from trajmill.stages.critics.app_graph.reading import HARMFUL, NEUTRAL, Reading, opinions_on, opinions_without_task
 from trajmill.stages.critics.judge import Judge
 from trajmill.stages.critics.replay import replay
 from trajmill.stages.critics.voting import FULL, StepResult, Vote, single_vote, vote_of

@@ -106,7 +106,7 @@ def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
         return None
     if slot.kind is SlotKind.SWITCH:
         return ON if is_marked(found) else OFF
-    if slot.kind is SlotKind.CHOICE:
+    if slot.kind in (SlotKind.CHOICE, SlotKind.KEYPAD):
         shown = (found.value, found.text)
         return next((value for value in slot.values if slot.shown_for(value) in shown), found.value or found.text)
     return found.value
@@ -163,7 +163,8 @@ def operated(
     operated = {name for name, each in spec.elements.items() if each.target in names}
     marks = frozenset(mark for name in operated for mark in spec.elements[name].marks if not keys)
     for name, slot in spec.slots.items():
-        operated |= {name} if names & {slot.target, slot.opens, *map(slot.target_of, slot.values)} else set()
+        pressed = {slot.target, slot.opens, *slot.targets.values(), *map(slot.target_of, slot.values)}
+        operated |= {name} if names & pressed else set()
     able = [each for each in spec.transitions if each.keys.casefold() == keys and (keys or each.by in operated)]
     # Of several ways, keys take that of the element, and a form is sent in the way that reads most of it.
     able.sort(key=lambda each: each.by not in operated if keys else -len(each.slots) * each.submits)
@@ -240,6 +241,8 @@ def _given(page: GraphPage, step: PathStep, pressed_before: str) -> dict[str, st
                 values = [step.text]
             case "key" if slot.target == pressed_before:
                 values = [value for value, key in slot.keys.items() if key == step.text]
+            case "tap" if slot.kind is SlotKind.KEYPAD and step.text in slot.values:
+                values = [step.text]
             case "tap" if slot.kind is SlotKind.SWITCH and slot.target == step.target:
                 values = [OFF if slot.default == ON else ON]
             case "tap" if slot.kind in (SlotKind.LIST, SlotKind.CHOICE):

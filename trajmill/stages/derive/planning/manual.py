@@ -67,9 +67,7 @@ def guidance_by(manual: Example, queries: Sequence[Query], most: int, origin: Or
 
 
 def tried_manual(
-    pairs: Collection[tuple[str, str]],
-    without: Mapping[str, float | None],
-    guided: Mapping[str, float | None],
+    pairs: Collection[tuple[str, str]], without: Mapping[str, float | None], guided: Mapping[str, float | None]
 ) -> TriedManual:
     """Compare the attempts at pairs of a query and its guidance; a pair counts if both attempts have a reward."""
     scored = [

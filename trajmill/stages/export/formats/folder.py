@@ -18,13 +18,7 @@ from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.record import arrow_type
 from trajmill.stages.export.formats.base import DATA_FOLDER, TrainerFormat, TrainerSettings
-from trajmill.stages.export.formats.card import (
-    ExportedFolder,
-    ExportedRelease,
-    RowCounts,
-    WrittenRows,
-    export_card,
-)
+from trajmill.stages.export.formats.card import ExportedFolder, ExportedRelease, RowCounts, WrittenRows, export_card
 from trajmill.stages.export.formats.steps import Comparison, LeftOutStep, Lineage, RLStepExample, StepExample
 from trajmill.stages.export.images import (
     BOUNDED_IMAGES,

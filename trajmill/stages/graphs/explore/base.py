@@ -42,8 +42,6 @@ class ExploreBounds(Spec):
 
 
 class TrialKind(StrEnum):
-    """What is tried with an element."""
-
     PRESS = "press"
     DOUBLE = "double"
     """A double click on something that a single click only selects."""
@@ -58,17 +56,17 @@ class TrialKind(StrEnum):
     """A form is filled, then a button is pressed."""
     PLAIN = "plain"
     """As `submit`, but the switches of the form stay as they are."""
+    KEYPAD = "keypad"
+    """A sum is entered on a keypad; `target` is the key `=`."""
     SCROLL = "scroll"
     """What lies below the visible part is brought up; the steps of the record name the last element that came up."""
 
 
-SETTING = frozenset({TrialKind.FILL, TrialKind.NUMBER, TrialKind.HIGHEST, TrialKind.LOWEST})
+SETTING = frozenset({TrialKind.FILL, TrialKind.NUMBER, TrialKind.HIGHEST, TrialKind.LOWEST, TrialKind.KEYPAD})
 """Kinds of trials that give an element of a page a value, and nothing else."""
 
 
 class Effect(StrEnum):
-    """What a trial did."""
-
     NOTHING = "nothing"
     CHANGED = "changed"
     """The screen shows something else."""
@@ -99,7 +97,6 @@ class WalkedScreen(Record):
 
     @property
     def has_elements(self) -> bool:
-        """Whether it shows more than a title."""
         return any("title" not in element.states for element in self.elements)
 
 
@@ -111,8 +108,6 @@ def seen_screen(observation: Observation) -> WalkedScreen:
 
 
 class PlannedTrial(NamedTuple):
-    """Something to try."""
-
     way: tuple[PathStep, ...]
     """The operations from the start to the screen."""
     screen_id: str
@@ -136,8 +131,6 @@ class PlannedTrial(NamedTuple):
 
 
 class Trial(Record):
-    """One thing that was tried, and its effect."""
-
     before: str
     """Id of the screen before it."""
     way: tuple[PathStep, ...]

@@ -28,23 +28,23 @@ from trajmill.stages.graphs.check import is_same
 from trajmill.stages.graphs.explore.base import SETTING, Effect, Trial, TrialKind, WalkedScreen
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.features import recognisers, said, screen_change, shows_slot, sorts_by, visible_mark
-from trajmill.stages.graphs.explore.forms import FIELDS
+from trajmill.stages.graphs.explore.forms import FIELDS, words_to_find
 from trajmill.stages.graphs.explore.naming import element_names, name_of_address, slug, unique, word_of
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import asks_for_password, is_denied
 from trajmill.stages.graphs.explore.slots import FoundSlot, popup_options, slots_of, typed_texts
 from trajmill.stages.graphs.network import network
 from trajmill.stages.graphs.operations import staying
+from trajmill.stages.graphs.values import examples, type_of_label
 
 _NO_TRANSITIONS = SETTING | {TrialKind.SCROLL}
 _SENT = re.compile(r"\b(?:enter|message|comment|reply|answer|chat)\b", re.IGNORECASE)
 """Labels of fields whose text somebody is to get."""
+_CANCEL = re.compile("cancel|abbrechen|annuler|cancelar", re.IGNORECASE)
 _OPERATIONS = {TrialKind.DOUBLE: "double_tap", TrialKind.ENTER: "key"}
 
 
 class _PageParts(NamedTuple):
-    """What the transitions of a page refer to."""
-
     name: str
     page: FoundPage
     slots: list[FoundSlot]
@@ -76,7 +76,6 @@ class GraphBuilder:
 
     @property
     def screens_by_page(self) -> dict[str, list[WalkedScreen]]:
-        """By name of a page, its screens."""
         return {self.names[page.number]: page.screens for page in self._book.pages}
 
     def build(self, screenshots: Mapping[str, str]) -> AppGraph:
@@ -98,14 +97,22 @@ class GraphBuilder:
             if target not in in_slots and self._belongs(page, target, found.element, target in below)
         }
         names = element_names(elements, [slot.name for slot in slots])
-        marked = [self._marked(each) for each in slots]
+        marked = [self._marked(page, each) for each in slots]
         return _PageParts(self.names[page.number], page, marked, names)
 
-    def _marked(self, slot: FoundSlot) -> FoundSlot:
-        """Mark what is typed to be looked for or sent, if that changes nothing else wherever it was tried."""
-        is_sent = slot.slot.type is ValueType.SEARCH or _SENT.search(slot.slot.name) is not None
-        is_idle = is_sent and slot.slot.kind is SlotKind.FIELD and slot.slot.target in self._idle
-        return slot._replace(slot=slot.slot.model_copy(update={"marks": (Mark.IDLE,)})) if is_idle else slot
+    def _marked(self, page: FoundPage, slot: FoundSlot) -> FoundSlot:
+        """Mark what is typed to be looked for or sent, if that changes nothing else wherever it was tried.
+
+        A field without a label is for a search if what opened it says so, such as *Find*.
+        """
+        spec, (origin, before) = slot.slot, self._origin(page)
+        opened_by = self._pressed_text(origin) if origin and spec.target not in before.elements else ""
+        if spec.is_nameless and type_of_label(opened_by) is ValueType.SEARCH:
+            values = words_to_find(page) or examples()[ValueType.SEARCH]
+            spec = spec.model_copy(update={"type": ValueType.SEARCH, "values": values})
+        is_sent = spec.type is ValueType.SEARCH or _SENT.search(spec.name) is not None
+        is_idle = is_sent and spec.kind is SlotKind.FIELD and spec.target in self._idle
+        return slot._replace(slot=spec.model_copy(update={"marks": (Mark.IDLE,)}) if is_idle else spec)
 
     def _belongs(self, page: FoundPage, target: str, element: UIElement, is_below: bool) -> bool:
         """Whether an element is listed: it was tried, or can be operated and stands on no page below."""
@@ -116,7 +123,7 @@ class GraphBuilder:
 
     def _page(self, part: _PageParts, recogniser: Recogniser, screenshots: Mapping[str, str]) -> GraphPage:
         page = GraphPage(
-            title=_title(part.page),
+            title=self._title(part.page),
             recognise=recogniser,
             marks=self._page_marks(part.page),
             screenshot=screenshots.get(part.page.first.screen_id, ""),
@@ -138,7 +145,10 @@ class GraphBuilder:
     def _page_marks(self, page: FoundPage) -> tuple[Mark, ...]:
         """Mark a page that asks for a password, and one that is another page with something opened on it."""
         origin, before = self._origin(page)
-        holds = {Mark.NEEDS_LOGIN: asks_for_password(page), Mark.OPENS: False}
+        is_window = not page.key.address and page.key.title != self._book.pages[0].key.title
+        cancels = sum(_CANCEL.fullmatch(each.text) is not None for each in page.first.elements)
+        awaits = cancels == 1 and (is_window or bool(page.key.dialogs))
+        holds = {Mark.NEEDS_LOGIN: asks_for_password(page), Mark.AWAITS: awaits, Mark.OPENS: False}
         if origin is not None and page.key.address == before.key.address:
             mark = visible_mark(self._screens[origin.before], page.first, _standing(before))
             holds[Mark.OPENS] = bool(page.key.menu - before.key.menu) or mark is not None
@@ -177,19 +187,22 @@ class GraphBuilder:
                 leads_on = [each for each in menu if other.results.get(each) == other.number] == [target]
                 if by is None or by in known or end in (-1, part.page.number) or (end == other.number and not leads_on):
                     continue
-                # What opens a part of its page does so on each.
-                if leads_on or self._book.pages[end].key.address != other.key.address:
+                # What opens a part of its page does so on each, other than the tabs of one window.
+                here, there = part.page.key, self._book.pages[end].key
+                is_tab = here._replace(tabs=there.tabs) == there
+                if leads_on or is_tab or there.address != other.key.address:
                     known.add(by)
                     yield GraphTransition(by=by, to=self.names[end])
 
     def _transition(self, part: _PageParts, trial: Trial) -> GraphTransition | None:
-        if trial.kind in _NO_TRANSITIONS or trial.undone or trial.effect not in (Effect.CHANGED, Effect.LEFT):
+        slot = part.slot_with(trial.target)
+        is_key = slot is not None and slot.slot.kind is SlotKind.KEYPAD
+        if trial.kind in _NO_TRANSITIONS or trial.undone or trial.effect not in (Effect.CHANGED, Effect.LEFT) or is_key:
             return None
         after = self._operated_before(part, trial)
         if after is None and trial.target not in part.page.first.by_target:
             return None  # It stands only in a state of the page that is set on other pages.
         used = _slots_used(part, trial.steps[:-1])
-        slot = part.slot_with(trial.target)
         by = slot.name if slot is not None else part.elements[trial.target]
         keys = trial.steps[-1].text if trial.kind is TrialKind.ENTER else ""
         common = {
@@ -240,7 +253,6 @@ class GraphBuilder:
         return any(said(self._screens[end], FIELDS).keys() == told for end in ends if end in self._screens)
 
     def _tells(self, trial: Trial) -> bool:
-        """Whether filling a field changes anything else."""
         before, after = (said(self._screens[each], FIELDS) for each in (trial.before, trial.after))
         return before.keys() != after.keys()
 
@@ -268,6 +280,14 @@ class GraphBuilder:
         for page in self._book.pages:
             names.append(unique(self._page_name(page), (*names, OUTSIDE)))
         return names
+
+    def _title(self, page: FoundPage) -> str:
+        """What the page calls itself: its dialog, its first heading, else its title bar, with the first document."""
+        heading = next((e.text for e in page.first.elements if e.role == "heading" and "title" not in e.states), "")
+        bar, main = page.key.title, self._book.pages[0].key.title
+        bar = main if not page.key.address and bar.rpartition(" - ")[1:] == main.rpartition(" - ")[1:] else bar
+        title = next(iter(sorted(page.key.dialogs)), "") or heading or bar
+        return title if any(map(str.isalpha, title)) else ""
 
     def _page_name(self, page: FoundPage) -> str:
         """A name by what is new on the page, or by the element that opened it."""
@@ -297,13 +317,6 @@ def _standing(page: FoundPage) -> list[WalkedScreen]:
     """The screens of a page before anything was done there."""
     further = (each for each in page.scrolled if all(step.operation == "scroll" for step in each.way[len(page.way) :]))
     return [page.first, *(each.screen for each in further)]
-
-
-def _title(page: FoundPage) -> str:
-    """What the page calls itself: its dialog, its first heading, else its title bar."""
-    heading = next((e.text for e in page.first.elements if e.role == "heading" and "title" not in e.states), "")
-    title = next(iter(sorted(page.key.dialogs)), "") or heading or page.key.title
-    return title if any(map(str.isalpha, title)) else ""
 
 
 def _slots_used(part: _PageParts, steps: Sequence[PathStep]) -> dict[str, str]:

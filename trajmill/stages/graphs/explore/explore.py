@@ -41,8 +41,6 @@ _TrialKey = tuple[int, tuple[TrialKind, str]]
 
 
 class Explored(NamedTuple):
-    """What an exploration has found."""
-
     book: PageBook
     trials: tuple[Trial, ...]
     left: Mapping[int, int]
@@ -54,8 +52,6 @@ class Explored(NamedTuple):
 
 
 class Findings:
-    """The pages and trials so far, and the trials that are left."""
-
     def __init__(self, bounds: ExploreBounds, deny_list: DenyList, platform: Platform) -> None:
         self.book = PageBook()
         self.trials: list[Trial] = []

@@ -133,8 +133,6 @@ def _rank(element: UIElement) -> int:
 
 
 class ScreenChange(NamedTuple):
-    """The difference between two screens."""
-
     shows: tuple[Feature, ...]
     lacks: tuple[Feature, ...]
 
@@ -199,7 +197,6 @@ def sorts_by(header: UIElement, after: WalkedScreen) -> str:
 
 
 def shows_slot(feature: Feature) -> bool:
-    """Whether a feature has the value of a slot in it."""
     return "{" in f"{feature.text}{feature.value}"
 
 
@@ -215,11 +212,7 @@ def _changing_feature(element: UIElement) -> Feature | None:
         return None
     state = next((state for state in _STATES if state in element.states and element.role != "menu"), "")
     return Feature(
-        role=element.role,
-        text=element.text or None,
-        id=element.element_id,
-        state=state,
-        value=element.value or None,
+        role=element.role, text=element.text or None, id=element.element_id, state=state, value=element.value or None
     )
 
 

@@ -65,8 +65,6 @@ class ScrolledScreen(NamedTuple):
 
 
 class FoundElement(NamedTuple):
-    """An element of a page, and how it was reached."""
-
     element: UIElement
     way: tuple[PathStep, ...]
     screen_id: str
@@ -74,8 +72,6 @@ class FoundElement(NamedTuple):
 
 @dataclass
 class FoundPage:
-    """A page with all its screens."""
-
     number: int
     key: PageKey
     names: frozenset[tuple[str, str]]
@@ -130,7 +126,7 @@ class PageBook:
 
     def below(self, page: FoundPage) -> frozenset[str]:
         """The elements that stand on pages below a page with a menu or a dialog, by their names in paths."""
-        lower = (other for other in self.pages if page.key.stands_over(other.key))
+        lower = (other for other in self.pages[: page.number] if page.key.stands_over(other.key))
         return frozenset(target for other in lower for target in other.elements)
 
     def shared(self, page: FoundPage, other: FoundPage) -> frozenset[str]:

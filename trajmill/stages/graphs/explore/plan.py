@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator
 from functools import partial
 from itertools import islice
+from string import digits
 
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
@@ -15,6 +16,8 @@ from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.forms import BOX, FIELDS, SWITCHES, Form, filling_of, forms_of, is_field
 from trajmill.stages.graphs.explore.items import ItemGroup
 from trajmill.stages.graphs.explore.pages import FoundElement, FoundPage, ListOrigin
+from trajmill.stages.graphs.operations import keys_of
+from trajmill.stages.graphs.values import results
 
 ITEMS = frozenset({"list_item", "icon", "radio", "cell"})
 """Roles of elements of which several are alike; only the first ones are tried."""
@@ -25,6 +28,7 @@ KEYS = {TrialKind.HIGHEST: "end", TrialKind.LOWEST: "home"}
 _MOST_SCROLLED = 8
 """Most further parts of one page."""
 SCROLLABLE = "scrollable_down"
+_PLAIN_SIGNS = str.maketrans("×÷−", "*/-")
 _CLOSE = re.compile(r"(?<!\w)(?<!konto )(?:close|schließen)(?!\w)(?! account)", re.IGNORECASE)
 _OPENED_BY_TWO = frozenset({"icon", "list_item"})
 
@@ -49,6 +53,7 @@ def trials_on(
         *_presses(page, deny_list, platform),
         *_fields(page, numbers, bounds),
         *_sliders(page, platform),
+        *_keypads(page),
         *_forms(page, numbers, bounds, deny_list, platform),
     )
     yield from islice((trial for trial in planned if trial.target not in below), bounds.breadth)
@@ -157,6 +162,20 @@ def _sliders(page: FoundPage, platform: Platform) -> Iterator[PlannedTrial]:
             for kind, key in KEYS.items():
                 step = PathStep(page="", operation="key", target="", text=key)
                 yield PlannedTrial(found.way, found.screen_id, kind, target, (press, step))
+
+
+def keys_on(page: FoundPage) -> dict[str, str]:
+    """The keys of a keypad by digit, sign and `=`; empty for a page without one."""
+    found = {found.element.text.translate(_PLAIN_SIGNS): target for target, found in page.elements.items()}
+    keys = {key: found[key] for key in f"{digits}+-*/=" if key in found}
+    return keys if keys.keys() >= {*digits, "+", "="} else {}
+
+
+def _keypads(page: FoundPage) -> Iterator[PlannedTrial]:
+    """Enter one sum on a keypad; the walks of queries try the others."""
+    if keys := keys_on(page):
+        steps = tuple(PathStep(page="", operation="tap", target=keys[key]) for key in keys_of(next(iter(results()))))
+        yield PlannedTrial(page.way, page.first.screen_id, TrialKind.KEYPAD, steps[-1].target, steps)
 
 
 def _forms(

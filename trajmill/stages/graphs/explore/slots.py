@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind, ValueType
 from trajmill.stages.graphs.explore.base import Trial, TrialKind, WalkedScreen, taken_text
-from trajmill.stages.graphs.explore.forms import BOX, SWITCHES, forms_of, radio_groups, values_for
+from trajmill.stages.graphs.explore.forms import BOX, FIELDS, SWITCHES, forms_of, radio_groups, values_for
 from trajmill.stages.graphs.explore.naming import slug, unique
 from trajmill.stages.graphs.explore.pages import FoundPage
-from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of, lists_of
-from trajmill.stages.graphs.operations import OFF, ON
+from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of, keys_on, lists_of
+from trajmill.stages.graphs.operations import OFF, ON, keys_of
 from trajmill.stages.graphs.sentences import starts_with_verb
-from trajmill.stages.graphs.values import examples, type_of
+from trajmill.stages.graphs.values import examples, results, type_of
 
 _MARKED = ("checked", "selected")
 _MOST_ITEMS = 40
@@ -24,8 +24,6 @@ _MOST_ITEMS = 40
 
 
 class PopupOption(NamedTuple):
-    """An option in the menu of a box of choices."""
-
     text: str
     target: str
     shown: str
@@ -33,8 +31,6 @@ class PopupOption(NamedTuple):
 
 
 class FoundSlot(NamedTuple):
-    """A slot, and the elements that belong to it."""
-
     name: str
     slot: GraphSlot
     targets: tuple[str, ...]
@@ -74,6 +70,7 @@ def slots_of(
         *_fields(page, {**typed, **own}),
         *_switches(page, trials),
         *_sliders(page, trials, screens),
+        *_keypads(page, trials, screens),
         *chosen,
         *_lists(page, in_choices),
     ):
@@ -132,6 +129,17 @@ def _sliders(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, Wal
             yield _labelled(element, SlotKind.SLIDER, (target,), **fields)
 
 
+def _keypads(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
+    """The keypad of a page of which a display has shown the result of a sum."""
+    keys, result = keys_on(page), next(iter(results().values()))
+    ends = (screens[each.after] for each in trials if each.kind is TrialKind.KEYPAD and each.after in screens)
+    display = next((target for end in ends for target, each in end.by_target.items() if each.value == result), None)
+    if display is not None:
+        known = {total: shown for total, shown in results().items() if keys.keys() >= {*keys_of(total)}}
+        fields: dict[str, Any] = {"target": display, "values": tuple(known), "shown": known, "targets": keys}
+        yield FoundSlot("sum", GraphSlot(kind=SlotKind.KEYPAD, type=ValueType.SUM, **fields), tuple(keys.values()))
+
+
 def _choices(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
     """The boxes of which a press opened a list that has the box's own value in it."""
     for trial in trials:
@@ -171,8 +179,22 @@ def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
     for trial in trials:
         element = page.elements[trial.target].element if trial.target in page.elements else None
         if trial.undone and element is not None and element.role in SWITCHES:
-            fields = {"values": (OFF, ON), "default": ON if "checked" in element.states else OFF}
-            yield _labelled(element, SlotKind.SWITCH, (trial.target,), target=trial.target, **fields)
+            others, is_on = [each.element for each in page.elements.values()], "checked" in element.states
+            row = [each for each in others if each.bounds.top == element.bounds.top and each.role in FIELDS]
+            is_part = element.text.endswith(":") and not all(each.text for each in row)
+            fields = {"target": trial.target, "values": (OFF, ON), "default": ON if is_on else OFF, "in_form": is_part}
+            found = _labelled(element, SlotKind.SWITCH, (trial.target,), **fields)
+            group = _group_of(element, others) if is_on or not starts_with_verb(element.text) else ""
+            name = f"{found.name.rstrip(': ')} under {group}" if group else found.name
+            yield found._replace(slot=found.slot.model_copy(update={"name": name}))
+
+
+def _group_of(element: UIElement, others: Sequence[UIElement]) -> str:
+    """The heading of the group that an element is indented in; empty without one."""
+    left, top = element.bounds[:2]
+    texts = [each for each in others if each.role == "text" and each.text and not each.text.endswith(":")]
+    above = [each for each in texts if each.bounds.left < left < each.bounds.right and each.bounds.bottom <= top]
+    return max(above, key=lambda each: each.bounds.top).text if above else ""
 
 
 def _radios(page: FoundPage) -> Iterator[FoundSlot]:

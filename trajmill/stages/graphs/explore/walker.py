@@ -50,8 +50,6 @@ class Budget:
 
 
 class TrialResult(NamedTuple):
-    """A trial, and the screens before and after it."""
-
     trial: Trial
     before: Observation
     after: Observation | None

@@ -58,9 +58,11 @@ class Setting(NamedTuple):
             case SlotKind.SWITCH:
                 words = rng.choice(self._switch_words)
                 return Wish(words, {self.name: words})
+            case SlotKind.KEYPAD:
+                text = f"{rng.choice(('work out', 'calculate'))} {value}"
             case SlotKind.FIELD if self.spec.type is ValueType.SEARCH:
                 text = f'{rng.choice(("search for", "look for"))} "{value}"'
-            case SlotKind.FIELD if label.endswith("_field"):  # A field without a label, such as a document.
+            case SlotKind.FIELD if self.spec.is_nameless:
                 text = f'{rng.choice(("write", "type"))} "{value}"'
             case SlotKind.FIELD:
                 text = f'{rng.choice(("put", "enter"))} "{value}" into {label}'
@@ -264,7 +266,7 @@ def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
     loops = [_move(way.graph, way.end, each) for each in stays if each.shows or each.lacks or each.goal]
     for number in range(1, _REPEATS + 1):
         for chosen in combinations(loops * number, number):
-            if not any(_exclude(one.transition, other.transition) for one, other in combinations(chosen, 2)):
+            if not any(_exclude(one, other) for one, other in combinations(chosen, 2)):
                 yield way._replace(moves=(*way.moves, *chosen))
     used = {slot for move in loops for slot in (*move.transition.slots, move.transition.by)}
     settable = [name for name, slot in page.slots.items() if slot.kind is not SlotKind.LIST and name not in used]
@@ -299,9 +301,12 @@ def _is_told(move: RouteMove) -> bool:
     )
 
 
-def _exclude(first: GraphTransition, second: GraphTransition) -> bool:
-    """Whether two transitions have conflicting effects, or the second one adds nothing."""
+def _exclude(one_move: RouteMove, other_move: RouteMove) -> bool:
+    """Whether two moves have conflicting effects, or the second one adds nothing or takes the first one back."""
+    first, second = one_move.transition, other_move.transition
     if first == second:
+        if any(each.spec.kind is SlotKind.CHOICE or each.spec.type is ValueType.SEARCH for each in one_move.settings):
+            return True
         return not (first.slots or any("{" in f"{each.text}{each.value}" for each in first.shows))
     if first.does.startswith(SORTS) and second.does.startswith(SORTS):
         return True
@@ -326,7 +331,7 @@ def is_wish(route: Route) -> bool:
             return False
     if any(why_not(graph, move.page, move.transition) is not None for move in route.acts):
         return False
-    if not (route.acts or route.final) and {Mark.IDLE, Mark.OPENS} & {*graph.pages[route.end].marks}:
+    if not (route.acts or route.final) and {Mark.IDLE, Mark.OPENS, Mark.AWAITS} & {*graph.pages[route.end].marks}:
         return False
     of_forms = sum(len(move.settings) for move in route.acts if move.transition.submits)
     alone = [move for move in route.acts if not move.settings and not move.transition.does]
@@ -344,12 +349,15 @@ def _stands_nearer(graph: AppGraph, setting: Setting) -> bool:
     """Whether a slot can be set without opening a menu first, or before a page that nothing names."""
     page, name = graph.pages[setting.page], graph.name_of(setting.page)
     has_name = page.title and is_nearest(graph, setting.page)
+    own, is_document = setting.spec.target, setting.spec.is_nameless
     same = [
-        key for key, spec in graph.pages.items() if any(setting.spec.target == s.target for s in spec.slots.values())
+        key
+        for key, spec in graph.pages.items()
+        if any(own == each.target or (is_document and each.is_nameless) for each in spec.slots.values())
     ]
     before = same[: same.index(setting.page)]
     if Mark.OPENS in page.marks:
-        return any(Mark.OPENS not in graph.pages[key].marks for key in same)
+        return bool(before) or any(Mark.OPENS not in graph.pages[key].marks for key in same)
     return not has_name and any(not page.title or graph.name_of(key) == name for key in before)
 
 

@@ -187,8 +187,8 @@ def _stands(slot: GraphSlot, value: str) -> Showing:
     """Return the element that shows the value of a slot; for a switch, that it is on."""
     if slot.kind is SlotKind.SWITCH:
         return Showing(target=slot.target, any_state=_MARKED)
-    if slot.kind in (SlotKind.FIELD, SlotKind.SLIDER):
-        return Showing(target=slot.target, value=value)
+    if slot.kind in (SlotKind.FIELD, SlotKind.SLIDER, SlotKind.KEYPAD):
+        return Showing(target=slot.target, value=slot.shown_for(value))
     if slot.opens:
         return Showing(target=slot.opens, value=slot.shown_for(value))
     return Showing(target=slot.target_of(value), any_state=_MARKED)

@@ -77,14 +77,20 @@ def pressed_name(graph: AppGraph, move: RouteMove) -> str:
 def navigation_words(graph: AppGraph, way: Sequence[RouteMove], going: str) -> tuple[str, ...]:
     """Describe moves between pages: `going` to the last page that its name identifies, then to what leads on.
 
-    Nobody tells which menus are opened on the way.
+    Nobody tells which menus and tabs of one window are opened on the way.
     """
-    way = [move for move in way if Mark.OPENS not in graph.pages[move.transition.to].marks]
+    way = [move for move in way if not _only_opens(graph, move)]
     named = [number for number, move in enumerate(way) if is_nearest(graph, move.transition.to)]
     last = named[-1] if named else -1
     first = (f"{going} {graph.name_of(way[last].transition.to)}",) if named else ()
     words = (pressing(graph, move) for move in way[last + 1 :])
     return (*first, *(re.sub(r"^press ", f"{going} ", each) for each in words))
+
+
+def _only_opens(graph: AppGraph, move: RouteMove) -> bool:
+    element, to = graph.pages[move.page].elements.get(move.transition.by), move.transition.to
+    is_tab = element is not None and element.role == "tab" and graph.name_of(to) == graph.name_of(move.page)
+    return is_tab or Mark.OPENS in graph.pages[to].marks
 
 
 def pressing(graph: AppGraph, move: RouteMove) -> str:

@@ -22,14 +22,7 @@ from trajmill.stages.models.embedded.model import load_network, save_network
 from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork
 from trajmill.stages.models.embedded.situation import Batch, InputReader, empty_situation
 from trajmill.stages.training.embedded.augmentation import App, apps_of, detours, disguise, naming, rename, strange_apps
-from trajmill.stages.training.embedded.lessons import (
-    SeenScreen,
-    Turn,
-    lesson_steps,
-    rl_turns,
-    seen_screens,
-    sft_turns,
-)
+from trajmill.stages.training.embedded.lessons import SeenScreen, Turn, lesson_steps, rl_turns, seen_screens, sft_turns
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
 from trajmill.stages.training.lineage import made_from, tail_mean, write_metrics, write_source
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
