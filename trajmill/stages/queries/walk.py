@@ -52,7 +52,7 @@ class QueryWalker:
         return NewQueries(tuple(passed), tuple(failed.values()))
 
     async def failures(self, queries: Sequence[Query], trial: Trial) -> dict[str, Failure]:
-        """Return the failures by query id, in order; raises EnvironmentFailure if a server stays away from all."""
+        """Return the failures by query id, in order; raises EnvironmentFailure if the server of any stays away."""
         failed: dict[str, Failure] = {}
         for platform in dict.fromkeys(query.platform for query in queries):
             if platform not in self._factories:
