@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from trajmill.stages.environments.pool.reaper import with_descendants
+from trajmill.stages.reaper import with_descendants
 
 
 def descendants(process: int) -> set[int]:

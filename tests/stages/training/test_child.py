@@ -1,5 +1,6 @@
 import os
 import signal
+import subprocess
 import sys
 import time
 from contextlib import nullcontext
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stages.environments.processes import runs, until_gone
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.training.child import run_child
 
@@ -16,11 +18,6 @@ def run(script: str, folder: Path, **more: str) -> list[str]:
     command = [sys.executable, "-u", "-c", script]
     run_child(command, folder / "log", folder, 60, variables=more, on_line=lambda line: lines.append(line.strip()))
     return lines
-
-
-def is_alive(process: int) -> bool:
-    stat = Path(f"/proc/{process}/stat")
-    return stat.exists() and stat.read_text().split()[2] not in {"Z", "X"}
 
 
 def test_it_runs_in_its_folder_and_all_it_prints_is_kept(tmp_path: Path) -> None:
@@ -46,7 +43,7 @@ def test_a_trainer_that_hangs_is_ended_with_all_that_it_started(tmp_path: Path) 
     with pytest.raises(TrainingFailedError, match=r"hung: silent for 2 s, and was ended; its last line is '\d+'"):
         run_child(["sh", "-c", "sleep 60 & echo $!; sleep 60"], tmp_path / "log", tmp_path, 2)
     assert time.monotonic() - began < 30
-    assert not is_alive(int((tmp_path / "log").read_text()))
+    assert not runs(int((tmp_path / "log").read_text()))
 
 
 @pytest.mark.parametrize(("status", "new_session"), [(0, False), (3, True)])
@@ -61,10 +58,7 @@ def test_a_trainer_is_done_at_its_exit_though_a_child_goes_on(status: int, new_s
     if new_session:
         os.kill(int(child), signal.SIGKILL)
     # The kernel ends a killed process a moment after the signal.
-    deadline = time.monotonic() + 20
-    while is_alive(int(child)) and time.monotonic() < deadline:
-        time.sleep(0.05)
-    assert not is_alive(int(child))
+    until_gone([int(child)])
 
 
 @pytest.mark.slow
@@ -72,6 +66,23 @@ def test_a_trainer_that_takes_too_long_is_ended(tmp_path: Path) -> None:
     script = "while true; do echo working; sleep 0.05; done"
     with pytest.raises(TrainingFailedError, match="took over 2 s, and was ended; its last line is 'working'"):
         run_child(["sh", "-c", script], tmp_path / "log", tmp_path, 60, 2)
+
+
+def test_a_trainer_ends_with_its_owner_that_is_killed(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from trajmill.stages.training.child import run_child
+folder = Path(sys.argv[1])
+run_child(["sh", "-c", "echo $$; sleep 600"], folder / "log", folder, 600, on_line=lambda line: print(line, flush=True))
+"""
+    owner = subprocess.Popen([sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE)
+    assert owner.stdout is not None
+    trainer = int(owner.stdout.readline())
+    assert runs(trainer)
+    owner.kill()
+    owner.communicate()
+    until_gone([trainer])
 
 
 def test_the_command_is_no_shells(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from trajmill.schemas.errors import TrainingFailedError
-from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
+from trajmill.stages.reaper import Reaper
 
 LOG_FILE: Final = "training.log"
 _LAST_LINES = 300
@@ -51,7 +51,8 @@ def run_child(
         except OSError as error:
             said = error.strerror or error
             raise TrainingFailedError(f"the trainer {command[0]} cannot be started: {said}") from error
-        watchdog = ProcessWatchdog([process.pid])
+        reaper = Reaper()
+        reaper.watch([process.pid], [])
         last: deque[str] = deque(maxlen=_LAST_LINES)
         try:
             for line in _lines(process, written, silent_seconds, seconds, last):
@@ -60,7 +61,7 @@ def run_child(
                     on_line(line)
         finally:
             _end_group(process)
-            watchdog.dismiss()
+            reaper.close()
     if status := process.returncode:
         ended = f"died of signal {-status}" if status < 0 else f"ended with status {status}"
         ended = "was killed, as it is when memory runs out" if status == -signal.SIGKILL else ended

@@ -17,8 +17,8 @@ from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.browsergym.environment import BrowserGymEnvironment, BrowserGymFactory, import_tasks
-from trajmill.stages.environments.pool.reaper import end_processes
 from trajmill.stages.environments.tasks import splits_of_seeds
+from trajmill.stages.reaper import end_processes
 
 pytest.importorskip("browsergym.core", reason="needs pip install 'trajmill[browsergym]'")
 pytestmark = pytest.mark.browser

@@ -14,7 +14,7 @@ from trajmill.schemas.actions import Wait
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.stages.environments.base import Belongings
 from trajmill.stages.environments.pool.pool import EnvironmentLimits, EnvironmentPool
-from trajmill.stages.environments.pool.reaper import Reaper, end_processes
+from trajmill.stages.reaper import Reaper, end_processes
 
 pytestmark = pytest.mark.slow
 ENVIRONMENT, SETUP = FailureClass.ENVIRONMENT, FailureClass.SETUP

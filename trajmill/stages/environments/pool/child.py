@@ -8,7 +8,7 @@ from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import Sequence
 from typing import Any
 
-from trajmill.stages.environments.pool.reaper import end_processes
+from trajmill.stages.reaper import end_processes
 
 
 async def start_child(module: str, *arguments: str, **options: Any) -> Process:

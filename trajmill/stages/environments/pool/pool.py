@@ -23,7 +23,7 @@ from trajmill.stages.environments.base import (
     Owner,
     Restorable,
 )
-from trajmill.stages.environments.pool.reaper import Reaper, end_processes
+from trajmill.stages.reaper import Reaper, end_processes
 
 T = TypeVar("T")
 

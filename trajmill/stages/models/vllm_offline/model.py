@@ -31,7 +31,7 @@ from trajmill.stages.models.local.chat import (
     use_template,
 )
 from trajmill.stages.models.local.folder import FolderModel, VllmSpec
-from trajmill.stages.models.vllm_offline.watchdog import ProcessWatchdog
+from trajmill.stages.reaper import Reaper
 
 _RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The ranks that vLLM has room for; an adapter takes the smallest that holds it."""
@@ -97,12 +97,13 @@ class _Engine:
             use_template(self.tokenizer, spec.model)
             others = {child.pid for child in active_children()}
             self._llm, self._adapter = asyncio.run_coroutine_threadsafe(_start(spec), self._loop).result()
-            guard = ProcessWatchdog({child.pid for child in active_children() if child.pid is not None} - others)
+            reaper = Reaper()  # The engine is a process of its own, and does not notice that its owner has ended.
+            reaper.watch({child.pid for child in active_children() if child.pid is not None} - others, [])
         except BaseException:
             _end_loop(self._loop, thread)
             raise
         # This also runs if the process ends without closing the model.
-        self.stop = weakref.finalize(self, _stop, self._llm, guard, self._loop, thread)
+        self.stop = weakref.finalize(self, _stop, self._llm, reaper, self._loop, thread)
 
     async def answer(self, prompt: dict[str, Any], request: ChatRequest, request_id: str) -> Completion:
         """Wait in the caller's loop for the engine's loop; if the caller is cancelled, so is the request."""
@@ -154,9 +155,9 @@ async def _start(spec: VllmSpec) -> tuple[Any, Any]:
     return engine, adapter
 
 
-def _stop(llm: Any, guard: ProcessWatchdog, loop: asyncio.AbstractEventLoop, thread: Thread) -> None:
+def _stop(llm: Any, reaper: Reaper, loop: asyncio.AbstractEventLoop, thread: Thread) -> None:
     llm.shutdown()
-    guard.dismiss()
+    reaper.close()
     _end_loop(loop, thread)
 
 

@@ -10,7 +10,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from trajmill.stages.environments.pool.reaper import with_descendants
+from trajmill.stages.reaper import with_descendants
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36

@@ -1,7 +1,7 @@
 """End processes and remove folders after their owner has ended, even by `kill -9`. Linux only.
 
-The reaper is one small process for each worker. The owner writes the names of processes and folders to a pipe, which
-closes with its end. The processes then get a moment to clean up and end; after that they are killed with all their
+The reaper is one small process for each owner, which writes the names of processes and folders to a pipe; this closes
+with the owner's end. The processes then get a moment to clean up and end; after that they are killed with all their
 descendants. It runs by its file, so this module imports only the standard library.
 """
 
