@@ -95,19 +95,19 @@ _BUDGETS = (
     Budget(("pipelines",), 3_198),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_729),
-    Budget(("stages/environments",), 16_198),
+    Budget(("stages/environments",), 16_066),
     Budget(("stages/queries",), 4_998),
     Budget(("stages/critics",), 4_624),
-    Budget(("stages/models",), 4_487),
+    Budget(("stages/models",), 4_434),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_598),
     Budget(("stages/derive", "stages/guidance"), 4_240),
-    Budget(("stages/training",), 3_042),
+    Budget(("stages/training",), 3_019),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
     Budget(("stages/graphs", "stages/annotation"), 4_602),
-    Budget(("",), 73_988),
+    Budget(("",), 73_924),
 )
-_MOST_FILES = 468
-_MOST_LINES_OF_TESTS = 39_989
+_MOST_FILES = 467
+_MOST_LINES_OF_TESTS = 39_952
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

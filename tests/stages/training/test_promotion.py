@@ -3,7 +3,8 @@ from itertools import product
 import pytest
 
 from trajmill.stages.critics.calibration.agreement import Precision
-from trajmill.stages.training.promotion import PairedCounts, QueryGroup, Rival, compare, reason_not_to_train
+from trajmill.stages.metrics.intervals import PairedOutcomes
+from trajmill.stages.training.promotion import QueryGroup, Rival, compare, reason_not_to_train
 
 
 def outcomes(text: str) -> dict[str, bool]:
@@ -24,7 +25,7 @@ HALF = Rival("v1", outcomes("1" * 10 + "0" * 10))
 def test_the_p_value_counts_the_ways_to_lose_as_much_by_chance(won: int, lost: int) -> None:
     coins = list(product((0, 1), repeat=won + lost))
     as_bad = sum(sum(flips) >= lost for flips in coins)
-    assert PairedCounts(50, 20, 20, won, lost).p_value == pytest.approx(as_bad / len(coins))
+    assert PairedOutcomes(20, lost, won, 10).p_value_of_losses == pytest.approx(as_bad / len(coins))
 
 
 def test_a_policy_is_promoted_unless_it_is_significantly_worse() -> None:

@@ -22,6 +22,14 @@ class PairedOutcomes(NamedTuple):
         return sum(self)
 
     @property
+    def passed_a(self) -> int:
+        return self.both + self.lost
+
+    @property
+    def passed_b(self) -> int:
+        return self.both + self.gained
+
+    @property
     def difference(self) -> float:
         """The success rate of B minus that of A, in [-1, 1]; 0 without queries."""
         return (self.gained - self.lost) / max(self.queries, 1)
@@ -35,18 +43,16 @@ class PairedOutcomes(NamedTuple):
         n = self.queries
         if n == 0:
             return Interval(-1.0, 1.0)
-        passed_b, passed_a = self.both + self.gained, self.both + self.lost
-        b, a = wilson(passed_b, n), wilson(passed_a, n)
-        below_b, above_b = passed_b / n - b.low, b.high - passed_b / n
-        below_a, above_a = passed_a / n - a.low, a.high - passed_a / n
+        b, a = wilson(self.passed_b, n), wilson(self.passed_a, n)
+        below_b, above_b = self.passed_b / n - b.low, b.high - self.passed_b / n
+        below_a, above_a = self.passed_a / n - a.low, a.high - self.passed_a / n
         phi = self._correlation()
         low = math.sqrt(max(below_b**2 - 2 * phi * below_b * above_a + above_a**2, 0.0))
         high = math.sqrt(max(above_b**2 - 2 * phi * above_b * below_a + below_a**2, 0.0))
         return Interval(self.difference - low, self.difference + high)
 
     def _correlation(self) -> float:
-        passed_b, passed_a = self.both + self.gained, self.both + self.lost
-        margins = passed_b * passed_a * (self.queries - passed_b) * (self.queries - passed_a)
+        margins = self.passed_b * self.passed_a * (self.queries - self.passed_b) * (self.queries - self.passed_a)
         if margins == 0:
             return 0.0
         numerator = float(self.both * self.neither - self.gained * self.lost)
@@ -60,6 +66,12 @@ class PairedOutcomes(NamedTuple):
         changed, fewer = self.gained + self.lost, min(self.gained, self.lost)
         tail = sum(math.comb(changed, count) for count in range(fewer + 1))
         return min(1.0, float(2 * tail / 2**changed))
+
+    @property
+    def p_value_of_losses(self) -> float:
+        """The same test with one side: the probability of `lost` or more if both policies are equally good."""
+        changed = self.gained + self.lost
+        return float(sum(math.comb(changed, count) for count in range(self.lost, changed + 1)) / 2**changed)
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from math import comb
 from typing import NamedTuple
 
 from trajmill.stages.critics.calibration.agreement import Precision
+from trajmill.stages.metrics.intervals import PairedOutcomes
 
 Outcomes = Mapping[str, bool]
 """Whether a policy achieved each query, by query id; a query that could not be scored is missing."""
@@ -34,34 +35,9 @@ class Promotion(NamedTuple):
     reason: str
 
 
-class PairedCounts(NamedTuple):
-    queries: int
-    successes_before: int
-    successes_after: int
-    won: int
-    """Queries that only the new policy achieved."""
-    lost: int
-    """Queries that only the old policy achieved."""
-
-    @property
-    def p_value(self) -> float:
-        """The exact one-sided sign test (McNemar's): the probability of `lost` or more if both are equally good.
-
-        Of `won` + `lost` differing queries, the losses follow a binomial distribution with probability 1/2.
-        """
-        differing = self.won + self.lost
-        return float(sum(comb(differing, losses) for losses in range(self.lost, differing + 1)) / 2**differing)
-
-
-def paired_counts(before: Outcomes, after: Outcomes, query_ids: Collection[str]) -> PairedCounts:
-    pairs = [(before[query], after[query]) for query in query_ids if query in before and query in after]
-    return PairedCounts(
-        len(pairs),
-        sum(old for old, _ in pairs),
-        sum(new for _, new in pairs),
-        sum(new and not old for old, new in pairs),
-        sum(old and not new for old, new in pairs),
-    )
+def _paired(old: Outcomes, new: Outcomes, query_ids: Collection[str]) -> PairedOutcomes:
+    passed = Counter((old[query], new[query]) for query in query_ids if query in old and query in new)
+    return PairedOutcomes(passed[True, True], passed[True, False], passed[False, True], passed[False, False])
 
 
 def compare(
@@ -88,20 +64,20 @@ def compare(
             return Promotion(False, f"not measured on validation: {where}")
         best = max((old, *promoted), key=lambda rival: sum(group.outcomes(rival.outcomes)))
         for rival in {each.version: each for each in (old, best)}.values():
-            counts = paired_counts(rival.outcomes, new, group.query_ids)
-            if not counts.queries:
+            paired = _paired(rival.outcomes, new, group.query_ids)
+            if not paired.queries:
                 continue
             line = (
-                f"{group.name} {counts.successes_after}/{counts.queries} against {counts.successes_before} of "
-                f"{rival.version} (won {counts.won}, lost {counts.lost})"
+                f"{group.name} {paired.passed_b}/{paired.queries} against {paired.passed_a} of {rival.version} "
+                f"(won {paired.gained}, lost {paired.lost})"
             )
-            if counts.p_value <= level:
-                return Promotion(False, f"significantly worse on validation (p = {counts.p_value:.2g}): {line}")
+            if (p_value := paired.p_value_of_losses) <= level:
+                return Promotion(False, f"significantly worse on validation (p = {p_value:.2g}): {line}")
             compared.append(line)
     if not compared:
         return Promotion(True, "not compared: no validation query has a score")
-    both = paired_counts(old.outcomes, new, {query for group in groups for query in group.query_ids})
-    if not without_evidence and both.queries and not both.successes_before + both.successes_after:
+    all_queries = _paired(old.outcomes, new, {query for group in groups for query in group.query_ids})
+    if not without_evidence and 0 < all_queries.queries == all_queries.neither:
         return Promotion(False, f"no evidence, neither achieves a validation query: {'; '.join(compared)}")
     return Promotion(True, f"not significantly worse on validation: {'; '.join(compared)}")
 
