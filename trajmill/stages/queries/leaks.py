@@ -73,13 +73,20 @@ class LeakIndex:
 
     def leaks_of(self, query: Query) -> Iterator[Leak]:
         other, is_trained = self._first.get(query.goal_key(), query), query.split is Split.TRAIN
-        if other.split is not query.split:
+        if other.split is not query.split and not _may_share_goal(query, other):
             detail = f"{query.task}: the same goal in {query.split} and {other.split}"
             yield Leak(LeakKind.GOAL, query.query_id, other.query_id, detail)
         for kind, words, detail in _kept_apart(query):
             if found := self._with_words.get((not is_trained, words)):
                 heldout, trained = (found, query) if is_trained else (query, found)
                 yield Leak(kind, heldout.query_id, trained.query_id, detail)
+
+
+def _may_share_goal(first: Query, second: Query) -> bool:
+    """Whether one is for training, and the other one for validation in words that are held out."""
+    by_split = {query.split: query for query in (first, second)}
+    validation = by_split.get(Split.VALIDATION)
+    return validation is not None and Split.TRAIN in by_split and bool(heldout_parts(validation))
 
 
 def _kept_apart(query: Query) -> Iterator[tuple[LeakKind, object, str]]:

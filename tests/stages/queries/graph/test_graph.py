@@ -22,8 +22,9 @@ from trajmill.stages.queries.base import FreshRequest, NewQueries, SourceContext
 from trajmill.stages.queries.generate import fresh_queries
 from trajmill.stages.queries.graph.routes import Route, routes, samples_by_task
 from trajmill.stages.queries.graph.source import GraphSource, RouteGoal, route_path
-from trajmill.stages.queries.leaks import leaks_in_queries
+from trajmill.stages.queries.leaks import LeakKind, leaks_in_queries
 from trajmill.stages.queries.spec import GraphSourceSpec
+from trajmill.stages.queries.templates import heldout_parts
 
 ADD = LIST.pages["things"].transitions[0]
 WANTED = GraphSourceSpec(train=12, validation=2, heldout_slots=2, heldout_phrasings=2)
@@ -228,6 +229,21 @@ async def test_training_has_other_values_of_each_task_of_which_goals_are_held_ou
     assert len(queries) == 11 and len(trained) > 1
     assert all(trained[query.task] >= 3 for query in queries if query.split is not Split.TRAIN)
     assert leaks_in_queries(queries, ()) == ()
+
+
+async def test_a_graph_of_few_goals_is_validated_by_what_training_has_in_other_words(origin: Origin) -> None:
+    wanted = GraphSourceSpec(train=12, validation=6, heldout_slots=1)
+    queries = (await made_of(LIST, CountedWalk(), origin, wanted)).queries
+    goals = {split: {query.goal_key() for query in queries if query.split is split} for split in Split}
+    shared = goals[Split.TRAIN] & goals[Split.VALIDATION]
+    assert len(goals[Split.VALIDATION]) == 6 and shared
+    assert not goals[Split.HELDOUT_SLOTS] & (goals[Split.TRAIN] | goals[Split.VALIDATION])
+    validating = [query for query in queries if query.split is Split.VALIDATION]
+    assert all(heldout_parts(query) for query in validating if query.goal_key() in shared)
+    assert leaks_in_queries(queries, ()) == ()
+    [plain, *_] = (query for query in queries if query.split is Split.TRAIN and query.goal_key() in shared)
+    said_as_in_training = plain.model_copy(update={"split": Split.VALIDATION, "instruction": "Do it."})
+    assert [leak.kind for leak in leaks_in_queries([*queries, said_as_in_training], ())] == [LeakKind.GOAL]
 
 
 async def test_queries_of_a_simulated_app_are_walked_in_it(world: World, origin: Origin) -> None:

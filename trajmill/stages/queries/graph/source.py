@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping
+from itertools import islice, zip_longest
 from random import Random
 from typing import Any, NamedTuple
 
@@ -27,6 +28,9 @@ from trajmill.stages.queries.templates import explicit_instruction
 
 _HEAD_START = 3
 """Goals taken from each task before tasks with one more part, or without held-out goals, take their turn."""
+_FEWEST_VALIDATED = 8
+"""Goals of validation queries below which training goals in held-out phrasings join them: nobody achieves a page that
+training never names, and what no policy achieves promotes none."""
 _MARKED = ("checked", "selected")
 
 
@@ -105,6 +109,11 @@ class GraphSource(NamedTuple):
                 first = _HEAD_START * (parts - any(given.get(split) for split in HELDOUT_GOALS))
                 for split, of_split in given.items():
                     shares[split].append((of_split, first))
+        fewest = min(_FEWEST_VALIDATED, wanted[Split.VALIDATION])
+        missing = max(fewest - sum(len(goals) for goals, _ in shares[Split.VALIDATION]), 0)
+        trained = zip_longest(*(goals for goals, _ in shares[Split.TRAIN]))
+        said_anew = tuple(islice((goal for turn in trained for goal in turn if goal), missing))
+        shares[Split.VALIDATION].append((said_anew, 0))
 
         def stream(split: Split) -> Iterator[Candidate]:
             for turn in rephrasings(split):
@@ -113,7 +122,8 @@ class GraphSource(NamedTuple):
                         if first <= number < first + len(goals):
                             sample = goals[number - first]
                             words = int(content_id("live", seed, sample.task, sample.key, split, turn), 16)
-                            yield Candidate(RouteGoal(sample), split, is_held_out_phrasing(split, turn + number), words)
+                            heldout = goals is said_anew or is_held_out_phrasing(split, turn + number)
+                            yield Candidate(RouteGoal(sample), split, heldout, words)
 
         note = "; ".join(f"{graph.app}: {asked_line(graph)}" for graph in self.graphs)
         return Offer.of(stream, wanted)._replace(note=note)
