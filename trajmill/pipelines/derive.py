@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from trajmill.pipelines.fan_out import StageWork, WrittenFiles
+from trajmill.pipelines.fan_out import StageWork, WrittenFiles, run_coroutine
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import (
     queries_of,
@@ -67,7 +67,7 @@ class DeriveKind(StageWork[Sequence[DerivedFrom]]):
     def __call__(self, shard: str, sources: Sequence[DerivedFrom]) -> WrittenFiles:
         calls: list[ModelCall] = []
         with stored_screen_journal(self.warehouse, self.at, shard) as journal:
-            made = asyncio.run(self._derive(shard, sources, calls, journal))
+            made = run_coroutine(self._derive(shard, sources, calls, journal))
         refusals = [row for one in made for row in one.refusals]
         dropped = sum((Counter({refusal.reason: refusal.count}) for refusal in refusals), Counter[str]())
         rows: dict[str, Sequence[Row]] = {

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from trajmill.pipelines.fan_out import StageWork, WrittenFiles
+from trajmill.pipelines.fan_out import StageWork, WrittenFiles, run_coroutine
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds
 from trajmill.schemas.episode import Episode, verdict_rows
@@ -72,7 +71,7 @@ class JudgeTrajectories(StageWork[Sequence[str]]):
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         calls: list[ModelCall] = []
-        judged = asyncio.run(self._judge(shard, trajectory_ids, calls))
+        judged = run_coroutine(self._judge(shard, trajectory_ids, calls))
         rows: dict[str, Sequence[Row]] = {
             "model_calls": calls,
             **verdict_rows(judged.episodes),
@@ -154,7 +153,7 @@ class WriteGuidance(StageWork[Sequence[str]]):
                 guide = Guide(describer, writer)
                 return await guide_episodes(episodes.values(), screens, self.origin, source_of, guide, self.concurrency)
 
-        written = asyncio.run(write())
+        written = run_coroutine(write())
         guidance = [row for row in written if isinstance(row, Guidance)]
         failures = [row for row in written if isinstance(row, Failure)]
         return self.written(shard, {"model_calls": calls, "guidance": guidance, "failures": failures})

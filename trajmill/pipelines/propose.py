@@ -5,14 +5,13 @@ A proposed task may then be tried once, and its row says whether it is feasible.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
-from trajmill.pipelines.fan_out import StageWork, WrittenFiles
+from trajmill.pipelines.fan_out import StageWork, WrittenFiles, run_coroutine
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import queries_of
 from trajmill.pipelines.rollout import AttemptJudge, Journaled, RunAttempts
@@ -70,7 +69,7 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
         existing = (*queries_of(self.warehouse, self.at.run_id).values(), *self.untried)
         calls: list[ModelCall] = []
         with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
-            made = asyncio.run(self._propose(starts, existing, screens, calls))
+            made = run_coroutine(self._propose(starts, existing, screens, calls))
         made = usable_proposals(made, existing, self.heldout_apps, self.origin)
         return self.written(shard, {"queries": made.queries, "failures": made.failures, "model_calls": calls})
 
@@ -115,7 +114,7 @@ class TryProposals(RunAttempts):
         Of an attempt that decides nothing, only the failures and the model calls are written: its query has no row yet.
         """
         queries = {attempt.query.query_id: attempt.query for attempt in attempts}
-        journaled = asyncio.run(self.run(shard, attempts, self.judge))
+        journaled = run_coroutine(self.run(shard, attempts, self.judge))
         decided: list[tuple[AttemptRows, DecidedProposal]] = []
         for one in journaled.finished:
             query = queries[one.trajectory.query_id]
@@ -146,7 +145,7 @@ class WalkPrograms(StageWork[PathwayProgram]):
     def __call__(self, shard: str, program: PathwayProgram) -> WrittenFiles:
         calls: list[ModelCall] = []
         with stored_screen_writer(self.warehouse, self.at, shard, self.environment.draws_screens) as screens:
-            found = asyncio.run(self._walk(program, screens, calls))
+            found = run_coroutine(self._walk(program, screens, calls))
         rows = {"pathways": found.pathways, "failures": found.failures, "model_calls": calls}
         return self.written(shard, rows, Counter(f"{row.input_id}: {row.message}" for row in found.failures))
 

@@ -16,7 +16,16 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 
 from trajmill.pipelines.drawing import ScreenWriter, screens_in_background
-from trajmill.pipelines.fan_out import MOST_IN_SHARD, BeamSettings, P, StageWork, WrittenFiles, divide, fan_out
+from trajmill.pipelines.fan_out import (
+    MOST_IN_SHARD,
+    BeamSettings,
+    P,
+    StageWork,
+    WrittenFiles,
+    divide,
+    fan_out,
+    run_coroutine,
+)
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.slots import shown_slots
@@ -155,7 +164,7 @@ class RunAttempts(AttemptRunner[Sequence[Attempt]]):
         return [keys, identity_of(self.environment), self.agent.identity()]
 
     def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
-        journaled = asyncio.run(self.run(shard, attempts))
+        journaled = run_coroutine(self.run(shard, attempts))
         void = [one.trajectory.failure_class for one in journaled.finished if one.trajectory.status == "failed"]
         lost = [failure.failure_class for failure in journaled.unreadable]
         dropped = Counter(cause.value for cause in (*void, *lost) if cause)
@@ -185,7 +194,7 @@ class _RollLane(AttemptRunner[tuple[int, Queues]]):
     def __call__(self, shard: str, lane: tuple[int, Queues]) -> WrittenFiles:
         # A further lane, for a worker that joins a cluster late, mostly finds nothing left.
         if not all(queue.is_empty() for queue in lane[1].values()):
-            asyncio.run(self.run(shard, lane[1]))
+            run_coroutine(self.run(shard, lane[1]))
         return WrittenFiles({})
 
 
