@@ -315,7 +315,10 @@ async def test_a_claim_is_checked_where_its_effect_must_show(correct: bool) -> N
     assert vote.correct is correct and vote.first_error_step == (None if correct else len(script))
     assert probed and set(probed) <= made.screens.keys()
     assert len(made.episode.steps) == made.episode.trajectory.steps == len(script) + 1, "no look is a step"
-    assert not (await voted(await in_clock(SNOOZE, *script, "give up"))).correct, "it claims nothing"
+    cut_short = SNOOZE.model_copy(update={"max_steps": len(script)})
+    assert not (await voted(await in_clock(cut_short, *script))).correct, "it claims nothing"
+    with pytest.raises(JudgeFailure, match="reported failure"):
+        await voted(await in_clock(SNOOZE, *script, "give up"))
     bare = made.episode.trajectory.model_copy(update={"probe_screens": None})
     with pytest.raises(JudgeFailure, match="no probe"):
         await voted(replace(made, episode=made.episode.model_copy(update={"trajectory": bare})))

@@ -138,13 +138,16 @@ class ProbeChannel:
     """Votes by what the screens of the probe show; whether more was done than asked for, other channels tell."""
 
     graphs: Mapping[str, AppGraph]
-    channel, resolution, version = Channel.PROBE, FULL, "graph-probe-1"
+    channel, resolution, version = Channel.PROBE, FULL, "graph-probe-2"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode. Raises JudgeFailure without a probe or a graph, or if it did not see enough."""
         name, last = episode.trajectory.trajectory_id, episode.steps[-1:]
         with stored_evidence(episode):
-            if not any(read_element_action(step.action, ()).ends for step in last):
+            ends = [read_element_action(step.action, ()) for step in last]
+            if any(end.gives_up for end in ends):
+                raise JudgeFailure(f"{name}: the agent reported failure; no probe sees whether it had to")
+            if not any(end.ends for end in ends):
                 return vote_of(self, False, "the agent did not say that it was done", (), *(at.index for at in last))
             if episode.trajectory.probe_screens is None:
                 raise JudgeFailure(f"{name}: no probe looked into its end state")
