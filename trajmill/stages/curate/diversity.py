@@ -114,7 +114,7 @@ def within_quotas(facets: pa.Table, quotas: Mapping[Aspect, float]) -> pa.Table:
                     f"release.quotas ({wanted}): cannot be met, the rows have {len(_counts(facets, aspect))} values of "
                     f"{aspect}; raise release.quotas.{aspect}, or collect more varied data"
                 )
-            kept = _with_at_most(kept, aspect, limit)
+            kept = with_few_equal(kept, aspect, limit)
     return kept
 
 
@@ -125,16 +125,18 @@ def _limit(counts: Counter[str], quota: float) -> int:
     return bisect_left(candidates, True, key=lambda most: most > quota * sum(min(n, most) for n in counts.values()))
 
 
-def _with_at_most(facets: pa.Table, aspect: Aspect, limit: int) -> pa.Table:
-    ids, values = facets["example_id"].to_pylist(), facets[aspect].to_pylist()
-    seen, kept = Counter[str](), []
-    for row in sorted(range(len(ids)), key=ids.__getitem__):
-        value = values[row]
-        if value is not None:
-            seen[value] += 1
-        if value is None or seen[value] <= limit:
-            kept.append(row)
-    return facets.take(pa.array(sorted(kept), pa.int64()))
+def with_few_equal(rows: pa.Table, column: str, most: int) -> pa.Table:
+    """Keep at most `most` rows of each value of a column, those with the smallest ids, in the order of the table.
+
+    Rows without a value stay.
+    """
+    ids, values = rows["example_id"].to_pylist(), rows[column].to_pylist()
+    seen, kept = Counter[object](), []
+    for at in sorted(range(len(ids)), key=ids.__getitem__):
+        seen[values[at]] += 1
+        if values[at] is None or seen[values[at]] <= most:
+            kept.append(at)
+    return rows.take(pa.array(sorted(kept), pa.int64()))
 
 
 def narrowed(before: Sequence[Diversity], now: Sequence[Diversity]) -> Iterator[str]:

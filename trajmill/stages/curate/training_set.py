@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import io
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.stages.curate.diversity import with_few_equal
 from trajmill.stages.curate.history import with_task_weights
 from trajmill.stages.overlap import SimilarSets, words_of
 
@@ -78,21 +79,6 @@ def without_duplicates(examples: pa.Table) -> pa.Table:
     return examples.take(pa.array(np.sort(first)))
 
 
-def with_few_equal_replies(examples: pa.Table, most: int) -> pa.Table:
-    """Keep at most `most` rows of each `reply`, those with the smallest ids, in the order of the table.
-
-    Replies of every attempt, such as the last one, would otherwise dominate the training data.
-    """
-    replies, ids = examples["reply"].to_pylist(), examples["example_id"].to_pylist()
-    seen: Counter[bytes] = Counter()
-    kept = []
-    for at in sorted(range(len(ids)), key=ids.__getitem__):
-        seen[replies[at]] += 1
-        if seen[replies[at]] <= most:
-            kept.append(at)
-    return examples.take(pa.array(sorted(kept), pa.int64()))
-
-
 def shortest_successes(
     examples: pa.Table, per_query: int = KEPT_PER_QUERY, same: Mapping[str, str] = {}
 ) -> frozenset[str]:
@@ -154,7 +140,8 @@ def training_set(
     ordered = kept.sort_by([("query_id", "ascending"), ("trajectory_id", "ascending"), ("step_index", "ascending")])
     distinct = without_duplicates(ordered)
     apart = distinct if alike.without_alike_screens is None else alike.without_alike_screens(distinct)
-    varied = apart if per_reply is None else with_few_equal_replies(apart, per_reply)
+    # Replies of every attempt, such as the last one, would otherwise dominate the training data.
+    varied = apart if per_reply is None else with_few_equal(apart, "reply", per_reply)
     return TrainingSet(
         examples=varied if averages is None else with_task_weights(varied, averages),
         longer_success=examples.num_rows - kept.num_rows,
