@@ -9,11 +9,10 @@ from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
 from trajmill.schemas.dialects.user_text import UserText, compose
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.models.embedded.batch import bags, collate
 from trajmill.stages.models.embedded.candidates import FLAGS, KINDS
 from trajmill.stages.models.embedded.model import reply_for, untrained_network
 from trajmill.stages.models.embedded.policy_network import NetworkShape
-from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
+from trajmill.stages.models.embedded.situation import InputReader, PolicyInput, bags, collate
 from trajmill.stages.models.embedded.words import code_of
 from trajmill.stages.training.embedded.augmentation import Detour, detours
 from trajmill.stages.training.embedded.lessons import LessonStep, SeenScreen, Turn, lesson_steps

@@ -30,10 +30,9 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import content_id
 from trajmill.stages.models.base import ChatRequest, Completion
-from trajmill.stages.models.embedded.batch import bags, collate
 from trajmill.stages.models.embedded.candidates import CONCLUSION_VERBS
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
-from trajmill.stages.models.embedded.situation import InputReader, PolicyInput
+from trajmill.stages.models.embedded.situation import InputReader, PolicyInput, bags, collate
 from trajmill.stages.models.embedded.thoughts import compose_thought
 from trajmill.stages.models.embedded.words import Conclusion, noted_values, plain, write_conclusion
 

@@ -14,9 +14,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trajmill.stages.models.embedded.batch import Bags, CandidateGrid, grid_of
 from trajmill.stages.models.embedded.candidates import FLAGS, KINDS, is_open
-from trajmill.stages.models.embedded.situation import WORD_FLAGS, Batch
+from trajmill.stages.models.embedded.situation import WORD_FLAGS, Bags, Batch, CandidateGrid, grid_of
 from trajmill.stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS
 
 _MATCH_NAMES = """text_said text_said_squared text_fresh text_fresh_squared text_whole words_said field_said field_fresh

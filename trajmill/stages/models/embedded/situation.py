@@ -1,4 +1,4 @@
-"""Computes the features of one request, all that the network reads: word ids and flags.
+"""Computes the features of one request, all that the network reads: word ids and flags; and batches of them.
 
 They depend only on the request: the user's text and the screen's elements.
 """
@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -247,3 +248,61 @@ class InputReader:
             for token, word, quoted in zip(found, ids.tolist(), inside, strict=True)
         ]
         return ids, np.array(rows, np.float32).reshape(len(found), len(WORD_FLAGS))
+
+
+@dataclass(frozen=True, slots=True)
+class Bags:
+    """For each word, the rows of the embedding table whose mean is its vector; word 0 has no rows."""
+
+    rows: Tensor
+    offsets: Tensor
+    weights: Tensor
+    """(words,) weight of a word that two texts share: small for stop words, 0 for word 0."""
+
+
+def collate(situations: Sequence[Situation]) -> Batch:
+    """Pad situations, whose ids are those of one lexicon, to a batch."""
+    padded = []
+    for arrays in zip(*situations, strict=True):
+        rows = np.zeros((len(arrays), max(1, *map(len, arrays)), *arrays[0].shape[1:]), arrays[0].dtype)
+        for row, array in zip(rows, arrays, strict=True):
+            row[: len(array)] = array
+        padded.append(torch.from_numpy(rows))
+    return Batch(*padded)
+
+
+def bags(lexicon: Lexicon, words: Sequence[int]) -> Bags:
+    chosen = [lexicon.buckets[word] for word in words]
+    sizes = [len(rows) for rows in chosen]
+    offsets = np.concatenate(([0], np.cumsum(sizes)[:-1])) if sizes else np.zeros(0)
+    return Bags(
+        torch.tensor([row for rows in chosen for row in rows], dtype=torch.long),
+        torch.from_numpy(offsets.astype(np.int64)),
+        torch.tensor([lexicon.weights[word] for word in words], dtype=torch.float32),
+    )
+
+
+class CandidateGrid(NamedTuple):
+    """The positions of the `c` candidates (or words) of a batch in its (b, n) grid, most of which is padding."""
+
+    exists: Tensor
+    """(b, n)"""
+    spots: Tensor
+    """(c,) index into the flattened grid."""
+    owner: Tensor
+    """(c,) row of the batch."""
+
+    def take(self, grid: Tensor) -> Tensor:
+        """(b, n, ...) to (c, ...)."""
+        return grid.flatten(0, 1).index_select(0, self.spots)
+
+    def pad(self, tokens: Tensor) -> Tensor:
+        """(c, ...) to (b, n, ...), with zeros as padding."""
+        rows, columns = self.exists.shape
+        grid = tokens.new_zeros(rows * columns, *tokens.shape[1:]).index_copy(0, self.spots, tokens)
+        return grid.unflatten(0, (rows, columns))  # type: ignore[no-untyped-call, no-any-return]
+
+
+def grid_of(exists: Tensor) -> CandidateGrid:
+    spots = exists.flatten().nonzero().squeeze(1)
+    return CandidateGrid(exists, spots, spots // exists.shape[1])

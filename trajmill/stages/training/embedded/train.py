@@ -17,10 +17,9 @@ from torch.nn import functional
 from trajmill.schemas.errors import TrainingFailedError
 from trajmill.stages.export.exporter import RL_FILE, SFT_FILE, SftExporter
 from trajmill.stages.export.release import files_of, has_rows_of, screen_files
-from trajmill.stages.models.embedded.batch import Bags, bags, collate
 from trajmill.stages.models.embedded.model import load_network, save_network
 from trajmill.stages.models.embedded.policy_network import Hidden, PolicyNetwork
-from trajmill.stages.models.embedded.situation import Batch, InputReader, empty_situation
+from trajmill.stages.models.embedded.situation import Bags, Batch, InputReader, bags, collate, empty_situation
 from trajmill.stages.training.embedded.augmentation import App, apps_of, detours, disguise, naming, rename, strange_apps
 from trajmill.stages.training.embedded.lessons import SeenScreen, Turn, lesson_steps, rl_turns, seen_screens, sft_turns
 from trajmill.stages.training.embedded.spec import EmbeddedRecipe, EmbeddedRlSpec, EmbeddedSftSpec
