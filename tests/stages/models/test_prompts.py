@@ -18,7 +18,7 @@ def written(folder: Path, text: str) -> Path:
 
 def test_fields_are_filled_in_once_and_the_version_changes_with_the_text(package: str, tmp_path: Path) -> None:
     prompt = load_prompt(package, "judge-1", written(tmp_path, SOUND))
-    system, user = prompt.fill(task="$screen $x $", screen="tab")
+    _, system, user = prompt.fill(task="$screen $x $", screen="tab")
     assert system == "You judge. It costs $5."
     assert user == "Task: $screen $x $\n\n# Screen\n\ntabs"
     again, other = (load_prompt(package, "judge-1", written(tmp_path, SOUND + more)).version for more in ("", "!"))

@@ -29,8 +29,8 @@ from trajmill.stages.annotation.page_words import (
     transition_line,
 )
 from trajmill.stages.graphs.base import AppGraph, GraphPage
-from trajmill.stages.models.base import ChatModel, MessagePart
-from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling, on_lines
+from trajmill.stages.models.base import MessagePart
+from trajmill.stages.models.prompts import PromptedModel, Sampling, on_lines
 
 MOST_ITEMS = 20
 """Most elements and transitions, or slots, in one request."""
@@ -64,11 +64,8 @@ _NO_GAPS = PageGaps(False, False, (), (), ())
 
 
 @dataclass(frozen=True, slots=True)
-class PageDescriber:
+class PageDescriber(PromptedModel):
     """Shows a model the screenshot of a page where there is one, else what the page is recognised by."""
-
-    model: ChatModel
-    prompt: Prompt
 
     async def describe(self, graph: AppGraph, name: str, gaps: PageGaps, picture: ScreenHandle | None) -> AnnotatedPage:
         """Fill the gaps of a page that a describer can fill; what the model fails at stays as it is."""
@@ -98,8 +95,7 @@ class PageDescriber:
             "items": "\n".join(f"{number}. {item.fact}" for number, item in enumerate(batch, start=1)) or "(none)",
         }
         parts: tuple[MessagePart, ...] = () if picture is None else ("The screenshot:", picture)
-        prompted = PromptedModel(self.model, self.prompt)
-        return await prompted.ask(prompted.request("describer", fields, parts, _SAMPLING, on_lines), PageAnswer)
+        return await self.ask(self.request("describer", fields, parts, _SAMPLING, on_lines), PageAnswer)
 
 
 def _items(graph: AppGraph, name: str, gaps: PageGaps, picture: ScreenHandle | None) -> Iterator[_Item]:
@@ -152,11 +148,8 @@ class SlotsAnswer(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class SlotNamer:
+class SlotNamer(PromptedModel):
     """Tells a model how each slot is set and what stands beside it."""
-
-    model: ChatModel
-    prompt: Prompt
 
     async def name_slots(self, graph: AppGraph, name: str, gaps: PageGaps) -> AnnotatedPage:
         """Name the slots of a page that nobody has named; what the model fails at stays as it is."""
@@ -178,9 +171,8 @@ class SlotNamer:
 
     async def _ask(self, graph: AppGraph, name: str, batch: tuple[str, ...]) -> SlotsAnswer:
         lines = (f"{number}. {slot_line(graph.pages[name], slot)}" for number, slot in enumerate(batch, start=1))
-        prompted = PromptedModel(self.model, self.prompt)
         fields = {**graph_words(graph, name), "slots": "\n".join(lines)}
-        return await prompted.ask(prompted.request("writer", fields, sampling=_SAMPLING), SlotsAnswer)
+        return await self.ask(self.request("writer", fields, sampling=_SAMPLING), SlotsAnswer)
 
 
 def _named(page: GraphPage, name: str, key: str, answer: SlotAnswer | None) -> AnnotatedPage:

@@ -24,7 +24,7 @@ from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver,
 from trajmill.stages.derive.conversation import dialogue, unfit_text
 from trajmill.stages.derive.spec import CesDataSpec
 from trajmill.stages.models.embedded.words import quoted, read_conclusion
-from trajmill.stages.models.prompts import FilledPrompt, load_prompt
+from trajmill.stages.models.prompts import Prompt, load_prompt
 
 COORDINATOR, STATE_TRACKER = "coordinator", "state_tracker"
 _PACKAGE = "trajmill.stages.agents.ces"
@@ -122,7 +122,7 @@ def _tracker_row(episode: Episode, step: Step, after: Step, contexts: dict[int, 
     return _lesson(episode, after, asked, reply, STATE_TRACKER)
 
 
-def _lesson(episode: Episode, target: Step, asked: FilledPrompt, reply: str, variant: str) -> Lesson | str:
+def _lesson(episode: Episode, target: Step, asked: Prompt, reply: str, variant: str) -> Lesson | str:
     """Return a row whose reply leads to the action of `target`; a State Tracker's has no screen."""
     if target.action is None:
         return "unparsed"

@@ -19,7 +19,6 @@ from trajmill.stages.critics.model.marking import action_in_words, marked_pictur
 from trajmill.stages.critics.replay import SeenStep, stored_evidence
 from trajmill.stages.guidance.filter import ENDINGS
 from trajmill.stages.guidance.write import StepDescription, StepOutcome
-from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, load_prompt, on_lines
 
 LONGEST_OUTCOME = 300
@@ -57,13 +56,8 @@ def guide_prompts(own: Mapping[str, Any] = {}) -> GuidePrompts:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelDescriber:
-    model: ChatModel
+class ModelDescriber(PromptedModel):
     prompt: Prompt = field(default_factory=lambda: guide_prompts().describe)
-
-    @property
-    def version(self) -> str:
-        return PromptedModel(self.model, self.prompt).version
 
     async def describe(self, episode: Episode, step: SeenStep, screens: ScreenReader) -> StepOutcome:
         """Return the outcome of a step, and whether the agent expected it.
@@ -79,7 +73,6 @@ class ModelDescriber:
         stored = next(each for each in episode.steps if each.index == step.index)
         before = stored.screen_before
         stated = " ".join(text for text in (stored.thought, stored.conclusion) if text.strip())
-        prompted = PromptedModel(self.model, self.prompt)
         with stored_evidence(episode):
             fields = {
                 "instruction": untrusted(episode.query.instruction),
@@ -89,29 +82,23 @@ class ModelDescriber:
             shown = marked_picture(stored, screens), picture(step.outcome.after.screen_id, screens)
         parts = ("The screen before the action:", shown[0], "The screen after the action:", shown[1])
         name = episode.trajectory.trajectory_id
-        request = prompted.request("describer", fields, parts, GREEDY, on_lines, name, step.index)
-        answer = await prompted.ask(request, OutcomeAnswer)
+        request = self.request("describer", fields, parts, GREEDY, on_lines, name, step.index)
+        answer = await self.ask(request, OutcomeAnswer)
         reason = _one_short_line(answer.reason, _LONGEST_REASON) or answer.result
         unmet = "" if answer.result == "as expected" else reason
         return StepOutcome(_one_short_line(answer.outcome, LONGEST_OUTCOME), unmet)
 
 
 @dataclass(frozen=True, slots=True)
-class ModelGuidanceWriter:
-    model: ChatModel
+class ModelGuidanceWriter(PromptedModel):
     prompt: Prompt = field(default_factory=lambda: guide_prompts().synthesise)
-
-    @property
-    def version(self) -> str:
-        return PromptedModel(self.model, self.prompt).version
 
     async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
         """Return at most `MOST_LINES` numbered lines. Raises ModelFailure if no valid answer."""
         outcomes = "\n".join(f"{number}. {quotable(step.outcome)}" for number, step in enumerate(steps, start=1))
         fields = {"instruction": untrusted(episode.query.instruction), "outcomes": outcomes}
-        prompted = PromptedModel(self.model, self.prompt)
         name = episode.trajectory.trajectory_id
-        answer = await prompted.ask(prompted.request("writer", fields, (), GREEDY, on_lines, name), StepsAnswer)
+        answer = await self.ask(self.request("writer", fields, (), GREEDY, on_lines, name), StepsAnswer)
         lines = (_one_short_line(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE) for step in answer.steps)
         return "\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), start=1))
 

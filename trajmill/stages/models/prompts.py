@@ -26,11 +26,6 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")
 _NOT_IN_A_NAME = re.compile(r"[^A-Za-z0-9_.-]+")
 
 
-class FilledPrompt(NamedTuple):
-    system: str
-    user: str
-
-
 class Prompt(NamedTuple):
     version: str
     """Stored on every row that is made with it."""
@@ -41,9 +36,9 @@ class Prompt(NamedTuple):
     def fields(self) -> frozenset[str]:
         return frozenset(Template(f"{self.system}\n{self.user}").get_identifiers())
 
-    def fill(self, **fields: str) -> FilledPrompt:
+    def fill(self, **fields: str) -> Prompt:
         """Replace the placeholders by values, in which `$` is not changed. Raises KeyError for a missing field."""
-        return FilledPrompt(Template(self.system).substitute(fields), Template(self.user).substitute(fields))
+        return Prompt(self.version, *(Template(text).substitute(fields) for text in (self.system, self.user)))
 
 
 def load_prompt(package: str, name: str, own: Path | None = None) -> Prompt:

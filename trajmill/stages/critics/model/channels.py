@@ -34,8 +34,8 @@ from trajmill.stages.critics.model.transcript import (
 )
 from trajmill.stages.critics.replay import stored_evidence
 from trajmill.stages.critics.voting import StepResult, Vote, VoteFailure, at_most_words, resolution_of, vote_of
-from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget, MessagePart, gives_several
-from trajmill.stages.models.prompts import GREEDY, AnswerFailure, Prompt, PromptedModel, Sampling, ask_several, on_lines
+from trajmill.stages.models.base import USUAL_BUDGET, ChatRequest, ContextBudget, MessagePart, gives_several
+from trajmill.stages.models.prompts import GREEDY, AnswerFailure, PromptedModel, Sampling, ask_several, on_lines
 
 
 class TrajectoryAnswer(Record):
@@ -57,6 +57,12 @@ class TrajectoryAnswer(Record):
             raise ValueError("correct is true, yet there is a first_error_step; one of the two is wrong")
         return self
 
+    def by_index(self, episode: Episode) -> tuple[tuple[int, ...], int | None]:
+        """Return the redundant steps and the first error with their indices in the episode."""
+        index = [step.index for step in episode.steps]
+        first = None if self.first_error_step is None else index[self.first_error_step - 1]
+        return tuple(index[number - 1] for number in self.redundant_steps), first
+
 
 def trajectory_answer(steps: int) -> type[TrajectoryAnswer]:
     """Return the class of answers on this many steps, with the bounds in its JSON schema, for guided decoding."""
@@ -72,9 +78,7 @@ def trajectory_answer(steps: int) -> type[TrajectoryAnswer]:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelChannel:
-    model: ChatModel
-    prompt: Prompt
+class ModelChannel(PromptedModel):
     sampling: Sampling = GREEDY
     budget: ContextBudget = USUAL_BUDGET
     image_scale: float = 1.0
@@ -127,15 +131,12 @@ class ModelChannel:
         if self.captioner:
             fields, evidence = {**fields, "report": "\n".join(map(str, evidence))}, ()
         sampling = self.sampling._replace(seed=self.sampling.seed + draws[0])
-        prompted = PromptedModel(self.model, self.prompt)
-        request = prompted.request(f"critic.{self.channel}", fields, evidence, sampling, on_lines, subject)
+        request = self.request(f"critic.{self.channel}", fields, evidence, sampling, on_lines, subject)
         request = replace(request, image_scale=self.image_scale, n=len(draws), draws=tuple(draws))
-        index, votes = [step.index for step in episode.steps], list[Vote | VoteFailure]()
+        votes: list[Vote | VoteFailure] = []
         for answer in await ask_several(self.model, request, trajectory_answer(len(episode.steps))):
             if isinstance(answer, TrajectoryAnswer):
-                redundant = tuple(index[number - 1] for number in answer.redundant_steps)
-                first = None if answer.first_error_step is None else index[answer.first_error_step - 1]
-                votes.append(vote_of(self, answer.correct, answer.reason, redundant, first))
+                votes.append(vote_of(self, answer.correct, answer.reason, *answer.by_index(episode)))
             else:
                 votes.append(JudgeFailure(f"{subject}: {answer}") if isinstance(answer, AnswerFailure) else answer)
         return votes
@@ -180,18 +181,12 @@ class StepAnswer(Record):
 
 
 @dataclass(frozen=True, slots=True)
-class ModelStepCritic:
+class ModelStepCritic(PromptedModel):
     """The step critic with a vision-language model; it reads the screens before and after an action (paper 6.3)."""
 
-    model: ChatModel
-    prompt: Prompt
     sampling: Sampling = GREEDY
     budget: ContextBudget = USUAL_BUDGET
     """Most tokens of a request; both screens must fit, and the history gets the remaining room."""
-
-    @property
-    def version(self) -> str:
-        return PromptedModel(self.model, self.prompt).version
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         """Judge each step of an episode, in order.
@@ -234,8 +229,7 @@ class ModelStepCritic:
             "number": str(at + 1),
             "action": action,
         }
-        prompted = PromptedModel(self.model, self.prompt)
-        return prompted.request("critic.step", fields, shown, self.sampling, on_lines, trajectory_id, step.index)
+        return self.request("critic.step", fields, shown, self.sampling, on_lines, trajectory_id, step.index)
 
 
 def _history(earlier: Sequence[StepResult], room: int) -> str:

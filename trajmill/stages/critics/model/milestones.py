@@ -107,19 +107,15 @@ class MilestoneChannel:
         requests = [asked.verifier(each) for each in found.milestones]
         checked = await side_by_side(ask_critic(self.model, each, Checked, asked.subject) for each in requests)
         pairs = list(zip(found.milestones, checked, strict=True))
-        lines = (f"{_finding(check)}: {untrusted(each.what)}. {untrusted(check.evidence)}" for each, check in pairs)
-        evidence = "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
-        review = await ask_critic(self.model, asked.reviewer(record, evidence), trajectory_answer(count), asked.subject)
-        index = [step.index for step in episode.steps]
-        redundant = tuple(index[number - 1] for number in review.redundant_steps)
-        first = None if review.first_error_step is None else index[review.first_error_step - 1]
+        lines = (
+            f"{number}. {'Met' if check.met else 'NOT met'}: {untrusted(each.what)}. {untrusted(check.evidence)}"
+            for number, (each, check) in enumerate(pairs, start=1)
+        )
+        reviewed = asked.reviewer(record, "\n".join(lines))
+        review = await ask_critic(self.model, reviewed, trajectory_answer(count), asked.subject)
         unmet = next((each.what for each, check in pairs if not check.met), None)
         reason = review.reason if unmet is None or not review.correct else f"not met: {unmet}"
-        return vote_of(self, review.correct and unmet is None, reason, redundant, first)
-
-
-def _finding(check: Checked) -> str:
-    return "Met" if check.met else "NOT met"
+        return vote_of(self, review.correct and unmet is None, reason, *review.by_index(episode))
 
 
 class _Asked(NamedTuple):
