@@ -95,19 +95,19 @@ _BUDGETS = (
     Budget(("pipelines",), 3_220),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_727),
-    Budget(("stages/environments",), 16_066),
+    Budget(("stages/environments",), 16_018),
     Budget(("stages/queries",), 5_015),
-    Budget(("stages/critics",), 4_627),
-    Budget(("stages/models",), 4_434),
-    Budget(("stages/export", "stages/curate", "stages/importing"), 5_598),
-    Budget(("stages/derive", "stages/guidance"), 4_240),
-    Budget(("stages/training",), 3_019),
+    Budget(("stages/critics",), 4_617),
+    Budget(("stages/models",), 4_414),
+    Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
+    Budget(("stages/derive", "stages/guidance"), 4_227),
+    Budget(("stages/training",), 3_018),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
-    Budget(("stages/graphs", "stages/annotation"), 4_602),
-    Budget(("",), 73_964),
+    Budget(("stages/graphs", "stages/annotation"), 4_594),
+    Budget(("",), 73_853),
 )
-_MOST_FILES = 467
-_MOST_LINES_OF_TESTS = 39_971
+_MOST_FILES = 466
+_MOST_LINES_OF_TESTS = 39_970
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

@@ -89,8 +89,9 @@ class DesktopConnection:
         headers = {TOKEN_HEADER: server.token} if server.token else {}
         # Proxies in environment variables are ignored.
         self._http = httpx.AsyncClient(base_url=server.url, headers=headers, trust_env=False)
-        self._typed = False
-        self._resets = False
+        self.settles = False
+        """Whether it takes actions as data, and answers once the screen stays the same."""
+        self.resets = False
 
     async def wait_until_ready(self) -> None:
         """Wait for a screenshot and read the server's features; raises EnvironmentFailure (`setup`) in the end."""
@@ -106,20 +107,12 @@ class DesktopConnection:
             await asyncio.sleep(_POLL_SECONDS)
         answer = await self._send("GET", "/capabilities", self._timeouts.request)
         offered = _object(answer) if answer.status_code == httpx.codes.OK else {}
-        self._typed, self._resets = bool(offered.get("typed_actions")), bool(offered.get("reset"))
+        self.settles, self.resets = bool(offered.get("typed_actions")), bool(offered.get("reset"))
 
     async def reset(self) -> None:
         """Start a fresh session if the server can do so; an OSWorld machine keeps its state."""
-        if self._resets:
+        if self.resets:
             await self._post("/reset", self._timeouts.prepare, json={})
-
-    @property
-    def resets(self) -> bool:
-        return self._resets
-
-    @property
-    def settles(self) -> bool:
-        return self._typed
 
     async def screenshot(self) -> Screenshot:
         answer = self._checked(await self._send("GET", "/screenshot", self._timeouts.request))
@@ -139,7 +132,7 @@ class DesktopConnection:
 
     async def act(self, action: actions.Action) -> None:
         """Do an action: as data if the server supports typed actions, else as pyautogui's calls."""
-        if self._typed:
+        if self.settles:
             await self._post("/action", self._timeouts.request, content=actions.action_to_json(action))
             return
         command = as_command(action)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -12,35 +11,29 @@ from jeepney.io.blocking import DBusConnection, open_dbus_connection
 
 from trajmill.schemas.geometry import Box
 
+SECONDS_TO_READ = 10.0
+"""Time limit for a program's tree; a program that takes longer hangs."""
 _IN_FLIGHT = 100
-ROLES = tuple(
-    re.split(
-        r",\s*",
-        """invalid,accelerator-label,alert,animation,arrow,calendar,canvas,check-box,check-menu-item,color-chooser,
-    column-header,combo-box,date-editor,desktop-icon,desktop-frame,dial,dialog,directory-pane,drawing-area,
-    file-chooser,filler,focus-traversable,font-chooser,frame,glass-pane,html-container,icon,image,internal-frame,
-    label,layered-pane,list,list-item,menu,menu-bar,menu-item,option-pane,page-tab,page-tab-list,panel,password-text,
-    popup-menu,progress-bar,push-button,radio-button,radio-menu-item,root-pane,row-header,scroll-bar,scroll-pane,
-    separator,slider,spin-button,split-pane,status-bar,table,table-cell,table-column-header,table-row-header,
-    tear-off-menu-item,terminal,text,toggle-button,tool-bar,tool-tip,tree,tree-table,unknown,viewport,window,extended,
-    header,footer,paragraph,ruler,application,autocomplete,editbar,embedded,entry,chart,caption,document-frame,heading,
-    page,section,redundant-object,form,link,input-method-window,table-row,tree-item,document-spreadsheet,
-    document-presentation,document-text,document-web,document-email,comment,list-box,grouping,image-map,notification,
-    info-bar,level-bar,title-bar,block-quote,audio,video,definition,article,landmark,log,marquee,math,rating,timer,
-    static,math-fraction,math-root,subscript,superscript,description-list,description-term,description-value,footnote,
-    content-deletion,content-insertion,mark,suggestion,push-button-menu,switch""",
-    )
-)
-STATES = tuple(
-    re.split(
-        r",\s*",
-        """invalid,active,armed,busy,checked,collapsed,defunct,editable,enabled,expandable,expanded,focusable,focused,
-    has_tooltip,horizontal,iconified,modal,multi_line,multiselectable,opaque,pressed,resizable,selectable,selected,
-    sensitive,showing,single_line,stale,transient,vertical,visible,manages_descendants,indeterminate,required,
-    truncated,animated,invalid_entry,supports_autocompletion,selectable_text,is_default,visited,checkable,has_popup,
-    read_only""",
-    )
-)
+_ROLES = """invalid accelerator-label alert animation arrow calendar canvas check-box check-menu-item color-chooser
+column-header combo-box date-editor desktop-icon desktop-frame dial dialog directory-pane drawing-area
+file-chooser filler focus-traversable font-chooser frame glass-pane html-container icon image internal-frame
+label layered-pane list list-item menu menu-bar menu-item option-pane page-tab page-tab-list panel password-text
+popup-menu progress-bar push-button radio-button radio-menu-item root-pane row-header scroll-bar scroll-pane
+separator slider spin-button split-pane status-bar table table-cell table-column-header table-row-header
+tear-off-menu-item terminal text toggle-button tool-bar tool-tip tree tree-table unknown viewport window extended
+header footer paragraph ruler application autocomplete editbar embedded entry chart caption document-frame heading
+page section redundant-object form link input-method-window table-row tree-item document-spreadsheet
+document-presentation document-text document-web document-email comment list-box grouping image-map notification
+info-bar level-bar title-bar block-quote audio video definition article landmark log marquee math rating timer
+static math-fraction math-root subscript superscript description-list description-term description-value footnote
+content-deletion content-insertion mark suggestion push-button-menu switch"""
+ROLES = tuple(_ROLES.split())
+_STATES = """invalid active armed busy checked collapsed defunct editable enabled expandable expanded focusable focused
+has_tooltip horizontal iconified modal multi_line multiselectable opaque pressed resizable selectable selected
+sensitive showing single_line stale transient vertical visible manages_descendants indeterminate required
+truncated animated invalid_entry supports_autocompletion selectable_text is_default visited checkable has_popup
+read_only"""
+STATES = tuple(_STATES.split())
 _REGISTRY = "org.a11y.atspi.Registry"
 _PREFIX = "org.a11y.atspi."
 _PROPERTIES = "org.freedesktop.DBus.Properties"
@@ -66,7 +59,7 @@ class Bus:
         self.address = address
         self._connection: DBusConnection = open_dbus_connection(bus=address)
 
-    def ask(self, calls: Sequence[BusCall], seconds: float) -> list[tuple[Any, ...] | None]:
+    def ask(self, calls: Sequence[BusCall], seconds: float = SECONDS_TO_READ) -> list[tuple[Any, ...] | None]:
         """Return the answers in order, None for an error; raises TimeoutError, or OSError if the bus is gone."""
         deadline = time.monotonic() + seconds
         answers: list[tuple[Any, ...] | None] = [None] * len(calls)
@@ -83,7 +76,7 @@ class Bus:
                     answers[place] = reply.body
         return answers
 
-    def ask_one(self, call: BusCall, seconds: float) -> tuple[Any, ...] | None:
+    def ask_one(self, call: BusCall, seconds: float = SECONDS_TO_READ) -> tuple[Any, ...] | None:
         return self.ask([call], seconds)[0]
 
     def close(self) -> None:
@@ -160,15 +153,14 @@ def state_names(words: list[int]) -> frozenset[str]:
     return frozenset(name for place, name in enumerate(STATES) if bits >> place & 1)
 
 
-def read_texts(bus: Bus, references: Sequence[Reference], seconds: float) -> list[str]:
+def read_texts(bus: Bus, references: Sequence[Reference]) -> list[str]:
     """Read the text of each object, empty without the interface `Text`; a long text is cut.
 
     The lengths are read first: GTK cuts a range that ends after the text, but LibreOffice answers with an error.
-    `seconds` limits each of the two groups of calls.
     """
-    counts = bus.ask([property_call(each, "Text", "CharacterCount") for each in references], seconds)
+    counts = bus.ask([property_call(each, "Text", "CharacterCount") for each in references])
     lengths = [count[0][1] if count else 0 for count in counts]
     filled = [place for place, length in enumerate(lengths) if length > 0]
     calls = [references[place].call("Text", "GetText", "ii", 0, min(lengths[place], _LONGEST)) for place in filled]
-    answers = dict(zip(filled, bus.ask(calls, seconds), strict=True))
+    answers = dict(zip(filled, bus.ask(calls), strict=True))
     return [(answers.get(place) or ("",))[0] for place in range(len(references))]

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.geometry import Size
-from trajmill.stages.environments.desktop.local.atspi import Reference, programs_call
-from trajmill.stages.environments.desktop.local.display import DisplayInput, WindowInfo
+from trajmill.stages.environments.desktop.local.atspi import SECONDS_TO_READ, Reference, programs_call
+from trajmill.stages.environments.desktop.local.display import DisplayInput, Windows
 from trajmill.stages.environments.desktop.local.processes import HOME
 from trajmill.stages.environments.desktop.local.session import CREATED, LaunchedProgram, Session
-from trajmill.stages.environments.desktop.local.tree import SECONDS_TO_READ, read_tree
+from trajmill.stages.environments.desktop.local.tree import read_tree
 from trajmill.stages.environments.desktop.protocol import CommandResult
 
 _SECONDS_FOR_WINDOW = 60.0
@@ -42,7 +42,7 @@ class LocalDesktop:
     def __init__(self, user: Path, folder: Path, size: Size) -> None:
         self._user = user
         self._folder = folder
-        self._size = size
+        self.size = size
         self._start()
 
     def reset(self) -> None:
@@ -54,7 +54,7 @@ class LocalDesktop:
         """Start a program and wait for its window; raises DesktopError if it failed or showed none in time."""
         self._used = True
         command = self._real_command(command)
-        before = {window.number for window in self._session.windows.all()}
+        before = {window.number for window in self.windows.all()}
         try:
             program = self._session.launch(command)
         except OSError as error:
@@ -62,10 +62,10 @@ class LocalDesktop:
             raise DesktopError(message) from error
         self._wait_for_window(program, before)
         # A program answers no call while it loads. Keys are lost until an object has the focus; some never report it.
-        self._settle(_SECONDS_FOR_WINDOW)
+        self.settle(_SECONDS_FOR_WINDOW)
         deadline = time.monotonic() + _SECONDS_FOR_FOCUS
         while ':focused="true"' not in self.tree() and time.monotonic() < deadline:
-            self._settle()
+            self.settle()
 
     def open_file(self, path: str) -> None:
         real = self.real_path(path)
@@ -97,38 +97,21 @@ class LocalDesktop:
         """Do an action and let the screen settle; raises DesktopError after a crash, TimeoutError without an answer."""
         self._used = True
         self._input.perform(action)
-        self._settle()
+        self.settle()
 
     def screenshot(self) -> bytes:
         self._refuse_crashed()
         # Fails if the X server is gone; the file with its pixels would still be there.
-        self.pointer()
+        self.windows.pointer()
         return self._session.frame.png(self._session.frame.raw())
 
     def tree(self) -> str:
         self._refuse_crashed()
         return read_tree(self._session.accessibility)
 
-    def windows(self) -> list[WindowInfo]:
-        return self._session.windows.all()
-
-    def activate(self, window: WindowInfo) -> None:
-        self._session.windows.activate(window)
-        self._settle()
-
-    def close_window(self, window: WindowInfo) -> None:
-        self._session.windows.ask_to_close(window)
-        self._settle()
-
-    def pointer(self) -> tuple[int, int]:
-        return self._session.windows.pointer()
-
     @property
-    def size(self) -> Size:
-        return self._session.frame.size
-
-    def close(self) -> None:
-        self._session.close()
+    def windows(self) -> Windows:
+        return self._session.windows
 
     def real_path(self, path: str) -> Path:
         wanted = Path(path)
@@ -138,15 +121,14 @@ class LocalDesktop:
         return [word.replace(str(HOME), str(self._user)) for word in command]
 
     def _start(self) -> None:
-        self._session = Session(self._user, self._folder, self._size)
-        windows = self._session.windows
-        self._input = DisplayInput(windows.display, lambda: windows.wait_for_programs(SECONDS_TO_READ))
+        self._session = Session(self._user, self._folder, self.size)
+        self._input = DisplayInput(self.windows.display, lambda: self.windows.wait_for_programs(SECONDS_TO_READ))
         self._used = False
 
     def _wait_for_window(self, program: LaunchedProgram, before: set[int]) -> None:
         deadline = time.monotonic() + _SECONDS_FOR_WINDOW
         second_process_ended = False
-        while before.issuperset(window.number for window in self._session.windows.all()):
+        while before.issuperset(window.number for window in self.windows.all()):
             code = program.process.poll()
             if code:
                 raise DesktopError(f"{program.name} ended with status {code}")
@@ -159,9 +141,9 @@ class LocalDesktop:
                 raise DesktopError(f"{program.name} showed no window")
             time.sleep(_POLL_SECONDS)
 
-    def _settle(self, seconds: float = SECONDS_TO_READ) -> None:
+    def settle(self, seconds: float = SECONDS_TO_READ) -> None:
         """Wait until all programs have handled their events, so that they answer, and the screen stays the same."""
-        self._session.windows.wait_for_programs(seconds)
+        self.windows.wait_for_programs(seconds)
         start = changed = time.monotonic()
         last = b""
         while (now := time.monotonic()) - start < _LONGEST_SETTLE_SECONDS:

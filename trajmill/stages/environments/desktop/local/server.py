@@ -121,7 +121,7 @@ def _route(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> HttpAnsw
         case "/screen_size":
             return _json({"width": desktop.size.width, "height": desktop.size.height})
         case "/cursor_position":
-            return _json(desktop.pointer())
+            return _json(desktop.windows.pointer())
         case "/file":
             return HttpAnswer(desktop.read_file(parse_qs(body.decode())["file_path"][0]), "application/octet-stream")
         case "/execute" | "/setup/execute":
@@ -162,16 +162,15 @@ def _upload(desktop: LocalDesktop, kind: str, body: bytes) -> None:
 
 def _with_window(desktop: LocalDesktop, path: str, request: dict[str, Any]) -> None:
     wanted, found = str(request["window_name"]), []
-    for window in desktop.windows():
+    for window in desktop.windows.all():
         name = window.program if request.get("by_class") else window.title
         if name == wanted if request.get("strict") else wanted.lower() in name.lower():
             found.append(window)
     if not found:
         raise FileNotFoundError(2, "no such window", wanted)
-    if path == "/setup/close_window":
-        desktop.close_window(found[0])
-    else:
-        desktop.activate(found[0])
+    handle = desktop.windows.ask_to_close if path == "/setup/close_window" else desktop.windows.activate
+    handle(found[0])
+    desktop.settle()
 
 
 def _json(value: Any) -> HttpAnswer:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence, Set
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from trajmill.schemas.geometry import Box
 from trajmill.stages.environments.desktop.local.atspi import (
     Bus,
-    BusCall,
     CachedObject,
     Reference,
     box_of,
@@ -27,8 +26,6 @@ from trajmill.stages.environments.desktop.local.atspi import (
 from trajmill.stages.environments.desktop.metrics import cell_address
 from trajmill.stages.environments.desktop.protocol import COMPONENT, STATE, VALUE
 
-SECONDS_TO_READ = 10.0
-"""Time limit for a program's tree; a program that takes longer hangs."""
 _WITH_TEXT = frozenset(
     {"text", "entry", "paragraph", "label", "static", "heading", "terminal", "spin-button", "link", "icon"}
 )
@@ -59,14 +56,14 @@ class _ObjectTree(NamedTuple):
 def read_tree(bus: Bus) -> str:
     """Read the tree of all programs as XML; raises TimeoutError without an answer, OSError without a bus."""
     desktop = ElementTree.Element("desktop-frame", {"name": "main"})
-    answer = bus.ask_one(programs_call(), SECONDS_TO_READ)
+    answer = bus.ask_one(programs_call())
     for owner, path in answer[0] if answer else ():
         _add_program(bus, desktop, Reference(owner, path))
     return ElementTree.tostring(desktop, encoding="unicode")
 
 
 def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> None:
-    answer = bus.ask_one(tree_call(root.owner), SECONDS_TO_READ)
+    answer = bus.ask_one(tree_call(root.owner))
     items = [read_item(row) for row in answer[0]] if answer else []
     name = next((item.name for item in items if item.reference == root), "")
     node = ElementTree.SubElement(desktop, "application", {"name": _clean(name)})
@@ -80,21 +77,19 @@ def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> Non
         if sheet.item.reference not in sheets:
             continue
         shift = sheet.bounds.left - reported.left, sheet.bounds.top - reported.top
-        cells = read_visible_cells(bus, sheet.item, reported, SECONDS_TO_READ)
-        tree.children[sheet.item.reference] = [
-            VisibleObject(cell.item, _shifted(cell.bounds, shift), cell.text) for cell in cells
-        ]
+        cells = read_visible_cells(bus, sheet.item, reported)
+        tree.children[sheet.item.reference] = [cell._replace(bounds=_shifted(cell.bounds, shift)) for cell in cells]
     for shown in tree.roots:
         _write(node, shown, tree)
 
 
 def _gtk2_menu_items(bus: Bus, root: Reference, items: Sequence[CachedObject]) -> list[CachedObject]:
     """The items of open menus of GTK 2 programs, which are on the screen but lack the state `showing`."""
-    toolkit = bus.ask_one(property_call(root, "Application", "ToolkitName"), SECONDS_TO_READ)
+    toolkit = bus.ask_one(property_call(root, "Application", "ToolkitName"))
     if not toolkit or toolkit[0][1] != _GTK2:
         return []
     hidden = [item for item in items if item.role in _MENU_ROLES and "visible" in item.states and not item.shown]
-    places = bus.ask([extents_call(item.reference) for item in hidden], SECONDS_TO_READ)
+    places = bus.ask([extents_call(item.reference) for item in hidden])
     return [
         item._replace(states=item.states | {"showing"})
         for item, place in zip(hidden, places, strict=True)
@@ -103,11 +98,11 @@ def _gtk2_menu_items(bus: Bus, root: Reference, items: Sequence[CachedObject]) -
 
 
 def _read_objects(bus: Bus, items: Sequence[CachedObject]) -> list[VisibleObject]:
-    places = bus.ask([extents_call(item.reference) for item in items], SECONDS_TO_READ)
+    places = bus.ask([extents_call(item.reference) for item in items])
     with_text = [item.reference for item in items if "Text" in item.interfaces and item.role in _WITH_TEXT]
-    texts = dict(zip(with_text, read_texts(bus, with_text, SECONDS_TO_READ), strict=True))
+    texts = dict(zip(with_text, read_texts(bus, with_text), strict=True))
     with_value = [item.reference for item in items if "Value" in item.interfaces and item.role in _WITH_VALUE]
-    answers = bus.ask([property_call(each, "Value", "CurrentValue") for each in with_value], SECONDS_TO_READ)
+    answers = bus.ask([property_call(each, "Value", "CurrentValue") for each in with_value])
     values = {each: float(answer[0][1]) for each, answer in zip(with_value, answers, strict=True) if answer}
     return [
         VisibleObject(item, box_of(place), texts.get(item.reference, ""), values.get(item.reference))
@@ -213,12 +208,9 @@ def _objects_below(bus: Bus, parents: Sequence[CachedObject], known: Set[Referen
 
 
 def _children(bus: Bus, parents: Sequence[CachedObject], known: Set[Reference]) -> list[CachedObject]:
-    def ask(calls: list[BusCall]) -> list[tuple[Any, ...] | None]:
-        return bus.ask(calls, SECONDS_TO_READ)
-
-    counts = ask([property_call(item.reference, "Accessible", "ChildCount") for item in parents])
+    counts = bus.ask([property_call(item.reference, "Accessible", "ChildCount") for item in parents])
     few = [item for item, count in zip(parents, counts, strict=True) if count and 0 < count[0][1] <= _MOST_CHILDREN]
-    answers = ask([item.reference.call("Accessible", "GetChildren") for item in few])
+    answers = bus.ask([item.reference.call("Accessible", "GetChildren") for item in few])
     places = [
         (Reference(*reference), parent.reference, place)
         for parent, answer in zip(few, answers, strict=True)
@@ -226,15 +218,15 @@ def _children(bus: Bus, parents: Sequence[CachedObject], known: Set[Reference]) 
         for place, reference in enumerate(answer[0])
         if Reference(*reference) not in known
     ]
-    states = ask([child.call("Accessible", "GetState") for child, _, _ in places])
+    states = bus.ask([child.call("Accessible", "GetState") for child, _, _ in places])
     objects = [
         CachedObject(child, parent, place, -1, _INTERFACES, "", "", state_names(state[0]))
         for (child, parent, place), state in zip(places, states, strict=True)
         if state
     ]
     shown = [item for item in objects if item.shown]
-    names = ask([property_call(item.reference, "Accessible", "Name") for item in shown])
-    roles = ask([item.reference.call("Accessible", "GetRole") for item in shown])
+    names = bus.ask([property_call(item.reference, "Accessible", "Name") for item in shown])
+    roles = bus.ask([item.reference.call("Accessible", "GetRole") for item in shown])
     return [
         item._replace(name=name[0][1].strip(), role=role_name(role[0]))
         for item, name, role in zip(shown, names, roles, strict=True)
@@ -248,12 +240,6 @@ _INSIDE_PIXELS = 3
 _ADDRESS = re.compile(r"([A-Z]+)([0-9]+)")
 
 
-class VisibleCell(NamedTuple):
-    item: CachedObject
-    bounds: Box
-    text: str
-
-
 class _Area(NamedTuple):
     row: int
     column: int
@@ -261,19 +247,19 @@ class _Area(NamedTuple):
     columns: int
 
 
-def read_visible_cells(bus: Bus, sheet: CachedObject, bounds: Box, seconds: float) -> list[VisibleCell]:
+def read_visible_cells(bus: Bus, sheet: CachedObject, bounds: Box) -> list[VisibleObject]:
     """Read the visible cells of a sheet, row by row; `bounds` are in LibreOffice's coordinates of cells."""
-    area = _visible_area(bus, sheet.reference, bounds, seconds)
+    area = _visible_area(bus, sheet.reference, bounds)
     if area is None:
         return []
     places = [(area.row + row, area.column + column) for row in range(area.rows) for column in range(area.columns)]
-    found = _cells_at(bus, sheet.reference, places[:_MOST_CELLS], seconds)
+    found = _cells_at(bus, sheet.reference, places[:_MOST_CELLS])
     references = [cell.reference for cell in found]
-    boxes = bus.ask([extents_call(reference) for reference in references], seconds)
-    states = bus.ask([reference.call("Accessible", "GetState") for reference in references], seconds)
-    texts = read_texts(bus, references, seconds)
+    boxes = bus.ask([extents_call(reference) for reference in references])
+    states = bus.ask([reference.call("Accessible", "GetState") for reference in references])
+    texts = read_texts(bus, references)
     return [
-        VisibleCell(cell._replace(states=state_names(state[0])), box_of(box), text)
+        VisibleObject(cell._replace(states=state_names(state[0])), box_of(box), text)
         for cell, box, state, text in zip(found, boxes, states, texts, strict=True)
         if box and state
     ]
@@ -285,12 +271,12 @@ def spreadsheets_in(items: Iterable[CachedObject]) -> frozenset[Reference]:
     return frozenset(item.reference for item in items if item.role == "table" and item.parent in documents)
 
 
-def _visible_area(bus: Bus, sheet: Reference, bounds: Box, seconds: float) -> _Area | None:
+def _visible_area(bus: Bus, sheet: Reference, bounds: Box) -> _Area | None:
     corner = sheet.call(
         "Component", "GetAccessibleAtPoint", "iiu", bounds.left + _INSIDE_PIXELS, bounds.top + _INSIDE_PIXELS, 0
     )
-    found = bus.ask_one(corner, seconds)
-    name = bus.ask_one(property_call(Reference(*found[0]), "Accessible", "Name"), seconds) if found else None
+    found = bus.ask_one(corner)
+    name = bus.ask_one(property_call(Reference(*found[0]), "Accessible", "Name")) if found else None
     address = _ADDRESS.fullmatch(name[0][1]) if name else None
     if address is None:
         return None
@@ -298,21 +284,21 @@ def _visible_area(bus: Bus, sheet: Reference, bounds: Box, seconds: float) -> _A
     for letter in address[1]:
         column = column * 26 + ord(letter) - ord("A") + 1
     column -= 1
-    across = _boxes(bus, sheet, [(row, column + step) for step in range(_MOST_COLUMNS)], seconds)
-    down = _boxes(bus, sheet, [(row + step, column) for step in range(_MOST_ROWS)], seconds)
+    across = _boxes(bus, sheet, [(row, column + step) for step in range(_MOST_COLUMNS)])
+    down = _boxes(bus, sheet, [(row + step, column) for step in range(_MOST_ROWS)])
     columns = sum(box.left < bounds.right and box.area > 0 for box in across)
     rows = sum(box.top < bounds.bottom and box.area > 0 for box in down)
     return _Area(row, column, rows, columns)
 
 
-def _boxes(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[Box]:
-    cells = _cells_at(bus, sheet, places, seconds)
-    answers = bus.ask([extents_call(cell.reference) for cell in cells], seconds)
+def _boxes(bus: Bus, sheet: Reference, places: list[tuple[int, int]]) -> list[Box]:
+    cells = _cells_at(bus, sheet, places)
+    answers = bus.ask([extents_call(cell.reference) for cell in cells])
     return [box_of(answer) for answer in answers if answer]
 
 
-def _cells_at(bus: Bus, sheet: Reference, places: list[tuple[int, int]], seconds: float) -> list[CachedObject]:
-    answers = bus.ask([sheet.call("Table", "GetAccessibleAt", "ii", *place) for place in places], seconds)
+def _cells_at(bus: Bus, sheet: Reference, places: list[tuple[int, int]]) -> list[CachedObject]:
+    answers = bus.ask([sheet.call("Table", "GetAccessibleAt", "ii", *place) for place in places])
     return [
         CachedObject(Reference(*answer[0]), sheet, -1, 0, frozenset(), cell_address(*place), "table-cell", frozenset())
         for place, answer in zip(places, answers, strict=True)
