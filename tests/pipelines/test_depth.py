@@ -29,7 +29,7 @@ from trajmill.warehouse.layout import StageRun, create_warehouse
 MOST: Final = 20
 _OURS = str(Path(trajmill.__file__).parent)
 _AWAITED_BY = {
-    "AttemptRunner.run": "RunAttempts.__call__",
+    "AttemptRunner.run.<locals>.roll": "AttemptRunner.run",
     "run_attempts.<locals>.run_slot": "run_attempts",
     "CachedModel._ask": "CachedModel.complete",
     "EmbeddedModel._score_waiting": "EmbeddedModel.complete",

@@ -114,7 +114,7 @@ class TryProposals(RunAttempts):
         Of an attempt that decides nothing, only the failures and the model calls are written: its query has no row yet.
         """
         queries = {attempt.query.query_id: attempt.query for attempt in attempts}
-        journaled = run_coroutine(self.run(shard, attempts, self.judge))
+        journaled = self.run(shard, attempts, self.judge)
         decided: list[tuple[AttemptRows, DecidedProposal]] = []
         for one in journaled.finished:
             query = queries[one.trajectory.query_id]

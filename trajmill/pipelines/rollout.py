@@ -24,7 +24,6 @@ from trajmill.pipelines.fan_out import (
     WrittenFiles,
     divide,
     fan_out,
-    run_coroutine,
 )
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.models import ActingAgent
@@ -110,7 +109,7 @@ class AttemptRunner(StageWork[P]):
     concurrency: int
     durability: Durability = field(default_factory=Durability)
 
-    async def run(self, shard: str, work: Sequence[Attempt] | Queues, judge: AttemptJudge | None = None) -> Journaled:
+    def run(self, shard: str, work: Sequence[Attempt] | Queues, judge: AttemptJudge | None = None) -> Journaled:
         """Run the attempts that are in no journal of the stage into that of the shard.
 
         Returns the given ones, in order of id; those of queues are left in the journals. `judge` judges each attempt
@@ -120,11 +119,11 @@ class AttemptRunner(StageWork[P]):
         screen_journal = journal_path(self.warehouse, self.at, shard)
         parts = JournalParts(self.warehouse, self.at, [screen_journal, journal.path])
         by_id: dict[str, Attempt] = {}
-        board, opened, draws = SlotBoard(), AsyncExitStack(), self.environment.draws_screens
-        slots, storing = shown_slots(board, journal.path, not draws), stored_in_time(parts, self.durability)
-        with closing(journal), closing(ScreenJournal(screen_journal)) as drawn:
-            screens = ScreenWriter(drawn, WarehouseScreens(self.warehouse), draws)
-            async with opened, self.agent.open() as make_agent, slots, storing as one_more:
+        board, draws = SlotBoard(), self.environment.draws_screens
+
+        async def roll(screens: ScreenWriter) -> None:
+            slots, storing = shown_slots(board, journal.path, not draws), stored_in_time(parts, self.durability)
+            async with AsyncExitStack() as opened, self.agent.open() as make_agent, slots, storing as one_more:
                 judges = judge and judging(judge.spec, judge.critics, self.origin)
                 judged = await opened.enter_async_context(judges) if judges else None
 
@@ -138,7 +137,7 @@ class AttemptRunner(StageWork[P]):
                 if isinstance(work, Mapping):
                     queued = work
                 else:
-                    by_id = {attempt.trajectory_id(make_agent(attempt.query)): attempt for attempt in work}
+                    by_id.update((attempt.trajectory_id(make_agent(attempt.query)), attempt) for attempt in work)
                     known = {name for path in self.journals() for name in _spans(path, path.stat().st_size)}
                     queued = _by_platform([attempt for name, attempt in by_id.items() if name not in known])
                 for platform, attempts in queued.items():
@@ -146,6 +145,10 @@ class AttemptRunner(StageWork[P]):
                     await run_attempts(
                         attempts, make_agent, factory, self.limits, self.origin, record, self.concurrency, board
                     )
+
+        with closing(journal), closing(ScreenJournal(screen_journal)) as drawn:
+            # A task without a result, for the reason that `run_coroutine` gives.
+            asyncio.run(roll(ScreenWriter(drawn, WarehouseScreens(self.warehouse), draws)))
         # The process that commits the stage writes the screens, from the journals of all shards.
         parts.publish()
         found = read_attempts(self.warehouse, self.at, self.origin, _records(self.journals(), by_id) if by_id else ())
@@ -164,7 +167,7 @@ class RunAttempts(AttemptRunner[Sequence[Attempt]]):
         return [keys, identity_of(self.environment), self.agent.identity()]
 
     def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
-        journaled = run_coroutine(self.run(shard, attempts))
+        journaled = self.run(shard, attempts)
         void = [one.trajectory.failure_class for one in journaled.finished if one.trajectory.status == "failed"]
         lost = [failure.failure_class for failure in journaled.unreadable]
         dropped = Counter(cause.value for cause in (*void, *lost) if cause)
@@ -194,7 +197,7 @@ class _RollLane(AttemptRunner[tuple[int, Queues]]):
     def __call__(self, shard: str, lane: tuple[int, Queues]) -> WrittenFiles:
         # A further lane, for a worker that joins a cluster late, mostly finds nothing left.
         if not all(queue.is_empty() for queue in lane[1].values()):
-            run_coroutine(self.run(shard, lane[1]))
+            self.run(shard, lane[1])
         return WrittenFiles({})
 
 
