@@ -10,7 +10,8 @@ from typing import Final
 from trajmill.schemas.actions import Action, Click, Terminate, TypeText
 from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.stages.agents.base import Decision, EpisodeView
-from trajmill.stages.agents.reference import WalkPosition, next_move
+from trajmill.stages.agents.reference import next_move
+from trajmill.stages.environments.simulated.reference_path import WalkPosition
 
 ATTEMPTS: Final = (
     "right",

@@ -2,7 +2,8 @@ from trajmill.schemas.actions import Click, Scroll, Swipe, Terminate, Wait
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.agents.reference import WalkMove, WalkPosition, next_move
+from trajmill.stages.agents.reference import next_move
+from trajmill.stages.environments.simulated.reference_path import WalkMove, WalkPosition
 
 SCREEN = ScreenHandle("s", Size(100, 100), lambda: b"")
 

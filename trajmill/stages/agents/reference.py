@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    Drag,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SwitchDevice,
-    Terminate,
-    TypeText,
-    Wait,
-)
+from trajmill.schemas.actions import Action, Click, Drag, PressKeys, SwitchDevice, Terminate, TypeText, Wait
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import rows_before
 from trajmill.stages.environments.screen_goal import targets
-from trajmill.stages.environments.simulated.reference_path import LAUNCHER, Position, Walker
+from trajmill.stages.environments.simulated.reference_path import LAUNCHER, Walker, WalkMove, WalkPosition, scroll_over
 
 _STEP, _UPWARDS, _WAITS = "step", "upwards", "waits"
 _IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC, Source.GRAPH, Source.CAUSAL})
@@ -46,15 +34,14 @@ class ReferenceAgent:
         """Return the next action of the walk. Raises ValueError if the observation has no accessibility tree."""
         path, platform, screen = self.query.path, self.query.platform, episode.observation
         last = episode.history[-1].role_outputs if episode.history else {}
-        at, upwards = int(last.get(_STEP, "0")), last.get(_UPWARDS) == "1"
+        at, waits = int(last.get(_STEP, "0")), int(last.get(_WAITS, "0"))
+        position = WalkPosition(at, waits, last.get(_UPWARDS) == "1")
         if self.query.source in _IN_REAL_PROGRAMS:
-            moved = next_pathway_move(path, platform, screen, WalkPosition(at, int(last.get(_WAITS, "0")), upwards))
-            action, step = moved.action, moved.position.step
-            kept = {_WAITS: str(moved.position.waits)} | ({_UPWARDS: "1"} if moved.position.upwards else {})
+            action, (step, waits, upwards) = next_pathway_move(path, platform, screen, position)
+            kept = {_WAITS: str(waits)} | ({_UPWARDS: "1"} if upwards else {})
         else:
-            walked = Walker(path, platform).next_action(screen, Position(at, upwards))
-            action, step = walked.action, walked.position.step
-            kept = {_UPWARDS: str(int(walked.position.upwards))}
+            action, (step, _, upwards) = Walker(path, platform).next_action(screen, position)
+            kept = {_UPWARDS: str(int(upwards))}
         # An element that is visible already needs no scrolling.
         done = max(at, step - 1)
         taken = f"{path[done].operation} {path[done].text or path[done].target}".strip() if done < len(path) else ""
@@ -77,19 +64,6 @@ def _label_of(step: PathStep) -> str:
 
 _MOST_WAITS = 20
 _WAIT_SECONDS = 0.25
-_WHEEL_CLICKS = 5
-
-
-class WalkPosition(NamedTuple):
-    step: int = 0
-    waits: int = 0
-    """Number of waits and scrolls for its target so far."""
-    upwards: bool = False
-
-
-class WalkMove(NamedTuple):
-    action: Action
-    position: WalkPosition
 
 
 def next_move(
@@ -133,16 +107,6 @@ def _scroll(step: PathStep, tree: dict[str, UIElement], position: WalkPosition, 
         return _once_more(Wait(seconds=_WAIT_SECONDS), position)
     turn = scroll_over(over[len(over) // 2], platform, upwards)
     return _once_more(turn, position._replace(upwards=upwards))
-
-
-def scroll_over(element: UIElement, platform: Platform, upwards: bool = False) -> Scroll | Swipe:
-    """Turn the wheel once over an element; on a phone, move a finger over two thirds of it."""
-    x, y = element.bounds.center
-    if platform is Platform.PHONE:
-        reach = (element.bounds.bottom - element.bounds.top) // 3
-        start, end = (y - reach, y + reach) if upwards else (y + reach, y - reach)
-        return Swipe(x=x, y=start, x2=x, y2=end)
-    return Scroll(x=x, y=y, clicks=_WHEEL_CLICKS if upwards else -_WHEEL_CLICKS)
 
 
 def _once_more(action: Action, position: WalkPosition) -> WalkMove:
@@ -194,11 +158,11 @@ def next_pathway_move(
     part, is_last = path[begin:end], end == len(path)
     page = part[-1].page if part else ""
     steps = part if is_last else (*part, PathStep(page=page, operation="finish", target=""))
+    here = position._replace(step=position.step - begin)
     if any(step.page == LAUNCHER and step.operation == "open" for step in part):
-        walked = Walker(steps, device).next_action(observation, Position(position.step - begin, position.upwards))
-        action, after = walked.action, WalkPosition(walked.position.step, 0, walked.position.upwards)
+        action, after = Walker(steps, device).next_action(observation, here)
     else:
-        action, after = next_move(steps, observation, position._replace(step=position.step - begin), device)
+        action, after = next_move(steps, observation, here, device)
     if not is_last and action == Terminate(status="success"):
         return next_pathway_move(path, first, observation, WalkPosition(end))
     return WalkMove(action, after._replace(step=begin + after.step))

@@ -12,11 +12,11 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import PASSED, PathStep, Platform, Query
-from trajmill.stages.agents.reference import WalkPosition, next_pathway_move
+from trajmill.stages.agents.reference import next_pathway_move
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import with_checks
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.reference_path import GIVE_UP
+from trajmill.stages.environments.simulated.reference_path import GIVE_UP, WalkPosition
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.base import NewQueries, failure
 

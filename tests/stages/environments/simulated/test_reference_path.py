@@ -27,8 +27,8 @@ from trajmill.stages.environments.simulated.app_files.references import shown
 from trajmill.stages.environments.simulated.distance import GoalDistance, SimulatedDistances
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.reference_path import (
-    Position,
     Walker,
+    WalkPosition,
     goal_json,
     resolve_slots,
     start_state_json,
@@ -92,7 +92,7 @@ def test_a_walk_survives_slow_pages_and_popups() -> None:
 
 def test_a_press_that_is_lost_or_leads_elsewhere_is_done_again() -> None:
     for instead in (None, SystemButton(button="Home")):
-        env, walker, position = environment(), Walker(TO_BASIL.path, Platform.PHONE), Position()
+        env, walker, position = environment(), Walker(TO_BASIL.path, Platform.PHONE), WalkPosition()
         seen = env.reset_now(TO_BASIL, 0)
         for number in range(7):
             action, position = walker.next_action(seen, position)
@@ -129,7 +129,7 @@ def test_no_step_of_an_annotated_path_leads_away_from_the_goal(task: TaskGraph) 
     values = {slot.spec.name: chance.choice(slot.values) for slot in task.slots if slot.values}
     query = annotated_query(task, next(paths_of(task)), values, task.spec.description)
     measure, device = GoalDistance(BUILTIN, query), SimulatedEnvironment(BUILTIN, task.platform, NO_FAULTS)
-    observation, position = device.reset_now(query, 3), Position()
+    observation, position = device.reset_now(query, 3), WalkPosition()
     unread = measure.unread(device.device())
     found = [measure.measure(device.device(), unread)]
     for _ in range(80):

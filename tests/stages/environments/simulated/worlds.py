@@ -15,8 +15,8 @@ from trajmill.stages.environments.simulated.app_files.app_spec import Scalar
 from trajmill.stages.environments.simulated.app_files.loader import AppFile, ErrandFile, YamlFile, parse_yaml, read_spec
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.reference_path import (
-    Position,
     Walker,
+    WalkPosition,
     goal_json,
     reference_path,
     start_state_json,
@@ -201,7 +201,8 @@ class Walked(NamedTuple):
 
 
 def walk(env: SimulatedEnvironment, query: Query, seed: int) -> Walked:
-    walker, position, walked = Walker(query.path, query.platform), Position(), Walked([], [env.reset_now(query, seed)])
+    walker, position = Walker(query.path, query.platform), WalkPosition()
+    walked = Walked([], [env.reset_now(query, seed)])
     while len(walked.actions) < 80:
         action, position = walker.next_action(walked.seen[-1], position)
         walked.actions.append(action)

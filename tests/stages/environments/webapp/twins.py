@@ -8,7 +8,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
-from trajmill.stages.environments.simulated.reference_path import Position, Walker
+from trajmill.stages.environments.simulated.reference_path import Walker, WalkPosition
 from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.webapp.environment import WebAppEnvironment
 
@@ -32,7 +32,7 @@ class Twins:
 
     async def walk(self) -> int:
         """Walk the reference path in the simulated world, and press the same in the twin; returns the actions."""
-        walker, position = Walker(self.query.path, self.query.platform), Position()
+        walker, position = Walker(self.query.path, self.query.platform), WalkPosition()
         for done in range(100):
             action, position = walker.next_action(self.sim_seen, position)
             if isinstance(action, Terminate):

@@ -18,11 +18,11 @@ from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import Observation, ScreenReader, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.agents.reference import scroll_over
 from trajmill.stages.critics.app_graph import episode_on_graph as on_graph
 from trajmill.stages.critics.replay import read_element_action, stored_evidence
 from trajmill.stages.critics.voting import FULL, StepResult, Vote, vote_of
 from trajmill.stages.environments.screen_goal import targets
+from trajmill.stages.environments.simulated.reference_path import scroll_over
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphTransition, Mark, SlotKind
 from trajmill.stages.graphs.network import marks_on_way, network
 from trajmill.stages.graphs.recognise import filled, is_on, page_on

@@ -189,42 +189,44 @@ def start_state_json(task: TaskGraph, slot_values: Mapping[str, Scalar], without
     return start_state_to_json(setup, without)
 
 
-class Position(NamedTuple):
+class WalkPosition(NamedTuple):
     step: int = 0
+    waits: int = 0
+    """Number of waits and scrolls for its target so far; the walker counts none."""
     upwards: bool = False
     """Whether the walk scrolls up, because it has not found the target below."""
 
 
-class Move(NamedTuple):
+class WalkMove(NamedTuple):
     action: Action
-    position: Position
+    position: WalkPosition
 
 
 class Walker(NamedTuple):
     path: tuple[PathStep, ...]
     platform: Platform
 
-    def next_action(self, observation: Observation, position: Position) -> Move:
+    def next_action(self, observation: Observation, position: WalkPosition) -> WalkMove:
         """Return the next action; the last is `Terminate`, with status failure if the walk cannot continue."""
         if observation.elements is None:
             raise ValueError("the walk needs an accessibility tree")
         tree = {element.element_id: element for element in observation.elements if element.element_id}
         page = observation.elements[0].element_id.partition("/")[0] if observation.elements else ""
         if page == "loading":
-            return Move(Wait(), position)
+            return WalkMove(Wait(), position)
         if page == "popup":
-            return Move(_click(tree["popup/0"]), position)
+            return WalkMove(_click(tree["popup/0"]), position)
         position = self._on_path(page, position)
         if position.step >= len(self.path):
-            return Move(Terminate(status="failure"), position)
-        step, following = self.path[position.step], Position(position.step + 1)
+            return WalkMove(Terminate(status="failure"), position)
+        step, following = self.path[position.step], WalkPosition(position.step + 1)
         if step.operation == "finish":
-            return Move(Terminate(status="success"), position)
+            return WalkMove(Terminate(status="success"), position)
         if step.operation == "open" and page != LAUNCHER:
             if self.platform is Platform.PHONE:
-                return Move(SystemButton(button="Home"), position)
+                return WalkMove(SystemButton(button="Home"), position)
             closing = tree.get("taskbar/desktop") or next(each for each in tree.values() if each.text == "Close")
-            return Move(_click(closing), position)
+            return WalkMove(_click(closing), position)
         if page == LAUNCHER:
             opening = step.operation == "open"
             icon = (
@@ -235,55 +237,59 @@ class Walker(NamedTuple):
             if icon is None:
                 return self._scroll(page, tree, position)
             presses = 2 if self.platform is Platform.DESKTOP else 1
-            return Move(_click(icon, presses), following if opening else position)
+            return WalkMove(_click(icon, presses), following if opening else position)
         target = tree.get(step.target)
         if step.operation == "scroll" and target is not None:
             return self.next_action(observation, following)
         if step.operation == ANSWER and target is not None:
-            return Move(Answer(text=step.text), following)
+            return WalkMove(Answer(text=step.text), following)
         if step.operation == GIVE_UP and page == step.page:
             if target is None or "scrollable_down" not in target.states:
-                return Move(Terminate(status="failure"), position)
+                return WalkMove(Terminate(status="failure"), position)
             return self._scroll(page, tree, position)
         if target is None or not target.clickable:
             if "keyboard" in tree:
-                return Move(SystemButton(button="Enter"), position)
+                return WalkMove(SystemButton(button="Enter"), position)
             if page != step.page and self.platform is Platform.PHONE:
-                return Move(SystemButton(button="Back"), position)
+                return WalkMove(SystemButton(button="Back"), position)
             if page != step.page:
-                return Move(_click(next(each for each in tree.values() if each.text in ("Back", "Close"))), position)
+                leaving = next(each for each in tree.values() if each.text in ("Back", "Close"))
+                return WalkMove(_click(leaving), position)
             return self._scroll(page, tree, position)
         if step.operation == "type":
             if "focused" in target.states:
-                return Move(TypeText(text=step.text), following)
-            return Move(_click(target), position)
-        return Move(_click(target), following)
+                return WalkMove(TypeText(text=step.text), following)
+            return WalkMove(_click(target), position)
+        return WalkMove(_click(target), following)
 
-    def _on_path(self, page: str, position: Position) -> Position:
+    def _on_path(self, page: str, position: WalkPosition) -> WalkPosition:
         """Go back to the operation of the shown page, so that a press without effect is repeated."""
         here = position.step
         if here >= len(self.path) or page in (LAUNCHER, self.path[here].page) or self.path[here].operation == "open":
             return position
         earlier = (step for step in range(here - 1, -1, -1) if self.path[step].page == page)
-        return next((Position(step) for step in earlier), position)
+        return next((WalkPosition(step) for step in earlier), position)
 
-    def _scroll(self, page: str, tree: dict[str, UIElement], position: Position) -> Move:
+    def _scroll(self, page: str, tree: dict[str, UIElement], position: WalkPosition) -> WalkMove:
         region = tree.get(f"{page}/scroll")
         if region is None:
-            return Move(Terminate(status="failure"), position)
+            return WalkMove(Terminate(status="failure"), position)
         upwards = position.upwards or "scrollable_down" not in region.states
         if upwards and "scrollable_up" not in region.states:
-            return Move(Terminate(status="failure"), position)
-        x, y = region.bounds.center
-        if self.platform is Platform.DESKTOP:
-            turn: Action = Scroll(x=x, y=y, clicks=_WHEEL_CLICKS if upwards else -_WHEEL_CLICKS)
-        else:
-            reach = (region.bounds.bottom - region.bounds.top) // 3
-            start, end = (y - reach, y + reach) if upwards else (y + reach, y - reach)
-            turn = Swipe(x=x, y=start, x2=x, y2=end)
-        return Move(turn, position._replace(upwards=upwards))
+            return WalkMove(Terminate(status="failure"), position)
+        return WalkMove(scroll_over(region, self.platform, upwards), position._replace(upwards=upwards))
 
 
 def _click(element: UIElement, count: int = 1) -> Click:
     x, y = element.bounds.center
     return Click(x=x, y=y, count=count)
+
+
+def scroll_over(element: UIElement, platform: Platform, upwards: bool = False) -> Scroll | Swipe:
+    """Turn the wheel once over an element; on a phone, move a finger over two thirds of it."""
+    x, y = element.bounds.center
+    if platform is Platform.PHONE:
+        reach = (element.bounds.bottom - element.bounds.top) // 3
+        start, end = (y - reach, y + reach) if upwards else (y + reach, y - reach)
+        return Swipe(x=x, y=start, x2=x, y2=end)
+    return Scroll(x=x, y=y, clicks=_WHEEL_CLICKS if upwards else -_WHEEL_CLICKS)

@@ -11,8 +11,9 @@ from trajmill.schemas.actions import Action, PressKeys, SystemButton, Terminate,
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import PathStep, Platform, Query
-from trajmill.stages.agents.reference import WalkPosition, next_move, scroll_over
+from trajmill.stages.agents.reference import next_move
 from trajmill.stages.environments.base import Confined, Environment
+from trajmill.stages.environments.simulated.reference_path import WalkPosition, scroll_over
 from trajmill.stages.graphs.explore.base import Effect, PlannedTrial, Trial, TrialKind, WalkedScreen, seen_screen
 from trajmill.stages.graphs.explore.plan import SCROLLABLE
 
