@@ -21,7 +21,7 @@ from trajmill.stages.environments.webapp.compile import (
 
 
 def data_of(app: WebApp) -> Any:
-    blocks = re.findall(r'<script type="application/json" id="world">(.*?)</script>', app.files[INDEX], re.DOTALL)
+    blocks = re.findall(r'<script type="application/json" id="world">(.*?)</script>', app[INDEX], re.DOTALL)
     assert len(blocks) == 1
     return json.loads(blocks[0])
 
@@ -43,7 +43,7 @@ def test_a_folder_with_other_files_is_left_alone(tmp_path: Path) -> None:
     app = compile_world(world_of(SHELF))
     page = write_web_app(app, tmp_path / "new" / "site")
     assert write_web_app(app, page.parent) == page
-    assert {path.name: path.read_text() for path in page.parent.iterdir()} == app.files
+    assert {path.name: path.read_text() for path in page.parent.iterdir()} == app
     (page.parent / "thesis.txt").write_text("years of work")
     with pytest.raises(BadInputError, match="thesis"):
         write_web_app(app, page.parent)
@@ -56,7 +56,7 @@ def test_the_server_knows_the_files_of_the_app_and_no_others() -> None:
         thread.start()
         address = f"http://127.0.0.1:{server.server_port}"
         for name in ("", "index.html?x=1", "style.css"):
-            assert httpx.get(f"{address}/{name}").text == app.files[name.partition("?")[0] or INDEX]
+            assert httpx.get(f"{address}/{name}").text == app[name.partition("?")[0] or INDEX]
         assert httpx.get(f"{address}/%2e%2e/etc/passwd").status_code == 404
         with pytest.raises(BadInputError, match=f"--port {server.server_port}: "):
             web_app_server(app, server.server_port)

@@ -9,7 +9,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.resources import files
 from pathlib import Path
 from string import Template
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import urlsplit
 
 from trajmill.schemas.errors import BadInputError
@@ -24,8 +24,8 @@ _SCRIPTS = ("binding.js", "device.js", "rows.js", "screen.js", "patch.js", "main
 HOST = "127.0.0.1"
 
 
-class WebApp(NamedTuple):
-    files: Mapping[str, str]
+WebApp = Mapping[str, str]
+"""The texts of its files, by their names."""
 
 
 def compile_world(world: World, platform: Platform = Platform.PHONE) -> WebApp:
@@ -35,7 +35,7 @@ def compile_world(world: World, platform: Platform = Platform.PHONE) -> WebApp:
     # The data block has no `<`, so nothing in it can end the block.
     data = json.dumps(_world_data(world, platform), separators=(",", ":")).replace("<", "\\u003c")
     texts[INDEX] = Template(texts[INDEX]).substitute(world=data)
-    return WebApp(texts)
+    return texts
 
 
 def compile_files(paths: Sequence[Path]) -> WebApp:
@@ -54,11 +54,11 @@ def write_web_app(app: WebApp, folder: Path) -> Path:
     """Write a web app into a folder and return its page; raises BadInputError if the folder has other files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        strange = sorted(path.name for path in folder.iterdir() if path.name not in app.files)
+        strange = sorted(path.name for path in folder.iterdir() if path.name not in app)
         if strange:
             text = f"{folder}: holds other files, such as {strange[0]!r}; name a new or empty folder"
             raise BadInputError(text)
-        for name, text in app.files.items():
+        for name, text in app.items():
             (folder / name).write_text(text, encoding="utf-8")
     except OSError as error:
         raise BadInputError(f"{folder}: {error.strerror or error}; name a folder that can be written") from error
@@ -105,10 +105,10 @@ def web_app_server(app: WebApp, port: int) -> ThreadingHTTPServer:
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             name = urlsplit(self.path).path.removeprefix("/") or INDEX
-            if name not in app.files:
+            if name not in app:
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return
-            body = app.files[name].encode()
+            body = app[name].encode()
             self.send_response(HTTPStatus.OK)
             self.send_header("Content-Type", media_type(name))
             self.send_header("Content-Length", str(len(body)))

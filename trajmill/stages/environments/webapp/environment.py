@@ -136,7 +136,7 @@ class WebAppFactory:
         context = await self._browser.new_context(viewport, mobile)
         try:
             async with asyncio.timeout(_SECONDS_PER_CALL):
-                page = await _open(context, self._app.files)
+                page = await _open(context, self._app)
                 session = await open_session(page, viewport, mobile)
         except (Error, TimeoutError) as error:
             with suppress(Error):
