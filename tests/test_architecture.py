@@ -90,24 +90,24 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
     # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
-    Budget(("schemas",), 3_982),
+    Budget(("schemas",), 3_980),
     Budget(("warehouse",), 3_691),
     Budget(("pipelines",), 3_223),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_727),
-    Budget(("stages/environments",), 16_018),
+    Budget(("stages/environments",), 16_008),
     Budget(("stages/queries",), 5_015),
     Budget(("stages/critics",), 4_617),
     Budget(("stages/models",), 4_414),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
-    Budget(("stages/derive", "stages/guidance"), 4_227),
+    Budget(("stages/derive", "stages/guidance"), 4_207),
     Budget(("stages/training",), 3_018),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 4_023),
-    Budget(("stages/graphs", "stages/annotation"), 4_594),
-    Budget(("",), 73_856),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_987),
+    Budget(("stages/graphs", "stages/annotation"), 4_595),
+    Budget(("",), 73_789),
 )
 _MOST_FILES = 466
-_MOST_LINES_OF_TESTS = 39_970
+_MOST_LINES_OF_TESTS = 39_972
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

@@ -39,3 +39,10 @@ class Box(NamedTuple):
 
     def contains(self, x: int, y: int) -> bool:
         return self.left <= x < self.right and self.top <= y < self.bottom
+
+    def within(self, outer: Box) -> Box:
+        """The part inside another box; its area is 0 if nothing is inside."""
+        return Box(*map(max, self[:2], outer[:2]), *map(min, self[2:], outer[2:]))
+
+    def moved(self, across: int, down: int) -> Box:
+        return Box(self.left + across, self.top + down, self.right + across, self.bottom + down)

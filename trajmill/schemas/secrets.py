@@ -21,7 +21,7 @@ class Secrets:
     def __init__(self, keys: Iterable[str]) -> None:
         """Remove these keys; ones shorter than eight characters are ignored."""
         found = sorted({key.strip() for key in keys if len(key.strip()) >= _SHORTEST}, key=len, reverse=True)
-        forms = [form for key in found for form in (_spelled(key), *_in_base64(key.encode()))]
+        forms = [form for key in found for form in ("".join(map(_character, key)), *_in_base64(key.encode()))]
         self._pattern = re.compile("|".join(forms).encode()) if forms else None
 
     @classmethod
@@ -50,10 +50,6 @@ def _password(url: str) -> str:
         return unquote(urlsplit(url).password or "")
     except ValueError:
         return ""
-
-
-def _spelled(key: str) -> str:
-    return "".join(_character(character) for character in key)
 
 
 def _character(character: str) -> str:

@@ -150,7 +150,8 @@ class _UiTars:
                 values = [_written_argument(name, action, frame) for name in form.arguments]
                 if None not in values:
                     names = ("content" if name == "answer" else name for name in form.arguments)
-                    pairs = (f"{name}={_quoted(value or '')}" for name, value in zip(names, values, strict=True))
+                    quoted = (f"'{(value or '').translate(_TO_WRITTEN)}'" for value in values)
+                    pairs = map("=".join, zip(names, quoted, strict=True))
                     return f"{call}({', '.join(pairs)})"
         return None
 
@@ -296,12 +297,6 @@ def _value(text: str, name: str) -> list[float] | float | str | None:
     return text
 
 
-def _quoted(text: str) -> str:
-    return "'" + text.translate(_TO_WRITTEN) + "'"
-
-
 def _unescaped(text: str) -> str:
     """The text with escape sequences replaced; unknown ones are kept."""
-    if "\\" not in text:
-        return text
     return _ESCAPED.sub(lambda found: _MEANT.get(found[1], found[1] if found[1] in "\\'\"" else found[0]), text)

@@ -53,31 +53,15 @@ def overlap(box: Box, others: Iterable[Box]) -> float:
     """Return the largest intersection over union of a box with other boxes, 0 without any."""
     shares = [0.0]
     for other in others:
-        left, top = max(box.left, other.left), max(box.top, other.top)
-        shared = Box(left, top, min(box.right, other.right), min(box.bottom, other.bottom)).area
+        shared = box.within(other).area
         joined = box.area + other.area - shared
         shares.append(shared / joined if joined else 0.0)
     return max(shares)
 
 
-def holds(outer: Box, inner: Box) -> bool:
-    return (
-        outer.left <= inner.left
-        and outer.top <= inner.top
-        and inner.right <= outer.right
-        and inner.bottom <= outer.bottom
-    )
-
-
 def around(boxes: Iterable[Box]) -> Box:
     left, top, right, bottom = zip(*boxes, strict=True)
     return Box(min(left), min(top), max(right), max(bottom))
-
-
-def relative(box: Box, origin: Box) -> Box:
-    """Return a box in the pixels of the picture that was cut from `origin`."""
-    across, down = origin.left, origin.top
-    return Box(box.left - across, box.top - down, box.right - across, box.bottom - down)
 
 
 def is_large(box: Box, smallest: int) -> bool:
@@ -96,8 +80,9 @@ def cropped(screen_id: str, image: bytes, elements: Sequence[UIElement], box: Bo
         return written.getvalue()
 
     size = Size(box.right - box.left, box.bottom - box.top)
-    inside = (each._replace(bounds=relative(each.bounds, box)) for each in elements if holds(box, each.bounds))
-    return Observation(ScreenHandle(content_id("crop", screen_id, list(box)), size, cut), tuple(inside), "")
+    inside = (each for each in elements if each.bounds.within(box) == each.bounds)
+    moved = tuple(each._replace(bounds=each.bounds.moved(-box.left, -box.top)) for each in inside)
+    return Observation(ScreenHandle(content_id("crop", screen_id, list(box)), size, cut), moved, "")
 
 
 def regions(elements: Sequence[UIElement], size: Size, most: int) -> list[Box]:
@@ -105,14 +90,8 @@ def regions(elements: Sequence[UIElement], size: Size, most: int) -> list[Box]:
     found = []
     for part in _split([element.bounds for element in elements if element.bounds.area], most):
         left, top, right, bottom = around(part)
-        found.append(
-            Box(
-                max(0, left - _MARGIN),
-                max(0, top - _MARGIN),
-                min(size.width, right + _MARGIN),
-                min(size.height, bottom + _MARGIN),
-            )
-        )
+        with_margin = Box(left - _MARGIN, top - _MARGIN, right + _MARGIN, bottom + _MARGIN)
+        found.append(with_margin.within(Box(0, 0, *size)))
     return found
 
 

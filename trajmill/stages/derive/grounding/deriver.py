@@ -24,7 +24,7 @@ from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.critics.model.marking import picture, untrusted
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue
-from trajmill.stages.derive.grounding.boxes import cropped, detected_boxes, holds, overlap, regions, relative
+from trajmill.stages.derive.grounding.boxes import cropped, detected_boxes, overlap, regions
 from trajmill.stages.derive.grounding.colours import element_colours
 from trajmill.stages.derive.grounding.instructions import (
     Instruction,
@@ -94,7 +94,7 @@ class Grounding(KindDeriver[GroundingSpec]):
         detected = await detected_boxes(spec.detector, image, size) if spec.detector else None
 
         def add(bounds: Box, shown: _Shown, variant: str, text: str, author: str) -> None:
-            box = relative(bounds, shown.region)
+            box = bounds.moved(-shown.region.left, -shown.region.top)
             action = Click(x=box.center.x, y=box.center.y)
             dialect, frame = ANY.dialect(episode.query.platform), native_frame(shown.screen.size)
             question, call = f"{_ASK}{text}{IMAGE_PLACEHOLDER}", bare_call(action, dialect, frame)
@@ -142,7 +142,7 @@ class Grounding(KindDeriver[GroundingSpec]):
             self.tools.keep_screen(crop)
             shown = _Shown(crop.screen, screen_id, box)
             for one, (text, author) in zip(made, texts, strict=True):
-                if one.variant == "functional" and holds(box, one.box):
+                if one.variant == "functional" and one.box.within(box) == one.box:
                     add(one.box, shown, DENSE, text, author)
 
     async def _texts(

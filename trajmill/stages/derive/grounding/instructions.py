@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
-from trajmill.stages.derive.grounding.boxes import holds, is_large
+from trajmill.stages.derive.grounding.boxes import is_large
 from trajmill.stages.derive.grounding.colours import ElementColour
 
 _LONGEST_LABEL = 60
@@ -70,7 +70,7 @@ def targets(elements: Sequence[UIElement], size: Size, smallest: int) -> Iterato
 
 
 def _unfit(element: UIElement, label: str, elements: Sequence[UIElement], size: Size, smallest: int) -> str | None:
-    if not holds(Box(0, 0, *size), element.bounds):
+    if element.bounds.within(Box(0, 0, *size)) != element.bounds:
         return "off_screen"
     if not is_large(element.bounds, smallest):
         return "too_small"
@@ -86,7 +86,8 @@ def _unfit(element: UIElement, label: str, elements: Sequence[UIElement], size: 
         return None
     # An overlay may hide the middle of an element that is no part of it.
     over = [other.bounds for other in elements if other is not element and other.role in _OVERLAYS]
-    covered = any(box.contains(*element.bounds.center) and not holds(box, element.bounds) for box in over)
+    box = element.bounds
+    covered = any(other.contains(*box.center) and box.within(other) != box for other in over)
     return "covered" if covered else None
 
 

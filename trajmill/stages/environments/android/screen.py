@@ -334,5 +334,4 @@ def _box(node: ElementTree.Element, size: Size) -> Box:
     match = _BOUNDS.fullmatch(node.get("bounds", ""))
     if match is None:
         return Box(0, 0, 0, 0)
-    left, top, right, bottom = map(int, match.groups())
-    return Box(max(left, 0), max(top, 0), min(right, size.width), min(bottom, size.height))
+    return Box(*map(int, match.groups())).within(Box(0, 0, *size))

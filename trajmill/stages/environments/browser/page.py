@@ -188,12 +188,7 @@ async def _elements_in_frame(frame: Frame, whole: Box, scale: int) -> list[UIEle
         return []
     left, top, width, height = await holder.evaluate(_INSIDE)
     left, top = outside["x"] + left, outside["y"] + top
-    seen = Box(
-        max(whole.left, round(left)),
-        max(whole.top, round(top)),
-        min(whole.right, round(left + width)),
-        min(whole.bottom, round(top + height)),
-    )
+    seen = Box(round(left), round(top), round(left + width), round(top + height)).within(whole)
     return [_element(row, seen, scale, left, top) for row in await frame.evaluate(read_script("elements"))]
 
 

@@ -204,12 +204,7 @@ def _box(properties: Mapping[str, Any] | None, screen: Size) -> Box | None:
     if properties is None or not properties.get("bbox") or (properties.get("visibility") or 0.0) < _LEAST_VISIBLE:
         return None
     left, top, width, height = properties["bbox"]
-    box = Box(
-        max(0, round(left)),
-        max(0, round(top)),
-        min(screen.width, round(left + width)),
-        min(screen.height, round(top + height)),
-    )
+    box = Box(round(left), round(top), round(left + width), round(top + height)).within(Box(0, 0, *screen))
     return box if box.right - box.left >= _LEAST_PIXELS and box.bottom - box.top >= _LEAST_PIXELS else None
 
 

@@ -210,5 +210,4 @@ def _bounds(xml: ElementTree.Element, view: Box) -> Box | None:
     if corner is None or size is None:
         return None
     left, top = int(corner[1]), int(corner[2])
-    right, bottom = left + int(size[1]), top + int(size[2])
-    return Box(max(left, view.left), max(top, view.top), min(right, view.right), min(bottom, view.bottom))
+    return Box(left, top, left + int(size[1]), top + int(size[2])).within(view)

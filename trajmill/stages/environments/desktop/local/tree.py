@@ -78,7 +78,7 @@ def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> Non
             continue
         shift = sheet.bounds.left - reported.left, sheet.bounds.top - reported.top
         cells = read_visible_cells(bus, sheet.item, reported)
-        tree.children[sheet.item.reference] = [cell._replace(bounds=_shifted(cell.bounds, shift)) for cell in cells]
+        tree.children[sheet.item.reference] = [cell._replace(bounds=cell.bounds.moved(*shift)) for cell in cells]
     for shown in tree.roots:
         _write(node, shown, tree)
 
@@ -132,11 +132,7 @@ def _with_corrected_bounds(seen: Sequence[VisibleObject]) -> list[VisibleObject]
                         shifts[one] = canvas.left - pane.bounds.left, canvas.top - pane.bounds.top
                         waiting.extend(children.get(one, ()))
                     break
-    return [shown._replace(bounds=_shifted(shown.bounds, shifts.get(shown.item.reference, (0, 0)))) for shown in seen]
-
-
-def _shifted(box: Box, by: tuple[int, int]) -> Box:
-    return Box(box.left + by[0], box.top + by[1], box.right + by[0], box.bottom + by[1])
+    return [each._replace(bounds=each.bounds.moved(*shifts.get(each.item.reference, (0, 0)))) for each in seen]
 
 
 def _build_tree(seen: Sequence[VisibleObject]) -> _ObjectTree:
