@@ -2,8 +2,7 @@
 
 An accepted step replaces the paper's annotations of GUI-Odyssey: its thought is the intention, its action on a named
 element the low-level instruction, and the conclusions before the next step, compressed, are that step's context. The
-rows are also
-the task pool of the stages with execution feedback: a row names the step whose action its reply must lead to.
+rows are also the task pool of the stages with execution feedback: a row names the step whose action it must lead to.
 """
 
 from __future__ import annotations

@@ -56,8 +56,7 @@ def unfit(episode: Episode) -> str | None:
 
 def unaccepted(episode: Episode) -> str | None:
     """Return why an episode is not usable or not judged correct; None if it is both."""
-    is_correct = episode.judgement is not None and episode.judgement.correct
-    return unfit(episode) or (None if is_correct else "judged_incorrect")
+    return unfit(episode) or (None if episode.judged_reward else "judged_incorrect")
 
 
 def unfit_attempt(

@@ -90,7 +90,7 @@ class Forks(KindDeriver[ForksSpec]):
     """Derives the forks of a failed attempt; no model is needed."""
 
     def unusable(self, episode: Episode) -> str | None:
-        if episode.judgement is not None and episode.judgement.correct:
+        if episode.judged_reward:
             return "judged_correct"
         return unfit(episode) or (None if self._success(episode) else "no_success_in_group")
 

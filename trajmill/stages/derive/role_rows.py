@@ -28,7 +28,7 @@ from trajmill.stages.curate.training_set import (
     retained_reflections,
 )
 from trajmill.stages.derive.collected import Collected, KindDeriver, Lesson, unaccepted, unfit
-from trajmill.stages.derive.conversation import StepConversation, dialogue, holds_placeholder, unfit_text
+from trajmill.stages.derive.conversation import dialogue, holds_placeholder, unfit_text
 from trajmill.stages.derive.forks import transitions
 from trajmill.stages.derive.spec import CodaDataSpec, JudgeDataSpec, PrmDataSpec, RolesSpec
 from trajmill.stages.guidance.strip import quotes_guidance, without_guidance
@@ -54,9 +54,13 @@ class JudgeRows(KindDeriver[JudgeDataSpec]):
         variant = VERDICT_CORRECT if is_correct else VERDICT_INCORRECT
         for call in calls:
             reply = _right_reply(call, is_correct, answer)
-            said = conversation_of(call.model_copy(update={"response": reply}), episode.guidance)
-            made = said if isinstance(said, str) else Lesson(said.messages, said.screens, variant, call.made_by)
-            collected.add_or_refuse(_refused(call) or made if reply else "no_right_verdict", None, variant)
+            made: Lesson | str = "no_right_verdict"
+            if reply:
+                # A repeated question shows the critic its own broken reply, which no judge is asked with at first.
+                is_repeated = any(message["role"] == "assistant" for message in json.loads(call.messages))
+                answered = call.model_copy(update={"response": reply})
+                made = "asked_again" if is_repeated else lesson_of(answered, episode.guidance, variant)
+            collected.add_or_refuse(made, None, variant)
 
 
 class PrmRows(KindDeriver[PrmDataSpec]):
@@ -105,7 +109,7 @@ def branch_labels(episode: Episode, branches: Sequence[Episode], screens: Screen
         return {}
     at = branches[0].trajectory.branched_at or 0
     own, *others = (transitions(one, screens)[at:] for one in (episode, *branches))
-    rewards = (float(each.judgement is not None and each.judgement.correct) for each in branches)
+    rewards = (each.judged_reward or 0.0 for each in branches)
     along = list(zip(rewards, others, strict=True))
     labels = {at - 1: StepLabel.GOOD} if any(reward for reward, _ in along) else {}
     for number, step in enumerate(own):
@@ -127,12 +131,6 @@ def _right_reply(call: ModelCall, is_correct: bool, answer: type[TrajectoryAnswe
     return None
 
 
-def _refused(call: ModelCall) -> str | None:
-    # A repeated question shows the critic its own broken reply, which no judge is asked with at first.
-    asked_again = any(message["role"] == "assistant" for message in json.loads(call.messages))
-    return "asked_again" if asked_again else None
-
-
 REFLECTOR, PLANNER = "reflector", "planner"
 _OTHER_CALLERS = ("policy", "explorer", "writer", "describer", "proposer", "prm")
 _HOME = "home"
@@ -144,7 +142,7 @@ def is_of_role(call: ModelCall) -> bool:
     return not call.role.startswith("critic") and call.role not in _OTHER_CALLERS
 
 
-def conversation_of(call: ModelCall, guidance: str) -> StepConversation | str:
+def lesson_of(call: ModelCall, guidance: str, variant: str) -> Lesson | str:
     """Return the conversation of a call without guidance, or the reason for not learning it."""
     if call.error is not None or not call.response:
         return "no_answer"
@@ -165,7 +163,7 @@ def conversation_of(call: ModelCall, guidance: str) -> StepConversation | str:
         return "placeholder_in_text"
     if any(quotes_guidance(text, guidance) for text in texts):
         return "quotes_guidance"
-    return StepConversation((*messages, Message(role="assistant", content=call.response)), tuple(screens))
+    return Lesson((*messages, Message(role="assistant", content=call.response)), screens, variant, call.made_by)
 
 
 class RoleRows(KindDeriver[RolesSpec]):
@@ -184,7 +182,6 @@ class RoleRows(KindDeriver[RolesSpec]):
         outcomes = {step.index - 1: json.loads(step.role_outputs).get("outcome") for step in episode.steps}
         reflections = {index: outcome == SUCCESS for index, outcome in outcomes.items() if outcome and index >= 0}
         retained = retained_reflections(reflections)
-        accepted = episode.judgement is not None and episode.judgement.correct
         for call in self._calls(episode):
             step, variant, refused = steps.get(-1 if call.step_index is None else call.step_index), call.role, ""
             if call.role == REFLECTOR:
@@ -194,15 +191,13 @@ class RoleRows(KindDeriver[RolesSpec]):
                     refused = "" if reflected in retained else "reflection_not_retained"
                 else:
                     refused = "no_outcome"
-            elif not accepted:
+            elif not episode.judged_reward:
                 refused = "judged_incorrect"
             elif step is None or step.action is None:
                 refused = "unparsed"
             elif step.index in harmful:
                 refused = "harmful"
-            said = refused or conversation_of(call, episode.guidance)
-            made = said if isinstance(said, str) else Lesson(said.messages, said.screens, variant, call.made_by)
-            collected.add_or_refuse(made, step, variant)
+            collected.add_or_refuse(refused or lesson_of(call, episode.guidance, variant), step, variant)
 
 
 class CodaRows(KindDeriver[CodaDataSpec]):
@@ -229,7 +224,4 @@ class CodaRows(KindDeriver[CodaDataSpec]):
             if call is None or step.action is None:
                 collected.refuse("no_planner" if call is None else "unparsed", step)
                 continue
-            said = conversation_of(call, episode.guidance)
-            app = step.app_before or _HOME
-            made = said if isinstance(said, str) else Lesson(said.messages, said.screens, app, call.made_by)
-            collected.add_or_refuse(made, step)
+            collected.add_or_refuse(lesson_of(call, episode.guidance, step.app_before or _HOME), step)

@@ -184,7 +184,7 @@ class RftRows(KindDeriver[RftDataSpec]):
     """
 
     def unusable(self, episode: Episode) -> str | None:
-        if episode.judgement is None or not episode.judgement.correct:
+        if not episode.judged_reward:
             return unfit(episode)
         if is_walk(episode):
             return WALK_WORDS

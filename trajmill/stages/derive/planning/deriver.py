@@ -87,7 +87,7 @@ class Planning(KindDeriver[PlanningSpec]):
         reason = unfit(episode)
         if reason is not None:
             return reason
-        if not _is_success(episode):
+        if not episode.judged_reward:
             return "judged_incorrect" if self._planner is None else None
         if self._writer is None and all(map(_is_by_rule, self._successes(episode))):
             return WALK_WORDS
@@ -99,7 +99,7 @@ class Planning(KindDeriver[PlanningSpec]):
 
         Raises ModelFailure if the writer gives no valid answer.
         """
-        if self._planner is not None and not _is_success(episode):
+        if self._planner is not None and not episode.judged_reward:
             # The actions of the attempt are not shown.
             apps = untrusted(", ".join(episode.query.apps))
             return _Draft(
@@ -160,10 +160,6 @@ async def _written(prompted: PromptedModel, first: Episode, **fields: str) -> li
     request = prompted.request("writer", {"task": task, **fields}, sampling=Sampling(max_tokens=2048), layout=on_lines)
     answer = await prompted.ask(about(request, first), ManualAnswer)
     return [" ".join(step.split()) for step in answer.steps]
-
-
-def _is_success(episode: Episode) -> bool:
-    return episode.judgement is not None and episode.judgement.correct
 
 
 def _is_by_rule(success: Episode) -> bool:
