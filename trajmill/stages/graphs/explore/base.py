@@ -158,9 +158,5 @@ def taken_text(trial: Trial, after: WalkedScreen | None) -> str:
         return element.value
     typed, shown = trial.steps[-1].text, element.value or element.text
     if trial.kind is TrialKind.NUMBER:
-        return shown if _is_number(shown) and float(shown) == float(typed) else ""
+        return shown if re.fullmatch(r"\d+(\.\d*)?", shown) and float(shown) == float(typed) else ""
     return typed if typed in (element.value, element.text) else ""
-
-
-def _is_number(text: str) -> bool:
-    return re.fullmatch(r"\d+(\.\d*)?", text) is not None

@@ -15,7 +15,6 @@ from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.graphs.base import (
     OUTSIDE,
     AppGraph,
-    Feature,
     GraphElement,
     GraphPage,
     GraphTransition,
@@ -228,7 +227,7 @@ class GraphBuilder:
             values[slot.value_of(trial.target)] = slot.name
         is_new_page = to.number != part.page.number
         change = screen_change(self._screens[trial.before], self._screens[trial.after], values, is_new_page)
-        shows = tuple(each for each in change.shows if not _is_filled_field(each))
+        shows = tuple(each for each in change.shows if each.role not in FIELDS or not shows_slot(each))
         if common["submits"] and not any(map(shows_slot, shows)) and self._does_alone(trial):
             return None
         if is_new_page:
@@ -342,10 +341,6 @@ def _continues(trial: Trial, way: tuple[PathStep, ...], whole: tuple[PathStep, .
     """Whether a trial was carried out at the end of a way, and is the next part of the whole way."""
     end = len(way) + len(trial.steps)
     return trial.way == way and whole[len(way) : end] == trial.steps
-
-
-def _is_filled_field(feature: Feature) -> bool:
-    return feature.role in FIELDS and shows_slot(feature)
 
 
 def _adds_nothing(transition: GraphTransition, known: GraphTransition) -> bool:

@@ -35,7 +35,7 @@ def recognisers(pages: Sequence[FoundPage]) -> list[Recogniser]:
     longer than the screen is recognised wherever it is scrolled to, unless only its beginning tells it from others.
     """
     always = [_always(page, page.every_screen) for page in pages]
-    ever = [_ever(page) for page in pages]
+    ever = [{feature for screen in page.every_screen for feature in _features(screen)} for page in pages]
     return [_recogniser_of(page, always, ever) for page in pages]
 
 
@@ -96,10 +96,6 @@ def _always(page: FoundPage, screens: Sequence[WalkedScreen]) -> dict[Feature, N
     """Return the features that all given screens of a page show, the most specific first."""
     shared = [set(_features(screen)) for screen in screens]
     return {feature: None for feature in _features(page.first) if all(feature in each for each in shared)}
-
-
-def _ever(page: FoundPage) -> set[Feature]:
-    return {feature for screen in page.every_screen for feature in _features(screen)}
 
 
 def _features(screen: WalkedScreen) -> Iterator[Feature]:
