@@ -89,7 +89,7 @@ class _PerSplit(Spec):
     train: NonNegativeInt = 0
     """Queries for training."""
     validation: NonNegativeInt = 0
-    """New values and pages, which decide which policy is promoted."""
+    """Queries that decide which policy is promoted."""
     heldout_slots: NonNegativeInt = 0
     """New values and pages, phrased as in training."""
     heldout_phrasings: NonNegativeInt = 0
