@@ -16,15 +16,7 @@ from uuid import uuid4
 from pydantic import BaseModel, ValidationError
 
 from trajmill.pipelines.drawing import ScreenWriter, screens_in_background
-from trajmill.pipelines.fan_out import (
-    MOST_IN_SHARD,
-    BeamSettings,
-    P,
-    StageWork,
-    WrittenFiles,
-    divide,
-    fan_out,
-)
+from trajmill.pipelines.fan_out import MOST_IN_SHARD, BeamSettings, P, StageWork, WrittenFiles, divide, fan_out
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.slots import shown_slots
