@@ -94,8 +94,8 @@ _BUDGETS = (
     Budget(("warehouse",), 3_691),
     Budget(("pipelines",), 3_215),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_727),
-    Budget(("stages/environments",), 16_008),
+    Budget(("flows",), 10_728),
+    Budget(("stages/environments",), 16_025),
     Budget(("stages/queries",), 5_015),
     Budget(("stages/critics",), 4_617),
     Budget(("stages/models",), 4_414),
@@ -104,10 +104,10 @@ _BUDGETS = (
     Budget(("stages/training",), 3_018),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_987),
     Budget(("stages/graphs", "stages/annotation"), 4_582),
-    Budget(("",), 73_754),
+    Budget(("",), 73_772),
 )
 _MOST_FILES = 466
-_MOST_LINES_OF_TESTS = 39_972
+_MOST_LINES_OF_TESTS = 39_988
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

@@ -69,7 +69,7 @@ def serve_environment(
     longest = _LONGEST_EPISODE_SECONDS
     within = EnvironmentLimits(
         step_seconds=rollout.step_seconds, recycle_after=rollout.recycle_after, lease_seconds=longest
-    )
+    ).with_slow_calls(environment.slow_seconds)
     limits = Limits(seconds=longest, environment_tries=rollout.environment_tries, environment=within)
     settings = HostSettings(origin=origin, run_seed=config.run.seed, family=vision_family, slots=slots, limits=limits)
 

@@ -121,6 +121,7 @@ def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt]
 
 def attempts_of(context: RoundContext, at: StageRun, agent: ActingAgent) -> RunAttempts:
     settings, files = context.config.rollout, context.config.judge.graphs or context.config.graphs.files
+    within = EnvironmentLimits(step_seconds=settings.step_seconds, recycle_after=settings.recycle_after)
     graphs = {graph.app: graph for graph in map(read_graph, files if settings.probe else ())}
     return RunAttempts(
         warehouse=context.warehouse,
@@ -131,7 +132,7 @@ def attempts_of(context: RoundContext, at: StageRun, agent: ActingAgent) -> RunA
         limits=Limits(
             seconds=settings.max_seconds,
             environment_tries=settings.environment_tries,
-            environment=EnvironmentLimits(step_seconds=settings.step_seconds, recycle_after=settings.recycle_after),
+            environment=within.with_slow_calls(context.environment.slow_seconds),
             prober=GraphProber(graphs, settings.probe) if settings.probe else None,
         ),
         concurrency=settings.concurrency,

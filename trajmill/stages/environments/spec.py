@@ -49,6 +49,11 @@ class EnvironmentSpec(Spec):
         """Return the apps whose training queries get episodes beside those of `rollout.episodes_per_round`."""
         return frozenset()
 
+    @property
+    def slow_seconds(self) -> float:
+        """What restoring a machine, or another program's setup and evaluation, may add to a reset or a score."""
+        return 0.0
+
     def missing(self, other_queries: bool) -> list[MissingKey]:
         return []
 

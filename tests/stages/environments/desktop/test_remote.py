@@ -12,9 +12,11 @@ from tests.stages.environments.desktop.osworld_server import SECONDS_OF_CLIPBOAR
 from tests.stages.environments.desktop.queries import query_of, step
 from trajmill.schemas import actions as act
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
+from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.desktop.connection import DesktopTimeouts
 from trajmill.stages.environments.desktop.environment import DesktopEnvironment, RemoteDesktops
-from trajmill.stages.environments.desktop.spec import RestoreSpec
+from trajmill.stages.environments.desktop.spec import DesktopSpec, RestoreSpec
+from trajmill.stages.environments.pool.pool import EnvironmentLimits, EnvironmentPool
 
 pytestmark = pytest.mark.slow
 
@@ -165,6 +167,20 @@ async def test_a_machine_is_restored_before_its_second_task(tmp_path: Path) -> N
             for _ in range(2):
                 await environment.reset(query_of(tmp_path / "tasks"), 0)
             assert machine.restored == 1
+
+
+async def test_a_restore_may_take_longer_than_other_resets(tmp_path: Path) -> None:
+    slow = f"import time; time.sleep(1.5); {RESTORE}"
+    restore = RestoreSpec(command=(sys.executable, "-c", slow, "{host}", "{port}"), seconds=30.0)
+    async with osworld_machine(tmp_path) as machine:
+        spec = DesktopSpec(servers=(machine.url,), tasks=tmp_path / "tasks", restore=restore)
+        within = EnvironmentLimits(reset_seconds=1.0).with_slow_calls(spec.slow_seconds)
+        pool = EnvironmentPool(spec.factory(Platform.DESKTOP), 1, within)
+        async with pool.lease() as environment:
+            for _ in range(2):
+                await environment.reset(query_of(tmp_path / "tasks"), 0)
+        await pool.close()
+        assert machine.restored == 1
 
 
 async def test_a_used_machine_is_refused_in_one_line(tmp_path: Path) -> None:

@@ -74,6 +74,10 @@ class AndroidSpec(TaskFileSpec):
     android_world: Annotated[AndroidWorldSpec | None, LATER] = None
     """AndroidWorld's tasks, beside those of `tasks`."""
 
+    @property
+    def slow_seconds(self) -> float:
+        return sum(each.seconds for each in (self.restore, self.android_world) if each)
+
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         """Return the tasks of the file and of AndroidWorld; the latter are not tried, as each try sets a device up."""
         found, spec = await super().own_queries(seed, origin), self.android_world

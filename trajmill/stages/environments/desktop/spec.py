@@ -85,6 +85,10 @@ class DesktopSpec(EnvironmentSpec):
 
         return self.tasks or packaged_tasks()
 
+    @property
+    def slow_seconds(self) -> float:
+        return sum(each.seconds for each in (self.restore, self.osworld) if each)
+
     def factory(self, platform: Platform) -> EnvironmentFactory:
         from trajmill.stages.environments.desktop.environment import LocalDesktops, RemoteDesktops
 

@@ -39,6 +39,10 @@ class EnvironmentLimits(NamedTuple):
     lease_seconds: float = 3600.0
     recycle_after: int = 1000
 
+    def with_slow_calls(self, seconds: float) -> EnvironmentLimits:
+        """Return them with more time for a reset and a score."""
+        return self._replace(reset_seconds=self.reset_seconds + seconds, score_seconds=self.score_seconds + seconds)
+
 
 class LeasedEnvironment:
     """Passes calls to an environment with time limits; every error in them becomes an `EnvironmentFailure`."""
