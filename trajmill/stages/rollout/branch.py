@@ -78,16 +78,12 @@ def _rank(point: BranchPoint) -> tuple[int, str]:
     return -len(point.steps), point.parent_id
 
 
-class _Held(NamedTuple):
-    seen: tuple[Observation, ...]
-    snapshot: object
-
-
 @dataclass(slots=True)
 class BranchPoints:
     """Brings environments to branch points; snapshots of the last ones are kept for their further attempts."""
 
-    held: dict[tuple[str, int], _Held] = field(default_factory=dict)
+    held: dict[tuple[str, int], tuple[tuple[Observation, ...], object]] = field(default_factory=dict)
+    """By the point, what was seen up to it, and the snapshot."""
     copies: bool = True
     """Whether the environments have given snapshots so far."""
     busy: dict[tuple[str, int], asyncio.Lock] = field(default_factory=dict)
@@ -102,12 +98,13 @@ class BranchPoints:
         key = point.parent_id, len(point.steps)
         # One attempt does the steps, the others from there wait for its snapshot.
         async with self.busy.setdefault(key, asyncio.Lock()):
-            if held := self.held.get(key):
+            if key in self.held:
+                before, snapshot = self.held[key]
                 try:
-                    restored = await environment.restore(held.snapshot)
+                    restored = await environment.restore(snapshot)
                     if restored is None:
                         return await _walk(environment, query, point)
-                    seen = (*held.seen[:-1], restored)
+                    seen = (*before[:-1], restored)
                     _check(point, query, restored, "its snapshot")
                 except EnvironmentFailure:
                     # The next try does the parent's steps again.
@@ -119,7 +116,7 @@ class BranchPoints:
             while len(self.held) >= _MOST_HELD:
                 del self.held[next(iter(self.held))]
             if snapshot is not None:
-                self.held[key] = _Held(reached, snapshot)
+                self.held[key] = reached, snapshot
             return reached
 
 

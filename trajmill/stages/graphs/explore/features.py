@@ -40,20 +40,15 @@ def recognisers(pages: Sequence[FoundPage]) -> list[Recogniser]:
 
 
 def _recogniser_of(page: FoundPage, always: Sequence[dict[Feature, None]], ever: Sequence[set[Feature]]) -> Recogniser:
-    found = _chosen(page.number, always, ever)
-    if found.is_alone or not page.scrolled:
-        return found.recogniser
+    recogniser, is_alone = _chosen(page.number, always, ever)
+    if is_alone or not page.scrolled:
+        return recogniser
     at_its_beginning = [*always[: page.number], _always(page, page.screens), *always[page.number + 1 :]]
-    return _chosen(page.number, at_its_beginning, ever).recogniser
+    return _chosen(page.number, at_its_beginning, ever)[0]
 
 
-class _Chosen(NamedTuple):
-    recogniser: Recogniser
-    is_alone: bool
-    """Whether it holds on no other page."""
-
-
-def _chosen(index: int, always: Sequence[dict[Feature, None]], ever: Sequence[set[Feature]]) -> _Chosen:
+def _chosen(index: int, always: Sequence[dict[Feature, None]], ever: Sequence[set[Feature]]) -> tuple[Recogniser, bool]:
+    """Return the recogniser of a page, and whether it holds on no other page."""
     others = set(range(len(always))) - {index}
     shows: list[Feature] = []
     while len(shows) < _MOST_SHOWN and (others or not shows):
@@ -73,7 +68,7 @@ def _chosen(index: int, always: Sequence[dict[Feature, None]], ever: Sequence[se
         missing = max(common, key=counts.__getitem__)
         lacks.append(missing)
         others = {other for other in others if missing not in theirs[other]}
-    return _Chosen(Recogniser(shows=tuple(shows), lacks=tuple(lacks)), bool(shows) and not others)
+    return Recogniser(shows=tuple(shows), lacks=tuple(lacks)), bool(shows) and not others
 
 
 def _best(features: dict[Feature, None], chosen: Sequence[Feature], others: Sequence[set[Feature]]) -> Feature | None:

@@ -236,20 +236,9 @@ _INSIDE_PIXELS = 3
 _ADDRESS = re.compile(r"([A-Z]+)([0-9]+)")
 
 
-class _Area(NamedTuple):
-    row: int
-    column: int
-    rows: int
-    columns: int
-
-
 def read_visible_cells(bus: Bus, sheet: CachedObject, bounds: Box) -> list[VisibleObject]:
     """Read the visible cells of a sheet, row by row; `bounds` are in LibreOffice's coordinates of cells."""
-    area = _visible_area(bus, sheet.reference, bounds)
-    if area is None:
-        return []
-    places = [(area.row + row, area.column + column) for row in range(area.rows) for column in range(area.columns)]
-    found = _cells_at(bus, sheet.reference, places[:_MOST_CELLS])
+    found = _cells_at(bus, sheet.reference, _visible_places(bus, sheet.reference, bounds)[:_MOST_CELLS])
     references = [cell.reference for cell in found]
     boxes = bus.ask([extents_call(reference) for reference in references])
     states = bus.ask([reference.call("Accessible", "GetState") for reference in references])
@@ -267,7 +256,8 @@ def spreadsheets_in(items: Iterable[CachedObject]) -> frozenset[Reference]:
     return frozenset(item.reference for item in items if item.role == "table" and item.parent in documents)
 
 
-def _visible_area(bus: Bus, sheet: Reference, bounds: Box) -> _Area | None:
+def _visible_places(bus: Bus, sheet: Reference, bounds: Box) -> list[tuple[int, int]]:
+    """The rows and columns of the visible cells, row by row."""
     corner = sheet.call(
         "Component", "GetAccessibleAtPoint", "iiu", bounds.left + _INSIDE_PIXELS, bounds.top + _INSIDE_PIXELS, 0
     )
@@ -275,16 +265,16 @@ def _visible_area(bus: Bus, sheet: Reference, bounds: Box) -> _Area | None:
     name = bus.ask_one(property_call(Reference(*found[0]), "Accessible", "Name")) if found else None
     address = _ADDRESS.fullmatch(name[0][1]) if name else None
     if address is None:
-        return None
+        return []
     row, column = int(address[2]) - 1, 0
     for letter in address[1]:
         column = column * 26 + ord(letter) - ord("A") + 1
     column -= 1
-    across = _boxes(bus, sheet, [(row, column + step) for step in range(_MOST_COLUMNS)])
-    down = _boxes(bus, sheet, [(row + step, column) for step in range(_MOST_ROWS)])
-    columns = sum(box.left < bounds.right and box.area > 0 for box in across)
-    rows = sum(box.top < bounds.bottom and box.area > 0 for box in down)
-    return _Area(row, column, rows, columns)
+    heads = _boxes(bus, sheet, [(row, column + step) for step in range(_MOST_COLUMNS)])
+    starts = _boxes(bus, sheet, [(row + step, column) for step in range(_MOST_ROWS)])
+    columns = sum(box.left < bounds.right and box.area > 0 for box in heads)
+    rows = sum(box.top < bounds.bottom and box.area > 0 for box in starts)
+    return [(row + down, column + across) for down in range(rows) for across in range(columns)]
 
 
 def _boxes(bus: Bus, sheet: Reference, places: list[tuple[int, int]]) -> list[Box]:
