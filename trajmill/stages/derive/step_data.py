@@ -9,6 +9,7 @@ redundant, because it shows how an agent recovers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from statistics import fmean
 from typing import NamedTuple
 
 from trajmill.schemas.actions import action_from_json, ends_episode
@@ -188,14 +189,8 @@ class RftRows(KindDeriver[RftDataSpec]):
             return unfit(episode)
         if is_walk(episode):
             return WALK_WORDS
-        reward = process_reward(episode)
-        return "low_process_reward" if reward is not None and reward < self.spec.least_reward else unfit(episode)
+        scores = [STEP_SCORES[verdict.label] for verdict in episode.step_verdicts]
+        return "low_process_reward" if scores and fmean(scores) < self.spec.least_reward else unfit(episode)
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
         collect_steps(episode, StepDataSpec(failed=False), self.tools.screens, collected)
-
-
-def process_reward(episode: Episode) -> float | None:
-    """Return the mean score of the judged steps, from 0 to 1."""
-    scores = [STEP_SCORES[verdict.label] for verdict in episode.step_verdicts]
-    return sum(scores) / len(scores) if scores else None

@@ -36,7 +36,8 @@ def differences(before: Any, after: Any, path: Path = ()) -> Iterator[Difference
     """
     pairs = _children(before, after) if ABSENT not in (before, after) and len(path) < _DEEPEST else None
     if pairs is None:
-        if not _equal(before, after):
+        # Of JSON values, 1 and 1.0 are equal, 1 and true are not.
+        if isinstance(before, bool) != isinstance(after, bool) or before != after:
             yield Difference(path, before, after)
         return
     for key, (one, other) in pairs.items():
@@ -97,11 +98,6 @@ def _id_key(before: list[Any], after: list[Any]) -> str | None:
 
 def _keys_of(items: list[Any], key: str | None) -> list[str]:
     return [str(number if key is None else item[key]) for number, item in enumerate(items)]
-
-
-def _equal(one: Any, other: Any) -> bool:
-    """Whether two JSON values are equal: 1 and 1.0 are, 1 and true are not."""
-    return (isinstance(one, bool) == isinstance(other, bool)) and bool(one == other)
 
 
 class Outcome(NamedTuple):

@@ -148,14 +148,6 @@ def _type(given: Mapping[str, Any]) -> Action:
     return actions.TypeText(text=storable(str(given["text"])), clear=clear, enter=enter)
 
 
-def _keys(given: Mapping[str, Any]) -> Action:
-    return actions.PressKeys(keys=tuple(given["keys"]))
-
-
-def _wait(given: Mapping[str, Any]) -> Action:
-    return actions.Wait(seconds=float(given.get("time", given.get("duration", 3))))
-
-
 def _scroll(given: Mapping[str, Any]) -> Action:
     pixels = int(given["pixels"])
     return actions.Scroll(clicks=round(pixels / _NOTCH) or (1 if pixels > 0 else -1))
@@ -167,8 +159,10 @@ _POINTING: Final[Mapping[str, type[actions.Click | actions.MoveMouse]]] = {
 }
 _READERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Action]]] = {
     **dict.fromkeys(("type", "input_text"), _type),
-    **dict.fromkeys(("key", "keypress"), _keys),
-    **dict.fromkeys(("wait", "sleep"), _wait),
+    **dict.fromkeys(("key", "keypress"), lambda given: actions.PressKeys(keys=tuple(given["keys"]))),
+    **dict.fromkeys(
+        ("wait", "sleep"), lambda given: actions.Wait(seconds=float(given.get("time", given.get("duration", 3))))
+    ),
     "scroll": _scroll,
     "visit_url": lambda given: actions.OpenApp(app=str(given["url"])),
     "web_search": lambda given: actions.OpenApp(app=f"https://www.bing.com/search?q={quote_plus(given['query'])}"),

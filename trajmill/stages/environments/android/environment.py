@@ -98,7 +98,9 @@ class AndroidEnvironment:
         self._episode = None
         try:
             if await freshen(self.device, self._settings):
-                self._forget_changes()
+                # Restoring the device has undone all changes.
+                self._apps, self._files_to_remove = None, set()
+                self._lasting, self._changed = task.ChangedSettings(self.device), task.ChangedSettings(self.device)
             await self._undo()
             if self._apps is None:
                 apps = Apps(self._settings.apps, await find_launcher(self.device))
@@ -225,11 +227,6 @@ class AndroidEnvironment:
         await self._changed.restore()
         await task.remove_files(self.device, self._files_to_remove)
         self._files_to_remove = set()
-
-    def _forget_changes(self) -> None:
-        """Restoring the device has undone them."""
-        self._apps, self._files_to_remove = None, set()
-        self._lasting, self._changed = task.ChangedSettings(self.device), task.ChangedSettings(self.device)
 
     async def _capture(self) -> DeviceScreen:
         assert self._apps is not None, "a reset connects"

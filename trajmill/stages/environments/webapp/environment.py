@@ -100,7 +100,11 @@ class WebAppEnvironment:
         await close_context(self.page.context)
 
     async def device_state(self) -> DeviceState:
-        return read_device_state(await self._within_time(self.page.evaluate(_STATE)))
+        try:
+            return DeviceState.model_validate(await self._within_time(self.page.evaluate(_STATE)))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]["msg"]
+            raise EnvironmentFailure(f"the web app has lost its state: {first}") from error
 
     async def _pictured(self, shown: Screenful) -> Observation:
         taken = await self._within_time(self._input.session.send("Page.captureScreenshot", {"format": "png"}))
@@ -202,14 +206,6 @@ class DeviceState(Record):
 
     def stores(self) -> dict[str, Store]:
         return {name: memory.store() for name, memory in self.apps}
-
-
-def read_device_state(data: object) -> DeviceState:
-    try:
-        return DeviceState.model_validate(data)
-    except ValidationError as error:
-        first = error.errors(include_url=False)[0]["msg"]
-        raise EnvironmentFailure(f"the web app has lost its state: {first}") from error
 
 
 _OPEN = "(name) => window.trajmill.open(name)"

@@ -94,7 +94,9 @@ class Findings:
         if trial.kind is TrialKind.PRESS:
             page.results[trial.target] = end
             if (pressed := page.elements.get(trial.target)) and pressed.element.role == BOX:
-                page.options[trial.target] = _options(tried.before, after)
+                before, shown = tried.before.by_target, after.by_target.items()
+                options = (name for name, each in shown if each.role == "list_item" and name not in before)
+                page.options[trial.target] = tuple(options)
 
     def claim(self, at: tuple[PathStep, ...] | None) -> PlannedTrial | None:
         """Claim the next trial, preferably at the current position of the walker."""
@@ -136,12 +138,6 @@ def _stays(page: FoundPage, target: str, after: WalkedScreen) -> bool:
     """Whether what was pressed belongs to a menu, which the next page has too."""
     group = page.group_of(target)
     return group is not None and group.is_run and after.by_target.keys() >= set(group.items.values())
-
-
-def _options(before: WalkedScreen, after: WalkedScreen) -> tuple[str, ...]:
-    """Return the options that a press on a box of choices brought up."""
-    known = before.by_target
-    return tuple(name for name, each in after.by_target.items() if each.role == "list_item" and name not in known)
 
 
 class Exploration:

@@ -126,13 +126,10 @@ def _press(page: FoundPage, target: str, scrolls: bool = True) -> Iterator[PathS
 
 def _example(page: FoundPage, kind: ValueType, used: Collection[str], text: str) -> str:
     if text and kind in _FREE:
-        return next(each for number in range(1, len(used) + 3) if (each := _numbered(text, number)) not in used)
+        texts = (text, *(f"{text} {number}" for number in range(2, len(used) + 3)))
+        return next(each for each in texts if each not in used)
     words = [each for each in words_to_find(page) if each not in used] if kind is ValueType.SEARCH else []
     return words[0] if words else fresh_example(kind, used)
-
-
-def _numbered(text: str, number: int) -> str:
-    return f"{text} {number}" if number > 1 else text
 
 
 def values_for(page: FoundPage, kind: ValueType, typed: str) -> tuple[str, ...]:

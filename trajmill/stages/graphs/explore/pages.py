@@ -154,7 +154,10 @@ class PageBook:
     def add(self, screen: WalkedScreen, way: tuple[PathStep, ...], origin: ListOrigin | None = None) -> FoundPage:
         """Add a screen to its page, which may be new; `origin` is the list of which an item was pressed last."""
         known = self._by_screen.get(screen.screen_id)
-        page = known or self._alike(screen, origin) or self._new_page(screen, way, origin)
+        page = known or self._alike(screen, origin)
+        if page is None:
+            page = FoundPage(len(self.pages), page_key(screen), operable(screen), way, origin)
+            self.pages.append(page)
         if known is None:
             self._by_screen[screen.screen_id] = page
             page.screens.append(screen)
@@ -194,11 +197,6 @@ class PageBook:
 
         whole = (page for page in self.pages if same(page) and _is_alike(page.names, names))
         return next(whole, None) or next(filter(is_part, self.pages), None)
-
-    def _new_page(self, screen: WalkedScreen, way: tuple[PathStep, ...], origin: ListOrigin | None) -> FoundPage:
-        page = FoundPage(len(self.pages), page_key(screen), operable(screen), way, origin)
-        self.pages.append(page)
-        return page
 
 
 def _is_at(element: UIElement, other: UIElement | None) -> bool:

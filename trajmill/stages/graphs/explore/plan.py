@@ -13,7 +13,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.graphs.explore.base import ExploreBounds, PlannedTrial, TrialKind
 from trajmill.stages.graphs.explore.deny_list import DenyList
-from trajmill.stages.graphs.explore.forms import BOX, FIELDS, SWITCHES, Form, filling_of, forms_of, is_field
+from trajmill.stages.graphs.explore.forms import BOX, FIELDS, SWITCHES, filling_of, forms_of, is_field
 from trajmill.stages.graphs.explore.items import ItemGroup
 from trajmill.stages.graphs.explore.pages import FoundElement, FoundPage, ListOrigin
 from trajmill.stages.graphs.operations import keys_of
@@ -186,7 +186,9 @@ def _forms(
         return
     denied = partial(is_denied, page, deny_list=deny_list, platform=platform)
     for form in forms_of(page):
-        if not _is_ready(page, form):
+        # Each choice must have been opened, unless it cannot be.
+        boxes = (target for target in form.inputs if page.elements[target].element.role == BOX)
+        if not page.results.keys() >= set(boxes):
             continue
         plain = tuple(each for each in form.inputs if page.elements[each].element.role not in SWITCHES)
         buttons = [each for each in form.buttons if not denied(page.elements[each].element)]
@@ -199,12 +201,6 @@ def _forms(
                 operations = ("scroll", "tap") if platform is Platform.PHONE or page.scrolled else ("tap",)
                 presses = (PathStep(page="", operation=operation, target=target) for operation in operations)
                 yield PlannedTrial(page.way, page.first.screen_id, kind, target, (*filling, *presses))
-
-
-def _is_ready(page: FoundPage, form: Form) -> bool:
-    """Whether each choice of a form was opened, or cannot be."""
-    boxes = (target for target in form.inputs if page.elements[target].element.role == BOX)
-    return all(target in page.results for target in boxes)
 
 
 def _planned(found: FoundElement, kind: TrialKind, target: str, operation: str) -> PlannedTrial:

@@ -8,7 +8,7 @@ import json
 import os
 import pickle
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -50,7 +50,8 @@ def launch_training(job: TrainingJob, progress: Progress | None) -> TrainingRepo
     if not recipe.trains(job.parent.folder):
         raise BadInputError(f"{job.parent.folder} holds no model in Hugging Face's layout with weights in safetensors")
     needed = (*recipe.needs, "peft") if recipe.lora_rank else recipe.needs
-    for names, package, what in ((needed, "'trajmill[train]'", "this recipe"), *_reporters(recipe)):
+    reporters = (((name,), name, "train.report_to") for name in recipe.report_to)
+    for names, package, what in ((needed, "'trajmill[train]'", "this recipe"), *reporters):
         missing = [name for name in names if importlib.util.find_spec(name) is None]
         if missing and not recipe.python:
             raise BadInputError(
@@ -83,10 +84,6 @@ def launch_training(job: TrainingJob, progress: Progress | None) -> TrainingRepo
     finally:
         job_file.unlink(missing_ok=True)
         outcome.unlink(missing_ok=True)
-
-
-def _reporters(recipe: HuggingFaceRecipe) -> Iterator[tuple[tuple[str, ...], str, str]]:
-    return (((name,), name, "train.report_to") for name in recipe.report_to)
 
 
 def _launcher(recipe: HuggingFaceRecipe) -> list[str]:
