@@ -159,6 +159,13 @@ class Patience:
             pause = min(2 * pause, _LONGEST_PAUSE)
 
 
+def begun(episode: T | None) -> T:
+    """Return what a reset has made; raises EnvironmentFailure (`setup`) if there was no reset."""
+    if episode is None:
+        raise EnvironmentFailure("there was no reset", FailureClass.SETUP)
+    return episode
+
+
 def make_observation(
     png: bytes, size: Size, elements: tuple[UIElement, ...] | None, app: str, identity: object = None
 ) -> Observation:

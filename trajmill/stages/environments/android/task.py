@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from pydantic import AfterValidator, Field
 
@@ -28,7 +28,6 @@ _SHARED_STORAGE = ("/sdcard/", "/storage/emulated/0/", "/data/local/tmp/")
 _ABSENT = 3
 _READ_FILE = '[ -e "$1" ] || exit 3; cat "$1"'
 
-P = TypeVar("P", bound=Record)
 WITHOUT_ANIMATIONS = {
     "global.window_animation_scale": "0",
     "global.transition_animation_scale": "0",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
@@ -13,7 +13,6 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.browser.proxy import host_port_of
 from trajmill.stages.environments.tasks import TaskLine
 
-T = TypeVar("T")
 _MOST_FILES, _LONGEST_FILE = 8, 1_000_000
 Side = Annotated[int, Field(ge=64, le=4096)]
 FileName = Annotated[str, Field(min_length=1, max_length=60, pattern=r"^[^/\\\x00-\x1f]+$")]

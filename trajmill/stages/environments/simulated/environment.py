@@ -11,6 +11,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
+from trajmill.stages.environments.base import begun
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.device import Device, episode_chance, surprises
 from trajmill.stages.environments.simulated.layout.profile import profile_of
@@ -54,10 +55,10 @@ class SimulatedEnvironment:
         return self.score_now()
 
     async def side_effects(self) -> tuple[str, ...] | None:
-        return self._running().goal.side_effects(self._world, self._stores())
+        return begun(self._episode).goal.side_effects(self._world, self._stores())
 
     async def snapshot(self) -> _Episode:
-        return self._running().copy()
+        return begun(self._episode).copy()
 
     async def restore(self, snapshot: object) -> Observation:
         if not isinstance(snapshot, _Episode):
@@ -82,7 +83,7 @@ class SimulatedEnvironment:
 
     def step_now(self, action: Action) -> Observation:
         """Do one action; one without a meaning changes nothing. An injected crash raises EnvironmentFailure."""
-        episode = self._running()
+        episode = begun(self._episode)
         device = episode.device
         if not self._may_fail:
             _act(device, action)
@@ -101,21 +102,16 @@ class SimulatedEnvironment:
         return device.view().observation
 
     def score_now(self) -> float | None:
-        return self._running().goal.score(self._world, self._stores())
+        return begun(self._episode).goal.score(self._world, self._stores())
 
     def differences_now(self) -> list[str]:
-        return list(self._running().goal.differences(self._world, self._stores()))
+        return list(begun(self._episode).goal.differences(self._world, self._stores()))
 
     def device(self) -> Device:
-        return self._running().device
+        return begun(self._episode).device
 
     def _stores(self) -> dict[str, Store]:
         return {name: running.store for name, running in self.device().running.items()}
-
-    def _running(self) -> _Episode:
-        if self._episode is None:
-            raise EnvironmentFailure("there was no reset", FailureClass.SETUP)
-        return self._episode
 
 
 class SimulatedFactory(NamedTuple):

@@ -8,7 +8,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, look_of
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.base import Patience
+from trajmill.stages.environments.base import Patience, begun
 from trajmill.stages.environments.browser.environment import BrowserEnvironment, BrowserFactory
 from trajmill.stages.environments.browser.episode import PageTimeouts
 from trajmill.stages.environments.browser.page import PagePlace
@@ -81,7 +81,7 @@ class StateApiEnvironment:
 
     async def snapshot(self) -> StateSnapshot | None:
         """Copy the session and the place of its page; None if a page loaded there differs in elements or state."""
-        episode, place, states = self._running(), await self._pages.place(), await self.states()
+        episode, place, states = begun(self._episode), await self._pages.place(), await self.states()
         if place is None or new_session(place.url).origin != episode.session.origin:
             return None
         if self._seen is None or not all(isinstance(each, dict) for each in states):
@@ -113,18 +113,13 @@ class StateApiEnvironment:
         await self._pages.close()
         await self._api.close()
 
-    def _running(self) -> _Episode:
-        if self._episode is None:
-            raise EnvironmentFailure("there was no reset", FailureClass.SETUP)
-        return self._episode
-
     async def _outcome(self) -> Outcome | None:
-        goal, states = self._running().goal, await self.states()
+        goal, states = begun(self._episode).goal, await self.states()
         return goal.outcome(*states) if goal.changes else None
 
     async def states(self) -> States:
         """Return the state at the start and the present one."""
-        episode = self._running()
+        episode = begun(self._episode)
         states = await self._api.read(episode.session)
         lost = episode.before is not None and states.current is None
         if lost or not await self._api.has_witness(episode.witness):

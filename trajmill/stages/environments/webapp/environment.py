@@ -20,7 +20,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.base import make_observation
+from trajmill.stages.environments.base import begun, make_observation
 from trajmill.stages.environments.browser.input import perform, perform_by_touch
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport, close_context
 from trajmill.stages.environments.browser.page import open_session, within_time
@@ -84,17 +84,17 @@ class WebAppEnvironment:
 
     async def act(self, action: Action) -> Screenful:
         """Do an action by touch, mouse or keyboard; one without a meaning changes nothing. Takes no screenshot."""
-        self._running()
+        begun(self._goal)
         await self._within_time(self._input.do(action, self._apps))
         return await self._within_time(self._read(_STILL_FRAMES if isinstance(action, Swipe | Scroll) else 0))
 
     async def score(self) -> float | None:
         """Return 1.0 if the goal is reached by the rules of the simulated world, else 0.0; None without a goal."""
-        goal = self._running()
+        goal = begun(self._goal)
         return goal.score(self._world, (await self.device_state()).stores())
 
     async def side_effects(self) -> tuple[str, ...] | None:
-        return self._running().side_effects(self._world, (await self.device_state()).stores())
+        return begun(self._goal).side_effects(self._world, (await self.device_state()).stores())
 
     async def close(self) -> None:
         await close_context(self.page.context)
@@ -112,11 +112,6 @@ class WebAppEnvironment:
 
     async def _read(self, still_frames: int) -> Screenful:
         return read_screenful(await self.page.evaluate(READER, still_frames), self._input.scale)
-
-    def _running(self) -> EpisodeGoal:
-        if self._goal is None:
-            raise EnvironmentFailure("there was no reset", FailureClass.SETUP)
-        return self._goal
 
     async def _within_time(self, work: Awaitable[T]) -> T:
         return await within_time(work, _SECONDS_PER_CALL, "the web app")
