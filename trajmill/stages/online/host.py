@@ -27,6 +27,7 @@ from trajmill.stages.agents.end_to_end import NO_ACTION, chat_messages, read_rep
 from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, WireAction
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.spec import EnvironmentSpec
+from trajmill.stages.environments.tasks import first_mistake
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, ReplyTokens
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, JudgeAttempt, Limits, Recorder, episode_seed
 from trajmill.stages.rollout.worker import try_once
@@ -113,8 +114,7 @@ def _typed(asked: WireAction, screen: Size) -> tuple[Decision, str]:
             action = action_from_json(text)
             return Decision("", action, f"{action.kind}.", raw_response=text), ""
         except ValidationError as error:
-            first = error.errors(include_url=False, include_context=False)[0]
-            mistake = f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg']}"
+            mistake = first_mistake(error, "the whole")
     return Decision("", None, NO_ACTION, raw_response=text[:MOST_REPLY_CHARACTERS]), f"no typed action: {mistake}"
 
 

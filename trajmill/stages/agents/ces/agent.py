@@ -42,13 +42,9 @@ class CesAgent:
     """Frozen: it sees the atomic instruction and the screen, neither the task nor the past (equation 2)."""
     coordinator: Role | None
     state_tracker: Role | None
-    policy_version: str = ""
-    """Version of the policy, where it plays another role than the Executor."""
+    model_version: str
+    """Version of the policy, whichever role it plays."""
     name: str = "ces"
-
-    @property
-    def model_version(self) -> str:
-        return self.policy_version or self.executor.model_version
 
     async def act(self, episode: EpisodeView) -> Decision:
         """Sum up the step before, instruct, and act.

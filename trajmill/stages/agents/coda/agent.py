@@ -33,13 +33,9 @@ class CodaAgent:
     executor: EndToEndAgent
     """Sees what the Planner sees, as its family shows it, and the Planner's thoughts (CODA 3.2)."""
     planner: Role | None
-    policy_version: str = ""
-    """Version of the policy, where it plays another role than the Executor."""
+    model_version: str
+    """Version of the policy, whichever role it plays."""
     name: str = "coda"
-
-    @property
-    def model_version(self) -> str:
-        return self.policy_version or self.executor.model_version
 
     async def act(self, episode: EpisodeView) -> Decision:
         """Plan and act; the stored thought is the Executor's, the Planner's is a role output.

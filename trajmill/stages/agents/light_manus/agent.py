@@ -44,13 +44,9 @@ class LightManus:
     parser: Role | None
     first: Platform
     """The device at which the episode begins."""
-    policy_version: str = ""
-    """Version of the policy, where it acts on another device than the first, or on none."""
+    model_version: str
+    """Version of the policy, on whichever device it acts."""
     name: str = "light_manus"
-
-    @property
-    def model_version(self) -> str:
-        return self.policy_version or self.units[self.first].model_version
 
     async def act(self, episode: EpisodeView) -> Decision:
         """Go to the device of the atomic task that is due, or do its next action there.

@@ -267,12 +267,9 @@ class PlanningPrompts(Spec):
     """For the outcome of an action."""
 
 
-class PlanningRoles(NamedTuple):
-    manager: ManagerRoles | None
-    reflector: Role | None
-
-
-def planning_roles(spec: RolesSpec, given: AgentModel, files: PlanningPrompts) -> PlanningRoles:
+def planning_roles(
+    spec: RolesSpec, given: AgentModel, files: PlanningPrompts
+) -> tuple[ManagerRoles | None, Role | None]:
     """Open the roles `manager` and `reflector` of a spec; None for one that is off."""
     from trajmill.stages.agents.mobile_agent_v3 import embedded
 
@@ -282,7 +279,7 @@ def planning_roles(spec: RolesSpec, given: AgentModel, files: PlanningPrompts) -
         for prompt, own in (("manager_plan", files.manager_plan), ("manager_update", files.manager_update))
     )
     reflector = open_role(spec, given, "reflector", embedded.REFLECTOR, files.reflector, "", package)
-    return PlanningRoles(ManagerRoles(plans, revises) if plans and revises else None, reflector)
+    return ManagerRoles(plans, revises) if plans and revises else None, reflector
 
 
 class MobileAgentV3Prompts(PlanningPrompts):

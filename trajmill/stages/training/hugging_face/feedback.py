@@ -289,7 +289,7 @@ async def executed_action(
     agent: Agent
     match recipe:
         case CodaSpecialistSpec():
-            agent = CodaAgent(executor, _role("planner", given, _CODA))
+            agent = CodaAgent(executor, _role("planner", given, _CODA), executor.model_version)
             # The Executor is shown the Planner's screens: the one before, and the present one (CODA 3.2).
             # The thoughts before are in the Planner's prompt; a long one has the latest of them.
             asked = "".join(part for part in task.messages[-1].parts if isinstance(part, str))
@@ -303,9 +303,9 @@ async def executed_action(
         case CesStage2Spec():
             frozen = _role("coordinator", models["coordinator"], _CES, recipe.coordinator_tokens)
             tracker = _role("state_tracker", given, _CES, prompt=TRACKER_PROMPT)
-            agent, past = CesAgent(executor, frozen, tracker), (_BEFORE,)
+            agent, past = CesAgent(executor, frozen, tracker, executor.model_version), (_BEFORE,)
         case _:
-            agent = CesAgent(executor, _role("coordinator", given, _CES), None)
+            agent = CesAgent(executor, _role("coordinator", given, _CES), None, executor.model_version)
     decision = await agent.act(EpisodeView(task.instruction, None, screens[-1], past, 0, past_screens))
     malformed = any(call.malformed and call.request.role == recipe.role for call in decision.calls)
     return None if malformed else decision.action
