@@ -6,8 +6,7 @@ from trajmill.schemas.actions import Action, Click, Drag, LongPress, Swipe, Swit
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.metrics.action_match import RightAction, match_action
-from trajmill.stages.metrics.intervals import PairedOutcomes, holm, wilson
-from trajmill.stages.metrics.rates import MeasuredEpisode, success_by_split
+from trajmill.stages.metrics.intervals import PairedOutcomes, holm, success_by_split, wilson
 
 
 def test_changes_of_side_decide_the_test() -> None:
@@ -42,13 +41,7 @@ SLOTS, TRAIN = Split.HELDOUT_SLOTS, Split.TRAIN
 
 
 def test_successes_are_counted_per_split() -> None:
-    episodes = [
-        MeasuredEpisode(TRAIN, False),
-        MeasuredEpisode(SLOTS, True),
-        MeasuredEpisode(SLOTS, False),
-        MeasuredEpisode(SLOTS, True),
-    ]
-    counts = success_by_split(episodes)
+    counts = success_by_split([(TRAIN, False), (SLOTS, True), (SLOTS, False), (SLOTS, True)])
     assert [(entry.split, entry.queries, entry.successes) for entry in counts] == [(SLOTS, 3, 2), (TRAIN, 1, 0)]
     assert success_by_split([]) == ()
 

@@ -49,7 +49,7 @@ from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, 
 from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.calibration.agreement import Precision
-from trajmill.stages.metrics.rates import MeasuredEpisode, success_by_split
+from trajmill.stages.metrics.intervals import success_by_split
 from trajmill.stages.queries.proposals.source import PROPOSED
 from trajmill.stages.rollout.base import plan_once
 from trajmill.stages.training.admission import admit
@@ -281,7 +281,7 @@ def measure(
     outcome, queries = attempt_all(context, at, attempts, agent), context.queries
     rows = context.written("trajectories", outcome.files, ["query_id", "reward"])
     scored = {query_id: reward >= _PASSED for query_id, reward in rows if reward is not None}
-    success = success_by_split(MeasuredEpisode(queries[query_id].split, done) for query_id, done in scored.items())
+    success = success_by_split((queries[query_id].split, done) for query_id, done in scored.items())
     validation = tuple(
         QueryOutcome(query_id=query.query_id, success=scored[query.query_id])
         for query in _of_split(context, Split.VALIDATION)

@@ -1,10 +1,23 @@
-"""Confidence intervals, for every rate that the project reports, and the paired comparison of two policies."""
+"""Rates of success, confidence intervals for every rate of the project, and the comparison of two policies."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
+
+from trajmill.schemas.tables.policy_version import SplitSuccess
+from trajmill.schemas.tables.query import Split
+
+
+def success_by_split(episodes: Iterable[tuple[Split, bool]]) -> tuple[SplitSuccess, ...]:
+    """Count successes per split, in the order of the splits' names; splits without episodes are left out."""
+    counts: dict[Split, list[bool]] = {}
+    for split, success in episodes:
+        counts.setdefault(split, []).append(success)
+    return tuple(
+        SplitSuccess(split=split, queries=len(found), successes=sum(found)) for split, found in sorted(counts.items())
+    )
 
 
 class PairedOutcomes(NamedTuple):
