@@ -95,19 +95,19 @@ _BUDGETS = (
     Budget(("pipelines",), 3_215),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_728),
-    Budget(("stages/environments",), 15_995),
+    Budget(("stages/environments",), 15_979),
     Budget(("stages/queries",), 5_015),
     Budget(("stages/critics",), 4_611),
     Budget(("stages/models",), 4_414),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
     Budget(("stages/derive", "stages/guidance"), 4_188),
     Budget(("stages/training",), 3_015),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_969),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
     Budget(("stages/graphs", "stages/annotation"), 4_564),
-    Budget(("",), 73_692),
+    Budget(("",), 73_651),
 )
-_MOST_FILES = 466
-_MOST_LINES_OF_TESTS = 39_988
+_MOST_FILES = 465
+_MOST_LINES_OF_TESTS = 39_981
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

@@ -243,34 +243,22 @@ class SteppedEpisode:
         return replace(made, screens=screens)
 
 
+@dataclass
 class EpisodeHost:
-    """Starts episodes, judges and stores finished ones, and then gives their environments back."""
+    """Starts episodes of one environment, judges and stores finished ones, and then gives their environments back."""
 
-    def __init__(
-        self,
-        environment: EnvironmentSpec,
-        queries: ServedQueries,
-        settings: HostSettings,
-        record: Recorder,
-        judge: JudgeAttempt | None = None,
-        draw: Draw = draw_in_thread,
-        numbers: Counter[tuple[str, str, int]] | None = None,
-    ) -> None:
-        """Host episodes of one environment.
-
-        `judge` rewards an episode, else the environment's own check does; `numbers` has, by query, policy and seed, the
-        number of attempts that earlier hosts have stored.
-        """
-        self.queries = queries
-        self.settings = settings
-        self._environment = environment
-        self._record = record
-        self._judge = judge
-        self._draw = draw
-        self._numbers = Counter(numbers)
-        self._begun = 0
-        self._pools: dict[Platform, EnvironmentPool] = {}
-        self._running: set[SteppedEpisode] = set()
+    environment: EnvironmentSpec
+    queries: ServedQueries
+    settings: HostSettings
+    record: Recorder
+    judge: JudgeAttempt | None = None
+    """Rewards an episode; without it, the environment's own check does."""
+    draw: Draw = draw_in_thread
+    numbers: Counter[tuple[str, str, int]] = field(default_factory=Counter)
+    """By query, policy and seed, the number of attempts that are stored."""
+    _begun: int = field(default=0, init=False)
+    _pools: dict[Platform, EnvironmentPool] = field(default_factory=dict, init=False)
+    _running: set[SteppedEpisode] = field(default_factory=set, init=False)
 
     async def begin(self, order: EpisodeOrder) -> tuple[SteppedEpisode, ShownStep]:
         """Start an episode and wait for its first screen; if an environment fails, a fresh one is tried.
@@ -280,7 +268,7 @@ class EpisodeHost:
         """
         attempt, tries = self._attempt(order), self.settings.limits.environment_tries
         for tried in range(1, tries + 1):
-            episode = SteppedEpisode(attempt, order.policy, self.settings, self._draw)
+            episode = SteppedEpisode(attempt, order.policy, self.settings, self.draw)
             episode.work = asyncio.create_task(self._run(episode, order, tried, tried == tries))
             self._running.add(episode)
             episode.work.add_done_callback(partial(lambda ended, _: self._running.discard(ended), episode))
@@ -307,8 +295,8 @@ class EpisodeHost:
         if seed is None:
             seed = episode_seed(self.settings.run_seed, 0, query.query_id, Purpose.ONLINE, self._begun)
         key = (query.query_id, order.policy, seed)
-        number = self._numbers[key]
-        self._numbers[key] += order.record
+        number = self.numbers[key]
+        self.numbers[key] += order.record
         return Attempt(query, Purpose.ONLINE, number, seed)
 
     async def _run(self, episode: SteppedEpisode, order: EpisodeOrder, tried: int, last: bool) -> EndedEpisode:
@@ -322,15 +310,15 @@ class EpisodeHost:
                 return EndedEpisode(made, None)
         made = await episode.drawn(made)
         reward = made.episode.trajectory.reward
-        if self._judge and made.failure is None:
-            made = await self._judge(made)
+        if self.judge and made.failure is None:
+            made = await self.judge(made)
             reward = made.episode.judged_reward
         if order.record:
-            await self._record(made)
+            await self.record(made)
         return EndedEpisode(made, reward)
 
     def _pool(self, platform: Platform) -> EnvironmentPool:
         if platform not in self._pools:
-            factory = self._environment.factory(platform)
+            factory = self.environment.factory(platform)
             self._pools[platform] = EnvironmentPool(factory, self.settings.slots, self.settings.limits.environment)
         return self._pools[platform]

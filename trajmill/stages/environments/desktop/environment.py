@@ -9,6 +9,7 @@ import shutil
 import time
 from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Iterable
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,6 +49,7 @@ _SECONDS_TO_START = 60.0
 _ADVICE = "name more machines, or run fewer episodes at once"
 
 
+@dataclass(eq=False)
 class DesktopEnvironment:
     """A desktop machine; `Query.start_state` is `{"config": [...]}` and `Query.goal` an evaluator, or `{}`.
 
@@ -58,35 +60,27 @@ class DesktopEnvironment:
     platform = Platform.DESKTOP
     name = "desktop"
 
-    def __init__(
-        self,
-        desktop: DesktopConnection,
-        files: Path,
-        give_back: Callable[[], Awaitable[None]],
-        belongings: Belongings = Belongings(),
-        osworld: OsworldCode | None = None,
-        restore: RestoreHook | None = None,
-    ) -> None:
-        self.desktop = desktop
-        self._files = files
-        self._osworld = osworld
-        self._restore = restore
-        self._give_back: Callable[[], Awaitable[None]] | None = give_back
-        self._belongings = belongings
-        self._goal = "{}"
-        self._osworld_task: OsworldTask | None = None
-        self._gave_up = False
+    desktop: DesktopConnection
+    files: Path
+    give_back: Callable[[], Awaitable[None]] | None
+    """None once the environment is closed."""
+    owned: Belongings
+    osworld: OsworldCode | None
+    hook: RestoreHook | None
+    _goal: str = field(default="{}", init=False)
+    _osworld_task: OsworldTask | None = field(default=None, init=False)
+    _gave_up: bool = field(default=False, init=False)
 
     async def reset(self, query: Query, seed: int) -> Observation:
         self._goal = query.goal
         start = read_part(DesktopStart.model_validate_json, query.start_state, f"start state of {query.task}")
         self._osworld_task, self._gave_up = osworld_task(query, start), False
         try:
-            if self._restore is not None and not self.desktop.resets:
-                await self._restore.freshen(self.desktop, query.task)
+            if self.hook is not None and not self.desktop.resets:
+                await self.hook.freshen(self.desktop, query.task)
             await self.desktop.reset()
             if self._osworld_task is None:
-                await prepare(self.desktop, start.config, self._files)
+                await prepare(self.desktop, start.config, self.files)
             else:
                 before = await self.desktop.screenshot()
                 await self._own_code().prepare(self._osworld_task, self.desktop.server, before.size)
@@ -121,7 +115,7 @@ class DesktopEnvironment:
             evaluator = parse_evaluator(goal, "goal")
             until = time.monotonic() + _SECONDS_TO_SAVE
             while True:
-                reward = await evaluate(self.desktop, evaluator, self._files)
+                reward = await evaluate(self.desktop, evaluator, self.files)
                 if reward >= 1.0 or time.monotonic() > until:
                     return reward
                 await asyncio.sleep(_POLL_SECONDS)
@@ -136,27 +130,27 @@ class DesktopEnvironment:
         return reward
 
     def _own_code(self) -> OsworldCode:
-        if self._osworld is None:
+        if self.osworld is None:
             raise EnvironmentFailure("the task needs OSWorld's code; set `environment.osworld`", FailureClass.SETUP)
-        return self._osworld
+        return self.osworld
 
     async def healthy(self) -> bool:
         try:
             await self.desktop.screenshot()
         except EnvironmentFailure:
             return False
-        return self._osworld is None or self._osworld.python.is_alive
+        return self.osworld is None or self.osworld.python.is_alive
 
     async def close(self) -> None:
-        give_back, self._give_back = self._give_back, None
+        give_back, self.give_back = self.give_back, None
         await self.desktop.close()
-        if self._osworld is not None:
-            await self._osworld.python.close()
+        if self.osworld is not None:
+            await self.osworld.python.close()
         if give_back is not None:
             await give_back()
 
     def belongings(self) -> Belongings:
-        return self._belongings
+        return self.owned
 
     async def _observe(self) -> Observation:
         tree_text = await self.desktop.accessibility()
@@ -165,33 +159,29 @@ class DesktopEnvironment:
         return make_observation(screenshot.png, screenshot.size, tree.elements, tree.app, identity=tree)
 
 
+@dataclass
 class RemoteDesktops:
-    def __init__(
-        self,
-        servers: tuple[str, ...],
-        files: Path,
-        timeouts: DesktopTimeouts = DesktopTimeouts(),
-        osworld: OsworldSpec | None = None,
-        restore: RestoreSpec | None = None,
-    ) -> None:
-        self._files = files
-        self._osworld = osworld
-        self._restore = RestoreHook(restore, osworld or OsworldSpec())
-        self._timeouts = timeouts
-        self._servers = servers
-        self._machines = Machines("desktop", timeouts.lease, _ADVICE)
+    servers: tuple[str, ...]
+    files: Path
+    timeouts: DesktopTimeouts = field(default_factory=DesktopTimeouts)
+    osworld: OsworldSpec | None = None
+    restore: RestoreSpec | None = None
+
+    def __post_init__(self) -> None:
+        self._hook = RestoreHook(self.restore, self.osworld or OsworldSpec())
+        self._machines = Machines("desktop", self.timeouts.lease, _ADVICE)
 
     async def __call__(self) -> DesktopEnvironment:
         def states() -> dict[str, MachineState]:
-            return {url: MachineState(_identity(url)) for url in self._servers}
+            return {url: MachineState(_identity(url)) for url in self.servers}
 
         lease = await self._machines.lease(lambda: asyncio.to_thread(states))
 
         async def give_back() -> None:
             lease.close()
 
-        desktop = DesktopConnection(DesktopServer(lease.name), self._timeouts)
-        return await _connected(desktop, self._files, give_back, self._osworld, self._restore)
+        desktop = DesktopConnection(DesktopServer(lease.name), self.timeouts)
+        return await _connected(desktop, self.files, give_back, self.osworld, self._hook)
 
     async def close(self) -> None: ...
 
@@ -211,19 +201,13 @@ class _LocalDesktop(NamedTuple):
     folder: Path
 
 
+@dataclass
 class LocalDesktops:
-    def __init__(
-        self,
-        files: Path,
-        size: Size = SCREEN,
-        timeouts: DesktopTimeouts = DesktopTimeouts(),
-        osworld: OsworldSpec | None = None,
-    ) -> None:
-        self._files = files
-        self._osworld = osworld
-        self._size = size
-        self._timeouts = timeouts
-        self._running: list[_LocalDesktop] = []
+    files: Path
+    size: Size = SCREEN
+    timeouts: DesktopTimeouts = field(default_factory=DesktopTimeouts)
+    osworld: OsworldSpec | None = None
+    _running: list[_LocalDesktop] = field(default_factory=list, init=False)
 
     async def __call__(self) -> DesktopEnvironment:
         for package in ("jeepney", "Xlib"):
@@ -237,16 +221,16 @@ class LocalDesktops:
             self._running.remove(local)
             await self._end(local)
 
-        desktop = DesktopConnection(local.server, self._timeouts)
+        desktop = DesktopConnection(local.server, self.timeouts)
         belongings = Belongings((local.process.pid,), (local.folder,))
-        return await _connected(desktop, self._files, give_back, self._osworld, belongings=belongings)
+        return await _connected(desktop, self.files, give_back, self.osworld, belongings=belongings)
 
     async def close(self) -> None:
         while self._running:
             await self._end(self._running.pop())
 
     async def _start(self) -> _LocalDesktop:
-        process = await start_child(_WATCHDOG, str(self._size.width), str(self._size.height))
+        process = await start_child(_WATCHDOG, str(self.size.width), str(self.size.height))
         assert process.stdout is not None
         try:
             async with asyncio.timeout(_SECONDS_TO_START):
@@ -254,7 +238,7 @@ class LocalDesktops:
             if "error" in answer:
                 raise EnvironmentFailure(str(answer["error"]), FailureClass.SETUP)
         except BaseException as error:
-            await end_child(process, self._timeouts.end)
+            await end_child(process, self.timeouts.end)
             if isinstance(error, TimeoutError | ValueError):
                 raise EnvironmentFailure("the local desktop did not start", FailureClass.SETUP) from error
             raise
@@ -262,7 +246,7 @@ class LocalDesktops:
         return _LocalDesktop(process, server, Path(str(answer["folder"])))
 
     async def _end(self, local: _LocalDesktop) -> None:
-        await end_child(local.process, self._timeouts.end)
+        await end_child(local.process, self.timeouts.end)
         await asyncio.to_thread(shutil.rmtree, local.folder, ignore_errors=True)
 
 
