@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -21,17 +21,18 @@ _BLOCKS = 64
 _BLOCK_BYTES = 64 << 10
 
 
-class Operational:
-    """The type of the mark `OPERATIONAL`."""
-
-
-OPERATIONAL = Operational()
+OPERATIONAL = object()
 """Marks a field that decides how work is done but no row, as in `Annotated[int, OPERATIONAL]`: an address, a time
 limit, the number of workers. The field is not part of a run's identity."""
 
-
 LATER = object()
 """Marks a field that is newer than some runs: at its default it is not part of a run's identity, as in those."""
+
+
+class With(NamedTuple):
+    """Marks a field that decides rows only while another one is set, as in `Annotated[int, With("key")]`."""
+
+    field: str
 
 
 class Spec(BaseModel):
@@ -41,20 +42,20 @@ class Spec(BaseModel):
 
     def identity(self) -> dict[str, Any]:
         """All fields that decide rows, as JSON values; files count by their contents."""
-        fields, values = type(self).model_fields, {name: getattr(self, name) for name in decisive_fields(type(self))}
-        unset = {
-            name for name, value in values.items() if LATER in fields[name].metadata and value == fields[name].default
-        }
-        return {name: identity_of(value) for name, value in values.items() if name not in unset}
+        fields = type(self).model_fields
+        unset = {name for name, info in fields.items() if getattr(self, name) == info.default}
+
+        def decides(name: str) -> bool:
+            marks = fields[name].metadata
+            needed = {mark.field for mark in marks if isinstance(mark, With)}
+            return not (needed & unset or (LATER in marks and name in unset))
+
+        return {name: identity_of(getattr(self, name)) for name in decisive_fields(type(self)) if decides(name)}
 
 
 def decisive_fields(spec: type[Spec]) -> tuple[str, ...]:
     """The fields of a spec that are not `OPERATIONAL`."""
-    return tuple(
-        name
-        for name, info in spec.model_fields.items()
-        if not any(isinstance(mark, Operational) for mark in info.metadata)
-    )
+    return tuple(name for name, info in spec.model_fields.items() if OPERATIONAL not in info.metadata)
 
 
 def identity_of(value: object) -> Any:

@@ -25,7 +25,7 @@ from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.names import known_by
 from trajmill.schemas.record import content_id
 from trajmill.schemas.secrets import Secrets
-from trajmill.schemas.spec import LATER, OPERATIONAL, Fraction, Spec
+from trajmill.schemas.spec import LATER, OPERATIONAL, Fraction, Spec, With
 from trajmill.stages.agents.spec import AGENTS, OFF_ROLE, POLICY_MODEL, AgentSpec, EndToEndSpec
 from trajmill.stages.critics.spec import JudgeSpec
 from trajmill.stages.curate.diversity import Quotas
@@ -78,22 +78,16 @@ class QueriesSection(GraphQueriesSpec):
     "platform": "phone", "apps": ["bites"]}`, and `start_state` if it is not the environment's default."""
     curriculum: NonNegativeInt = 0
     """Training tasks that `models.writer` proposes in each round from the example tasks and the success so far."""
-    fresh: NonNegativeInt = 0
+    fresh: Annotated[NonNegativeInt, LATER] = 0
     """New training queries of each later round, from navigation graphs, as difficult as the success so far allows."""
-    harder_above: Fraction = 0.7
+    harder_above: Annotated[Fraction, With("fresh")] = 0.7
     """Success at a difficulty from which `fresh` asks for the next one."""
-    retire_after: NonNegativeInt = 0
+    retire_after: Annotated[NonNegativeInt, LATER] = 0
     """Unguided successes in a row after which a training query is retired; 0 disables this."""
     screenshot: NonNegativeInt = 0
     """Training tasks that `models.writer`, which must read images, proposes in each round from first screens."""
-    try_proposals: bool = False
+    try_proposals: Annotated[bool, LATER] = False
     """Whether the policy tries each proposed task first; training gets those whose attempt the run's judge accepts."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return all keys that decide rows; those of new queries only if there are any."""
-        unused = [*(() if self.fresh else ("fresh", "harder_above")), *(() if self.retire_after else ("retire_after",))]
-        unused += [] if self.try_proposals else ["try_proposals"]
-        return {key: value for key, value in super().identity().items() if key not in unused}
 
 
 class RolloutSection(Spec):
@@ -104,14 +98,14 @@ class RolloutSection(Spec):
     group_size: PositiveInt = 2
     """Unguided attempts at each chosen query: the group that RL compares. With 1 a release has no RL rows; larger
     groups mean fewer queries, not more attempts."""
-    largest_group: NonNegativeInt = 0
+    largest_group: Annotated[NonNegativeInt, LATER] = 0
     """Dynamic sampling: most unguided attempts at a query whose first `group_size` have both succeeded and failed. A
     quarter of the round's unguided attempts goes there, or to other queries. 0 gives all queries `group_size`."""
-    branches: NonNegativeInt = 0
+    branches: Annotated[NonNegativeInt, LATER] = 0
     """Attempts from the last good screen of a failed attempt, at each query without a success; 0 makes none."""
-    branch_share: Fraction = 0.3
+    branch_share: Annotated[Fraction, With("branches")] = 0.3
     """Largest share of a round's episodes that may be branches."""
-    probe: NonNegativeInt = 0
+    probe: Annotated[NonNegativeInt, LATER] = 0
     """Most actions after an attempt has ended that look, by the app's graph, where its effect must show, and change
     nothing; what they see is evidence for the judge's channel `probe`, and no step. 0 looks at nothing."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
@@ -133,12 +127,6 @@ class RolloutSection(Spec):
     each is stored at once."""
     store_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
     """Seconds after which it stores them at the latest."""
-
-    def identity(self) -> dict[str, Any]:
-        """Return all keys that decide rows; `largest_group`, `probe` and those of branches only if they are set."""
-        unused = [key for key in ("largest_group", "probe") if not getattr(self, key)]
-        unused += [] if self.branches else ["branches", "branch_share"]
-        return {key: value for key, value in super().identity().items() if key not in unused}
 
 
 class JudgeSection(JudgeSpec):

@@ -23,7 +23,6 @@ _THOUGHT_TAGS = ("think", "thinking")
 """A chat template may have opened one before the reply begins."""
 
 LONGEST_SECONDS = 600.0
-_BUTTONS = ("Back", "Home", "Menu", "Enter")
 
 
 class ArgumentsError(Exception):
@@ -77,15 +76,11 @@ class Arguments(NamedTuple):
             raise ArgumentsError("keys is not a list of key names")
         return tuple(_checked_text(key, "keys") for key in value)
 
-    def button(self) -> str:
-        if self.word("button") not in _BUTTONS:
-            raise ArgumentsError("button is not one of Back, Home, Menu, Enter")
-        return self.word("button")
-
-    def status(self) -> str:
-        if self.word("status") not in ("success", "failure"):
-            raise ArgumentsError("status is neither success nor failure")
-        return self.word("status")
+    def choice(self, name: str, *known: str) -> str:
+        """One of several words."""
+        if self.word(name) not in known:
+            raise ArgumentsError(f"{name} is not one of {', '.join(known)}")
+        return self.word(name)
 
 
 def _number(value: Any, name: str, low: float, high: float) -> float:
@@ -212,9 +207,9 @@ class ToolCallDialect:
             case "time":
                 return {"seconds": given.seconds(1.0)}
             case "button":
-                return {"button": given.button()}
+                return {name: given.choice(name, "Back", "Home", "Menu", "Enter")}
             case "status":
-                return {"status": given.status()}
+                return {name: given.choice(name, "success", "failure")}
             case _:
                 return {name: given.flag(name)}
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from trajmill.schemas.dialects.tool_call import one_line
+
 _QUERY = "The user query: "
 _GUIDANCE = "\nGuidance:\n"
 _PROGRESS = "\nTask progress (done on this device so far): "
@@ -25,8 +27,8 @@ class UserText(NamedTuple):
 def compose(instruction: str, guidance: str | None, conclusions: Sequence[str]) -> str:
     """Write the user text; the instruction is put on one line."""
     hints = f"{_GUIDANCE}{guidance.strip()}" if guidance else ""
-    done = "; ".join(f"Step {number}: {_line(text)}" for number, text in enumerate(conclusions, start=1))
-    return f"{_QUERY}{_line(instruction)}{hints}{_PROGRESS}{done or _NOTHING}"
+    done = "; ".join(f"Step {number}: {one_line(text)}" for number, text in enumerate(conclusions, start=1))
+    return f"{_QUERY}{one_line(instruction)}{hints}{_PROGRESS}{done or _NOTHING}"
 
 
 def read(text: str) -> UserText:
@@ -55,7 +57,3 @@ def _steps(progress: str) -> tuple[str, ...]:
         steps.append(step)
         if not found:
             return tuple(steps)
-
-
-def _line(text: str) -> str:
-    return " ".join(text.split())

@@ -49,7 +49,7 @@ def arrow_schema(table: str) -> pa.Schema:
 
 def rows_to_arrow(table: str, rows: Sequence[Row]) -> pa.Table:
     """Records as an Arrow table in the table's schema."""
-    return pa.Table.from_pylist([_plain(row) for row in rows], schema=arrow_schema(table))
+    return pa.Table.from_pylist([row.model_dump() for row in rows], schema=arrow_schema(table))
 
 
 def rows_from_arrow(record: type[R], data: pa.Table) -> list[R]:
@@ -58,20 +58,4 @@ def rows_from_arrow(record: type[R], data: pa.Table) -> list[R]:
     Raises pydantic.ValidationError if a row is not a valid record.
     """
     columns = [name for name in table_schema(record).names if name in data.column_names]
-    return [record.model_validate(_record_input(record, row)) for row in data.select(columns).to_pylist()]
-
-
-def _plain(row: Row) -> dict[str, object]:
-    if isinstance(row, Screen):
-        values = row.model_dump(exclude={"elements", "image"})
-        elements = [element._asdict() for element in row.elements]
-        return values | {"image": {"bytes": row.image, "path": None}, "elements": elements}
-    return row.model_dump()
-
-
-def _record_input(record: type[Row], row: dict[str, object]) -> dict[str, object]:
-    if record is not Screen:
-        return row
-    image, elements = row["image"], row["elements"]
-    assert isinstance(image, dict) and isinstance(elements, list)
-    return row | {"image": image["bytes"], "elements": [tuple(element.values()) for element in elements]}
+    return [record.model_validate(row) for row in data.select(columns).to_pylist()]

@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Annotated
 
 import pyarrow as pa
+from pydantic import BeforeValidator, PlainSerializer
 
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
@@ -40,7 +41,12 @@ class Screen(Row):
     """Width in pixels."""
     height: int
     """Height in pixels."""
-    image: Annotated[bytes, IMAGE]
+    image: Annotated[
+        bytes,
+        IMAGE,
+        BeforeValidator(lambda image: image["bytes"] if isinstance(image, dict) else image),
+        PlainSerializer(lambda image: {"bytes": image, "path": None}),
+    ]
     """The encoded image (PNG); stored as the struct that Hugging Face datasets read."""
     elements: tuple[UIElement, ...]
     """The accessibility tree in reading order; empty without one."""
