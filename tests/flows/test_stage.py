@@ -49,9 +49,9 @@ def test_a_stage_that_awaits_something_is_asked_again_by_the_next_call(tmp_path:
 
 def test_without_a_terminal_a_stage_is_one_line() -> None:
     words = io.StringIO()
-    with ConsoleWatcher(Console(file=words, width=100)).stage(2, "judge", 1500) as advance:
-        advance(1000)
-        advance(500)
+    with ConsoleWatcher(Console(file=words, width=100)).stage(2, "judge", 1500) as update:
+        update(Progress(1000, 1500))
+        update(Progress(1500, 1500))
     assert words.getvalue().split()[:5] == ["round", "2", "judge", "1,500", "rows"]
     assert words.getvalue().count("\n") == 1
 

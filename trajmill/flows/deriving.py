@@ -106,7 +106,7 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
             sources = sources_of_round(context, done, spec.once_per_screen)
             return with_branches(context, sources) if spec.with_branches else sources
 
-        def work(at: StageRun, batch: Sequence[tuple[Any, ...]]) -> WrittenFiles:
+        def work(at: StageRun, batch: Sequence[tuple[Any, ...]]) -> tuple[WrittenFiles, dict[str, list[str]]]:
             job = DeriveKind(
                 *(context.warehouse, at, context.origin),
                 Maker(spec.name, kind.made_by, context.origin),
@@ -129,12 +129,10 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
             counts.update(trajectories=len(sources), examples=made.rows("examples"), failures=made.rows("failures"))
             refused.update(made.dropped)
             crops = NewScreens(context.warehouse, at, context.origin, kind.made_by).write()
-            return WrittenFiles({**made.files, "screens": crops})
+            result = {"trajectories": [source.trajectory_id for source in sources]}
+            return WrittenFiles({**made.files, "screens": crops}), result
 
-        def result(batch: Sequence[tuple[Any, ...]]) -> dict[str, list[str]]:
-            return {"trajectories": [trajectory_id for trajectory_id, *_ in batch]}
-
-        do_batches(context, stage, kind.made_by, f"derive {spec.name}", remaining, work, result)
+        do_batches(context, stage, kind.made_by, f"derive {spec.name}", remaining, work)
 
     for number in rounds:
         derive_round(run.in_round(number))
@@ -158,7 +156,7 @@ def tasks_of_round(context: RoundContext, done: Collection[str], spec: PlanningS
     are used, of different queries first, then those without guidance, and of these the shortest. `done` are the
     trajectories of the round that a manual was derived from.
     """
-    attempts, queries, judged = _attempts(context), context.all_queries, _correctness(context)
+    attempts, queries, judged = _attempts(context), context.all_queries, context.correctness()
     tasks = {one.trajectory_id: _task_of(queries[one.query_id]) for one in attempts}
     finished = {tasks[trajectory_id] for trajectory_id in done}
     found: dict[str, list[Attempted]] = defaultdict(list)
@@ -188,7 +186,7 @@ def tasks_of_round(context: RoundContext, done: Collection[str], spec: PlanningS
 
 def failures_of_round(context: RoundContext, done: Collection[str]) -> list[DerivedFrom]:
     """Return the failed unguided attempts that are not `done`, each with the shortest success at its query, if any."""
-    judged, successes = _correctness(context), dict[str, str]()
+    judged, successes = context.correctness(), dict[str, str]()
     trained = [one for one in _attempts(context) if context.all_queries[one.query_id].split is Split.TRAIN]
     for one in sorted(trained, key=lambda one: (one.purpose == Purpose.GUIDED, one.steps, one.trajectory_id)):
         if one.purpose in LEARNED_FROM and judged.get(one.trajectory_id):
@@ -224,7 +222,7 @@ def _task_of(query: Query) -> str:
 def sources_of_round(context: RoundContext, done: Collection[str], once_per_screen: bool) -> list[DerivedFrom]:
     """The judged training trajectories of a round that are not `done`; `once_per_screen` uses a screen once a run."""
     learned = {one.trajectory_id for one in _attempts(context) if one.purpose in LEARNED_FROM}
-    judged = sorted(learned & set(_correctness(context)))
+    judged = sorted(learned & context.correctness().keys())
     if not once_per_screen:
         return [DerivedFrom(trajectory_id) for trajectory_id in judged if trajectory_id not in done]
     earlier = context.read("steps", ["screen_before"], range(context.round))["screen_before"].combine_chunks()
@@ -253,10 +251,6 @@ def _attempts(context: RoundContext) -> list[Attempted]:
     rows = context.read("trajectories", [*Attempted._fields, "status"], [context.round])
     finished = rows.filter(pc.equal(rows["status"], "finished")).select(Attempted._fields)
     return [Attempted(*values) for values in tuples(finished)]
-
-
-def _correctness(context: RoundContext) -> Mapping[str, bool]:
-    return dict(tuples(context.read_judgements("trajectory_id", "correct")))
 
 
 def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, most: int) -> WrittenFiles:

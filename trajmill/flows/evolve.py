@@ -82,7 +82,7 @@ def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> b
     retries=2,
     retry_delay_seconds=2,
     retry_condition_fn=_worth_retrying,
-    cache_policy=NO_CACHE,
+    cache_policy=NO_CACHE,  # the warehouse stores the progress; a cache would hash the arguments of a stage
 )
 def stage_task(stage: Stage, context: RoundContext) -> StageReport:
     return do_stage(stage, context)

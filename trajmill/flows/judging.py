@@ -89,14 +89,13 @@ def _judge_stored(context: RoundContext, judge: NamedJudge, stored: Mapping[str,
             failed_tries = Counter(trajectory_id for batch in finished for trajectory_id in batch["unjudged"])
             return still_to_judge(trajectories, failed_tries, judged())
 
-        def work(at: StageRun, batch: Mapping[str, int]) -> WrittenFiles:
+        def work(at: StageRun, batch: Mapping[str, int]) -> tuple[WrittenFiles, dict[str, list[str]]]:
             tried = {trajectory_id: tries for trajectory_id, tries in batch.items() if tries}
-            return judge_shards(within, at, judge, list(batch), [within.round], tried, judge.identity)
+            made = judge_shards(within, at, judge, list(batch), [within.round], tried, judge.identity)
+            decided = {each for (each,) in within.written("judgements", made.files, ["trajectory_id"])}
+            return made, {"unjudged": sorted(batch.keys() - decided)}
 
-        def result(batch: Mapping[str, int]) -> dict[str, list[str]]:
-            return {"unjudged": sorted(set(batch) - judged())}
-
-        do_batches(within, name, name, f"{AGAIN} {judge.name}", remaining, work, result)
+        do_batches(within, name, name, f"{AGAIN} {judge.name}", remaining, work)
 
     before, name = judged().intersection(stored), f"{AGAIN}-{judge.name}-{judge.identity.judge_id}"
     for number in sorted(set(stored.values())):

@@ -14,7 +14,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, MutableMapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
@@ -33,17 +33,15 @@ QUIET_DEFAULTS = {
     "PREFECT_SERVER_EPHEMERAL_STARTUP_TIMEOUT_SECONDS": "120",
     "PREFECT_CLI_PROMPT": "false",
     "PREFECT_SHOW_WARNINGS": "false",
-    # The warehouse stores the progress, so Prefect's cache, which hashes the arguments of a stage, is not needed.
-    "PREFECT_TASKS_DEFAULT_NO_CACHE": "true",
 }
 _SECONDS_TO_START = 240.0
 _SECONDS_TO_END = 3.0
 
 
-def set_quiet_defaults(environment: MutableMapping[str, str] = os.environ) -> None:
+def set_quiet_defaults() -> None:
     """Set what the user has not set: no analytics, few logs, a long time limit for the start."""
     for name, value in QUIET_DEFAULTS.items():
-        environment.setdefault(name, value)
+        os.environ.setdefault(name, value)
 
 
 def set_talkative_defaults() -> None:

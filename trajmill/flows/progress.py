@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import Protocol
 
 from rich.console import Console, RenderableType
 from rich.progress import (
@@ -26,21 +25,16 @@ from trajmill.warehouse.staging import Progress as StageProgress
 from trajmill.warehouse.staging import RecordCounter, progress_of
 
 _POLL_SECONDS = 0.5
-
-
-class Advance(Protocol):
-    """Counts `more` rows as done; `total` is their number, once that is known."""
-
-    def __call__(self, more: int, *, total: int | None = None) -> None: ...
+Update = Callable[[StageProgress], None]
 
 
 class Unwatched:
     """Shows nothing; the base of what does."""
 
     @contextmanager
-    def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Advance]:
+    def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Update]:
         """Watch one stage; `total` is the number of rows, or of another unit, or None if unknown."""
-        yield lambda more, *, total=None: None
+        yield lambda now: None
 
     def show(self, content: RenderableType) -> None: ...
 
@@ -64,7 +58,7 @@ class ConsoleWatcher(Unwatched):
         )
 
     @contextmanager
-    def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Advance]:
+    def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Update]:
         """Watch one stage; the first bar starts the display, and the end of the last one ends it."""
         started, done = time.monotonic(), 0
         with self._showing:
@@ -73,13 +67,13 @@ class ConsoleWatcher(Unwatched):
             self._shown += 1
         task = self._bars.add_task(f"round {round_number}  {stage}", total=total)
 
-        def advance(more: int, *, total: int | None = None) -> None:
+        def update(now: StageProgress) -> None:
             nonlocal done
-            done += more
-            self._bars.update(task, advance=more, total=total)
+            done = now.done
+            self._bars.update(task, completed=now.done, total=now.total)
 
         try:
-            yield advance
+            yield update
         finally:
             with self._showing:
                 self._shown -= 1
@@ -137,15 +131,13 @@ def watched_work(
 ) -> Iterator[None]:
     """Show the progress of some work inside; `planned` is its number of attempts, if it makes attempts."""
     counter, stop = StageCounter(warehouse, at, planned), threading.Event()
-    with progress().stage(at.round, name, planned, unit) as advance:
+    with progress().stage(at.round, name, planned, unit) as update:
 
         def poll() -> None:
-            shown, ended = 0, False
+            ended = False
             while not ended:
                 ended = stop.wait(_POLL_SECONDS)
-                now = counter.progress()
-                advance(now.done - shown, total=now.total)
-                shown = now.done
+                update(counter.progress())
 
         watcher = threading.Thread(target=poll, daemon=True)
         watcher.start()

@@ -98,6 +98,10 @@ class RoundContext:
         """Read columns of the judgements of the run's own judge, of all rounds if None."""
         return read_verdicts(self.warehouse, "judgements", columns, rounds=rounds, run_id=self.run_id)
 
+    def correctness(self, rounds: Collection[int] | None = None) -> dict[str, bool]:
+        """Return what the run's own judge has decided, by trajectory."""
+        return dict(tuples(self.read_judgements("trajectory_id", "correct", rounds=rounds)))
+
     def rows(self, record: type[R], rounds: Collection[int] | None = None) -> list[R]:
         """Read the run's rows of a record's table, of all rounds if None."""
         return read_rows(self.warehouse, record, rounds=rounds, run_id=self.run_id)
@@ -247,14 +251,13 @@ def do_batches(
     identity: str,
     shown_as: str,
     remaining: Callable[[Sequence[Mapping[str, Any]]], Any],
-    work: Callable[[StageRun, Any], WrittenFiles],
-    result: Callable[[Any], Mapping[str, Any]],
+    work: Callable[[StageRun, Any], tuple[WrittenFiles, Mapping[str, Any]]],
 ) -> None:
     """Do work on stored trajectories in batches, each once; a later call does only what is new.
 
     A batch has its list stored before its work starts, and its marker after its commit: a killed batch is finished by
     the next call, with the same list. `remaining` returns the items that are left, as JSON values, given the results of
-    the finished batches; `work` writes the files of a batch; its `result` goes into its marker, under `identity`.
+    the finished batches; `work` writes the files of a batch, and its result goes into its marker, under `identity`.
     """
     warehouse, results, is_new = context.warehouse, list[Mapping[str, Any]](), False
     while True:
@@ -271,7 +274,7 @@ def do_batches(
             warehouse.store.put(warehouse.name(folder / _BATCH), begun)
         items = json.loads(begun)
         with disk_full_as_error(warehouse.root), watched_work(warehouse, at, shown_as):
-            commit_stage(warehouse, at, work(at, items).files)
-        results.append(result(items))
-        mark_done(warehouse, folder, key, results[-1])
+            made, result = work(at, items)
+            commit_stage(warehouse, at, made.files)
+        results.append(mark_done(warehouse, folder, key, result))
         sweep(warehouse, folder)

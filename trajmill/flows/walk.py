@@ -10,7 +10,7 @@ from rich.table import Table
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import endpoint_of, untrained_policy
-from trajmill.flows.report.figures import read_pathways
+from trajmill.flows.report.figures import TABLES, run_views
 from trajmill.flows.report.page import write_report
 from trajmill.flows.round import watched
 from trajmill.flows.serving.models_ready import working_on
@@ -119,7 +119,8 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
         with watched(context, PATHWAY_QUERIES):
             run_once(context, PATHWAY_QUERIES, make_queries)
         report = write_report(context.warehouse, context.run_id)
-    rows = read_pathways(context.warehouse, context.run_id)
+    with run_views(context.warehouse, context.run_id) as views:
+        rows = views.rows(TABLES["pathways"])
     headings = ("program", "pathways", "dialogs", "tabs", "need a selection", "seconds", "per second")
     table = Table(*headings, title=f"{sum(row.pathways for row in rows)} pathways")
     for row in rows:

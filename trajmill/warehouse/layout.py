@@ -163,7 +163,7 @@ _UPKEEP = " (upkeep)"
 """After the name of a process that only deletes what a run does not need."""
 _UPKEEP_SECONDS = 900.0
 """Most seconds that a run waits for upkeep; `vacuum` looks at all files while it has the locks."""
-_SECONDS_BETWEEN_LOOKS = 1.0
+_SECONDS_BETWEEN_LOOKS = 5.0
 
 
 class RunInUseError(TrajmillError):
@@ -175,21 +175,23 @@ class RunInUpkeepError(RunInUseError):
 
 
 @contextmanager
-def sole_worker(warehouse: Warehouse, run_id: str) -> Iterator[None]:
-    """Lock a run, after its upkeep. Raises RunInUseError if another process works on it, or upkeep takes too long."""
-    until = 0.0
+def sole_worker(warehouse: Warehouse, run_id: str, patience: float = 0.0) -> Iterator[None]:
+    """Lock a run, after its upkeep. Raises RunInUseError if another process works on it for `patience` seconds."""
+    began, is_told = time.monotonic(), False
     with ExitStack() as stack:
         while True:
             try:
                 stack.enter_context(_locked(warehouse, run_id))
                 break
-            except RunInUpkeepError as error:
-                if not until:
-                    _LOG.warning("%s (this process waits, %.0f minutes at most)", error, _UPKEEP_SECONDS / 60)
-                    until = time.monotonic() + _UPKEEP_SECONDS
-                elif time.monotonic() >= until:
+            except RunInUseError as error:
+                is_upkeep = isinstance(error, RunInUpkeepError)
+                left = began + max(patience, _UPKEEP_SECONDS if is_upkeep else 0.0) - time.monotonic()
+                if left <= 0:
                     raise
-            time.sleep(_SECONDS_BETWEEN_LOOKS)
+                if is_upkeep and not is_told:
+                    _LOG.warning("%s (this process waits, %.0f minutes at most)", error, left / 60)
+                    is_told = True
+            time.sleep(min(_SECONDS_BETWEEN_LOOKS, left))
         yield
 
 

@@ -26,7 +26,6 @@ class WantedRows(TypedDict, total=False):
     """The table's version; the newest without one."""
     where: Mapping[str, Collection[str]] | None
     """By column, the values that its rows may have; files and row groups whose bounds exclude them are not read."""
-    without: Collection[str]
 
 
 def read_table(
@@ -89,8 +88,7 @@ def _source(
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
         system, before = warehouse.store.arrow_files()
         committed = committed_names(warehouse, table, wanted.get("version"), rounds, run_id, where)
-        left_out = {f"tables/{table}/{name}" for name in wanted.get("without", ())}
-        files = [before + name for name in committed if name not in left_out]
+        files = [before + name for name in committed]
         condition = ds.scalar(True)
         if rounds is not None:
             condition = condition & ds.field("round").isin(list(rounds))

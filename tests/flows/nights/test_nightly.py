@@ -93,7 +93,7 @@ def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path,
 
 
 def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("trajmill.flows.nights.nightly._SECONDS_BETWEEN_LOOKS", 0.01)
+    monkeypatch.setattr("trajmill.warehouse.layout._SECONDS_BETWEEN_LOOKS", 0.01)
     skips = served(Config.model_validate({"run": {"root": tmp_path}}), when_busy="skip")
     entered, leave = threading.Event(), threading.Event()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import count, takewhile
 from pathlib import Path
 from typing import NamedTuple
@@ -10,7 +11,7 @@ import pyarrow.compute as pc
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import accepted_since_training
-from trajmill.flows.progress import Advance, progress, watched_work
+from trajmill.flows.progress import watched_work
 from trajmill.flows.round import current_round
 from trajmill.flows.serving.models_ready import models_ready, working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, has_begun, report_of, run_once
@@ -24,7 +25,6 @@ from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
 from trajmill.stages.importing.base import BadRecording, LayoutSpec
 from trajmill.stages.importing.rows import HeldOut
 from trajmill.warehouse.layout import ONLY_SHARD, StageRun
-from trajmill.warehouse.read import tuples
 from trajmill.warehouse.staging import ShardProgress, plan_items
 
 IMPORT = "import"
@@ -59,8 +59,8 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
             kilobytes = sum(file.stat().st_size for file in files) // _KB
             staged = context.at(_name(IMPORT, number)).staging(warehouse)
             plan_items(staged, kilobytes)
-            with progress().stage(context.round, IMPORT, kilobytes, "KB") as advance:
-                counter = _in_kilobytes(ShardProgress(staged, ONLY_SHARD), advance)
+            with watched_work(warehouse, context.at(_name(IMPORT, number)), IMPORT, unit="KB"):
+                advance = _in_kilobytes(ShardProgress(staged, ONLY_SHARD))
 
                 def work(at: StageRun) -> StageOutcome:
                     found = (each for file in files for each in layout.read(file, folder))
@@ -69,7 +69,7 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
                     rows = context.read("trajectories", ["trajectory_id", "purpose"])
                     imported = rows["trajectory_id"].filter(pc.equal(rows["purpose"], Purpose.IMPORTED.value))
                     known, origin = {*context.all_queries, *imported.to_pylist()}, context.origin
-                    written, counts = write_recordings(warehouse, at, origin, kind, found, held_out, known, counter)
+                    written, counts = write_recordings(warehouse, at, origin, kind, found, held_out, known, advance)
                     bad.extend(counts.bad)
                     result = {"trajectories": counts.trajectories, "steps": counts.steps, "known": counts.known}
                     rows_in = counts.trajectories + counts.known + len(counts.bad)
@@ -82,16 +82,14 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
     return ImportReport(context.round, *counts, tuple(bad), len(verdicts), sum(verdicts), accepted)
 
 
-def _in_kilobytes(counted: ShardProgress, advance_bar: Advance) -> Advance:
-    """Count bytes as whole kilobytes, in the bar and for `trajmill status`."""
+def _in_kilobytes(counted: ShardProgress) -> Callable[[int], None]:
+    """Count bytes as whole kilobytes."""
     done = 0
 
-    def advance(more: int, *, total: int | None = None) -> None:
+    def advance(more: int) -> None:
         nonlocal done
         before, done = done, done + more
-        kilobytes = done // _KB - before // _KB
-        counted.add(kilobytes)
-        advance_bar(kilobytes)
+        counted.add(done // _KB - before // _KB)
 
     return advance
 
@@ -129,16 +127,13 @@ def _finish_stopped(context: RoundContext) -> int:
 def _judge(context: RoundContext, number: int) -> list[bool]:
     """Judge the imported trajectories of the round that no judge has seen; returns their verdicts."""
     rounds, name = [context.round], _name(_JUDGE, number)
-
-    def verdicts() -> dict[str, bool]:
-        return dict(tuples(context.read_judgements("trajectory_id", "correct", rounds=rounds)))
-
     failures = context.read("failures", ["stage", "input_id"], rounds)
-    tried = {*verdicts(), *failures["input_id"].filter(pc.equal(failures["stage"], JUDGE_STAGE)).to_pylist()}
+    failed = failures["input_id"].filter(pc.equal(failures["stage"], JUDGE_STAGE)).to_pylist()
+    tried = {*context.correctness(rounds), *failed}
     new = [each for each in trajectories_of_round(context, Purpose.IMPORTED) if each not in tried]
     with watched_work(context.warehouse, context.at(name), _JUDGE):
         run_once(context, name, lambda at: judge_all(context, at, new))
-    after = verdicts()
+    after = context.correctness(rounds)
     return [after[each] for each in new if each in after]
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import timedelta
 from itertools import pairwise, takewhile
 from pathlib import Path
@@ -45,7 +45,6 @@ from trajmill.warehouse.releases import release_names, verify_release
 from trajmill.warehouse.upkeep import maintain as maintain_warehouse
 from trajmill.warehouse.views import refresh_views
 
-_SECONDS_BETWEEN_LOOKS = 5.0
 _PROMOTIONS = 3
 """Promotions in a row with a fall of validation after which a run needs a person."""
 
@@ -68,22 +67,12 @@ def maintain(config_file: str | None = None) -> State[Any]:
     return unattended(config_file, keep_small)
 
 
-@contextmanager
-def working_alone(config: Config) -> Iterator[None]:
+def working_alone(config: Config) -> AbstractContextManager[None]:
     """Work on the run alone after a wait (`serve.wait_hours`). Raises NewRunError, RunInUseError (still in use)."""
     begin_or_continue(config)
-    context, serve = RoundContext.of(config), config.serve
-    until = time.monotonic() + (serve.wait_hours * 3600 if serve.when_busy == "wait" else 0.0)
-    with ExitStack() as stack:
-        while True:
-            try:
-                stack.enter_context(working_on(context, models=None))
-                break
-            except RunInUseError:
-                if time.monotonic() >= until:
-                    raise
-            time.sleep(min(_SECONDS_BETWEEN_LOOKS, max(until - time.monotonic(), 0.0)))
-        yield
+    waits = config.serve.when_busy == "wait"
+    patience = 3600 * config.serve.wait_hours if waits else 0.0
+    return working_on(RoundContext.of(config), models=None, patience=patience)
 
 
 class Landed(NamedTuple):
@@ -119,7 +108,7 @@ class Landed(NamedTuple):
 def landed_in(context: RoundContext, rounds: Sequence[int]) -> Landed:
     rows = tuples(context.read("trajectories", ["trajectory_id", "purpose", "status"], rounds))
     attempts = {name: (purpose, status) for name, purpose, status in rows if purpose in (Purpose.TRAIN, Purpose.GUIDED)}
-    judged = dict(tuples(context.read_judgements("trajectory_id", "correct", rounds=rounds)))
+    judged = context.correctness(rounds)
     failures = list(tuples(context.read("failures", ["failure_class", "stage", "input_id"], rounds)))
     undecided = {input_id for _, stage, input_id in failures if stage == JUDGE_STAGE} - judged.keys()
     finished = {name for name, (_, status) in attempts.items() if status == "finished"}

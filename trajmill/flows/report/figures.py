@@ -223,11 +223,6 @@ def read_figures(views: RunViews) -> Figures:
     )
 
 
-def read_pathways(warehouse: Warehouse, run_id: str) -> Rows:
-    with run_views(warehouse, run_id) as views:
-        return views.rows(TABLES["pathways"])
-
-
 def _series(rows: Rows, names: Mapping[str, str]) -> tuple[Series, ...]:
     lines = (Series(name, [row for row in rows if row.name == key]) for key, name in names.items())
     return tuple(line for line in lines if line.points)

@@ -64,10 +64,13 @@ async def check_servers(specs: Iterable[OpenAiSpec]) -> None:
 
 
 @contextmanager
-def working_on(context: RoundContext, models: Collection[str] | None = ()) -> Iterator[None]:
-    """Work on a run alone, with endpoints (None: of all roles) ready, then refresh the views. Raises RunInUseError."""
+def working_on(context: RoundContext, models: Collection[str] | None = (), patience: float = 0.0) -> Iterator[None]:
+    """Work on a run alone, with endpoints (None: of all roles) ready, then refresh the views.
+
+    Raises RunInUseError if another process works on the run for `patience` seconds.
+    """
     warehouse = context.warehouse
-    with sole_worker(warehouse, context.run_id), disk_full_as_error(warehouse.root), ExitStack() as stack:
+    with sole_worker(warehouse, context.run_id, patience), disk_full_as_error(warehouse.root), ExitStack() as stack:
         if models is None or models:
             stack.enter_context(models_ready(context.config, warehouse.run(context.run_id), models))
         yield

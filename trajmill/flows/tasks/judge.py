@@ -235,7 +235,7 @@ def rollout_branches(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt queries without a success again, from the last good screen of the attempt that came farthest."""
     config, rounds = context.config, [context.round]
     columns = ["trajectory_id", "query_id", "purpose", "status"]
-    correct = dict(tuples(context.read_judgements("trajectory_id", "correct", rounds=rounds)))
+    correct = context.correctness(rounds)
     attempts = [row for row in tuples(context.read("trajectories", columns, rounds)) if row[0] in correct]
     solved = {query_id for name, query_id, _, _ in attempts if correct[name]}
     failed = [name for name, _, purpose, status in attempts if purpose == Purpose.TRAIN and status == "finished"]

@@ -127,9 +127,8 @@ def derive(context: RoundContext, at: StageRun) -> StageOutcome:
         late = unjudged_of_earlier_rounds(context, *LEARNED_FROM)
         rounds.update(one.round for one in late)
         trajectories += [one.trajectory_id for one in late]
-        rows = context.read_judgements("trajectory_id", "correct", rounds=rounds)
-        accepted = set(rows["trajectory_id"].filter(rows["correct"]).to_pylist())
-        chosen = sorted(accepted.intersection(trajectories))
+        correct = context.correctness(rounds)
+        chosen = sorted({each for each in trajectories if correct.get(each)})
     job = DeriveExamples(
         context.warehouse,
         at,

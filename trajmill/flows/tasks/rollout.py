@@ -45,7 +45,7 @@ def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
     config, made_first = context.config, finished(context, ROLLOUT).count.rows_in
     total = sum(share.episodes for share in shares(context, config.unguided_episodes)) - made_first
     seed = int(content_id(MIXED, config.run.seed, context.round)[:12], 16)
-    correct = dict(tuples(context.read_judgements("trajectory_id", "correct", rounds=[context.round])))
+    correct = context.correctness([context.round])
     tried, made = defaultdict[str, list[bool]](list), dict[str, int]()
     columns = ["query_id", "trajectory_id", "attempt", "purpose"]
     for query_id, name, number, purpose in tuples(context.read("trajectories", columns, [context.round])):
