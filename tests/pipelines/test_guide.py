@@ -11,7 +11,7 @@ import pytest
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.fault_server import FaultServer, running_server
-from trajmill.pipelines.judge import GuideSpec, WriteGuidance
+from trajmill.pipelines.judge import WriteGuidance
 from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
@@ -70,8 +70,8 @@ def writes(body: dict[str, Any]) -> str:
 
 def test_guidance_and_its_model_calls_are_committed(stored: Warehouse) -> None:
     with running_server(models=("sees", "writes"), writes=writes, seconds=0.25) as server:
-        rounds, models = dict.fromkeys(IDS, ROLLOUT.round), GuideSpec(spec(server, "sees"), spec(server, "writes"))
-        work = WriteGuidance(stored, GUIDE, ORIGIN, frozenset(IDS[:1]), rounds, models, concurrency=3)
+        rounds, models = dict.fromkeys(IDS, ROLLOUT.round), (spec(server, "sees"), spec(server, "writes"))
+        work = WriteGuidance(stored, GUIDE, ORIGIN, frozenset(IDS[:1]), rounds, *models, concurrency=3)
         commit_stage(stored, GUIDE, pickle.loads(pickle.dumps(work))("00000", IDS).files)
         assert 1 < server.most_in_flight <= 3
         pictures = [request.pictures for request in server.received if request.body["model"] == "sees"]

@@ -161,8 +161,7 @@ def tasks_of_round(context: RoundContext, done: Collection[str], spec: PlanningS
     finished = {tasks[trajectory_id] for trajectory_id in done}
     found: dict[str, list[Attempted]] = defaultdict(list)
     failed: dict[str, Attempted] = {}
-    # Attempts without guidance first, and of these the shortest.
-    for one in sorted(attempts, key=lambda one: (one.purpose == Purpose.GUIDED, one.steps, one.trajectory_id)):
+    for one in attempts:
         task, split = tasks[one.trajectory_id], queries[one.query_id].split
         if one.purpose not in LEARNED_FROM or split is not Split.TRAIN or task in finished:
             continue
@@ -188,7 +187,7 @@ def failures_of_round(context: RoundContext, done: Collection[str]) -> list[Deri
     """Return the failed unguided attempts that are not `done`, each with the shortest success at its query, if any."""
     judged, successes = context.correctness(), dict[str, str]()
     trained = [one for one in _attempts(context) if context.all_queries[one.query_id].split is Split.TRAIN]
-    for one in sorted(trained, key=lambda one: (one.purpose == Purpose.GUIDED, one.steps, one.trajectory_id)):
+    for one in trained:
         if one.purpose in LEARNED_FROM and judged.get(one.trajectory_id):
             successes.setdefault(one.query_id, one.trajectory_id)
     failed = [one for one in trained if one.purpose == Purpose.TRAIN and judged.get(one.trajectory_id) is False]
@@ -248,9 +247,11 @@ def with_branches(context: RoundContext, sources: Sequence[DerivedFrom]) -> list
 
 
 def _attempts(context: RoundContext) -> list[Attempted]:
+    """Return the finished attempts of a round: those without guidance first, and of these the shortest."""
     rows = context.read("trajectories", [*Attempted._fields, "status"], [context.round])
     finished = rows.filter(pc.equal(rows["status"], "finished")).select(Attempted._fields)
-    return [Attempted(*values) for values in tuples(finished)]
+    attempts = (Attempted(*values) for values in tuples(finished))
+    return sorted(attempts, key=lambda one: (one.purpose == Purpose.GUIDED, one.steps, one.trajectory_id))
 
 
 def with_tried_manuals(context: RoundContext, at: StageRun, made: WrittenFiles, most: int) -> WrittenFiles:

@@ -14,7 +14,7 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse, create_warehouse
-from trajmill.warehouse.staging import has_begun
+from trajmill.warehouse.staging import has_begun, last_change
 
 IDENTITY_FILE = "identity.json"
 _CONFIG_FILE = "config.json"
@@ -37,14 +37,11 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
         pattern = re.compile(rf"{re.escape(config.run.name)}-[0-9a-f]{{8}}")
         of_name = [run for run in warehouse.store.folders("staging") if pattern.fullmatch(run)]
         if of_name:
-            earlier = max(of_name, key=lambda run: _last_change(warehouse, run))
-            changed = list[str]()
-            with suppress(ValueError):
-                stored = warehouse.store.get(_file(warehouse, earlier, IDENTITY_FILE)) or b""
-                before = dict(flat_keys(json.loads(stored)))
-                # As JSON has no tuples, both sides are compared as it writes them.
-                now = dict(flat_keys(json.loads(json.dumps(identity))))
-                changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+            earlier = max(of_name, key=lambda run: last_change(warehouse, warehouse.staging(run)))
+            before = stored_identity(warehouse, earlier)
+            # As JSON has no tuples, both sides are compared as it writes them.
+            now = dict(flat_keys(json.loads(json.dumps(identity)))) if before else {}
+            changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
             more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
             named = f"{', '.join(changed[:_MOST_NAMED])}{more} changed"
             raise NewRunError(
@@ -65,7 +62,14 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
 def begun_runs(warehouse: Warehouse) -> list[str]:
     runs = warehouse.store.folders("runs")
     begun = [run for run in runs if warehouse.store.size(_file(warehouse, run, IDENTITY_FILE))]
-    return sorted(begun, key=lambda run: _last_change(warehouse, run))
+    return sorted(begun, key=lambda run: last_change(warehouse, warehouse.staging(run)))
+
+
+def stored_identity(warehouse: Warehouse, run_id: str) -> dict[str, Any]:
+    """Return what decides a run's rows, by dotted key; empty for a run of an earlier trajmill."""
+    with suppress(ValueError):
+        return dict(flat_keys(json.loads(warehouse.store.get(_file(warehouse, run_id, IDENTITY_FILE)) or b"")))
+    return {}
 
 
 def runs_to_show(config_file: Path | None, warehouse: Warehouse, root: str | None) -> list[ShownRun]:
@@ -108,10 +112,3 @@ def flat_keys(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
 
 def _file(warehouse: Warehouse, run_id: str, name: str) -> str:
     return warehouse.name(warehouse.run(run_id) / name)
-
-
-def _last_change(warehouse: Warehouse, run: str) -> float:
-    folder = warehouse.staging(run)
-    if warehouse.store.is_local and folder.exists():
-        return folder.stat().st_mtime
-    return max((file.modified for file in warehouse.store.files(warehouse.name(folder))), default=0.0)

@@ -113,20 +113,15 @@ async def judging(spec: JudgeSpec, critics: CriticModels, origin: Origin) -> Asy
 
 
 @dataclass(frozen=True)
-class GuideSpec:
+class WriteGuidance(StageWork[Sequence[str]]):
+    references: frozenset[str]
+    """Ids of the trajectories that walk the annotated path; the others are successes of the policy."""
+    rounds_of: Mapping[str, int]
     describer: Endpoint | None = None
     """A vision-language model; None compares accessibility trees."""
     writer: Endpoint | None = None
     """A language model; None writes one line per step."""
     prompts: GuidePrompts = field(default_factory=guide_prompts)
-
-
-@dataclass(frozen=True)
-class WriteGuidance(StageWork[Sequence[str]]):
-    references: frozenset[str]
-    """Ids of the trajectories that walk the annotated path; the others are successes of the policy."""
-    rounds_of: Mapping[str, int]
-    guide: GuideSpec = GuideSpec()
     concurrency: int = 1
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
@@ -142,14 +137,13 @@ class WriteGuidance(StageWork[Sequence[str]]):
             return REFERENCE_PATH if episode.trajectory.trajectory_id in self.references else OWN_SUCCESS
 
         async def write() -> list[Guidance | Failure]:
-            spec = self.guide
             async with OpenEndpoints(self.origin, calls.append) as endpoints:
                 describer: StepDescriber = TreeDescriber()
-                if spec.describer is not None:
-                    describer = ModelDescriber(endpoints.model(spec.describer), spec.prompts.describe)
+                if self.describer is not None:
+                    describer = ModelDescriber(endpoints.model(self.describer), self.prompts.describe)
                 writer: GuidanceWriter = LineWriter()
-                if spec.writer is not None:
-                    writer = ModelGuidanceWriter(endpoints.model(spec.writer), spec.prompts.synthesise)
+                if self.writer is not None:
+                    writer = ModelGuidanceWriter(endpoints.model(self.writer), self.prompts.synthesise)
                 guide = Guide(describer, writer)
                 return await guide_episodes(episodes.values(), screens, self.origin, source_of, guide, self.concurrency)
 

@@ -12,15 +12,17 @@ from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles, run_coroutine
+from trajmill.pipelines.judge import judging
 from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import queries_of
-from trajmill.pipelines.rollout import AttemptJudge, Journaled, RunAttempts
+from trajmill.pipelines.rollout import Journaled, RunAttempts
 from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.record import content_id
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.curate.leaks import usable_proposals
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.prompts import Prompt, PromptedModel
@@ -103,10 +105,11 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
 
 @dataclass(frozen=True, kw_only=True)
 class TryProposals(RunAttempts):
-    judge: AttemptJudge
+    judge: JudgeSpec
+    critics: CriticModels
 
     def identity(self, attempts: Sequence[Attempt]) -> object:
-        return [super().identity(attempts), self.judge.spec.identity()]
+        return [super().identity(attempts), self.judge.identity()]
 
     def __call__(self, shard: str, attempts: Sequence[Attempt]) -> WrittenFiles:
         """Write the decided tasks and the rows of their attempts.
@@ -114,7 +117,7 @@ class TryProposals(RunAttempts):
         Of an attempt that decides nothing, only the failures and the model calls are written: its query has no row yet.
         """
         queries = {attempt.query.query_id: attempt.query for attempt in attempts}
-        journaled = self.run(shard, attempts, self.judge)
+        journaled = self.run(shard, attempts, judging(self.judge, self.critics, self.origin))
         decided: list[tuple[AttemptRows, DecidedProposal]] = []
         for one in journaled.finished:
             query = queries[one.trajectory.query_id]

@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, closing, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, closing, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -17,7 +17,6 @@ from pydantic import BaseModel, ValidationError
 
 from trajmill.pipelines.drawing import ScreenWriter, screens_in_background
 from trajmill.pipelines.fan_out import MOST_IN_SHARD, BeamSettings, P, StageWork, WrittenFiles, divide, fan_out
-from trajmill.pipelines.judge import judging
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.slots import shown_slots
 from trajmill.schemas.episode import AttemptRows, verdict_rows
@@ -27,10 +26,9 @@ from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
-from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.environments.tasks import first_mistake
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, Limits, SlotBoard
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, JudgeAttempt, Limits, SlotBoard
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
@@ -46,12 +44,6 @@ AttemptKey = tuple[str, Purpose, int, int, str | None]
 def attempt_key(attempt: Attempt) -> AttemptKey:
     guidance_id = attempt.guidance.guidance_id if attempt.guidance else None
     return attempt.query.query_id, attempt.purpose, attempt.attempt, attempt.seed, guidance_id
-
-
-@dataclass(frozen=True)
-class AttemptJudge:
-    spec: JudgeSpec
-    critics: CriticModels
 
 
 @dataclass
@@ -91,6 +83,7 @@ class AttemptQueue:
 
 
 Queues = Mapping[Platform, AttemptQueue]
+Judging = AbstractAsyncContextManager[JudgeAttempt]
 
 
 @dataclass(frozen=True)
@@ -101,11 +94,11 @@ class AttemptRunner(StageWork[P]):
     concurrency: int
     durability: Durability = field(default_factory=Durability)
 
-    def run(self, shard: str, work: Sequence[Attempt] | Queues, judge: AttemptJudge | None = None) -> Journaled:
+    def run(self, shard: str, work: Sequence[Attempt] | Queues, judging: Judging | None = None) -> Journaled:
         """Run the attempts that are in no journal of the stage into that of the shard.
 
-        Returns the given ones, in order of id; those of queues are left in the journals. `judge` judges each attempt
-        as soon as it is finished.
+        Returns the given ones, in order of id; those of queues are left in the journals. What `judging` opens judges
+        each attempt as soon as it is finished.
         """
         journal = Journal(self.at.staging(self.warehouse) / JOURNALS.replace("*", shard))
         screen_journal = journal_path(self.warehouse, self.at, shard)
@@ -116,8 +109,7 @@ class AttemptRunner(StageWork[P]):
         async def roll(screens: ScreenWriter) -> None:
             slots, storing = shown_slots(board, journal.path, not draws), stored_in_time(parts, self.durability)
             async with AsyncExitStack() as opened, self.agent.open() as make_agent, slots, storing as one_more:
-                judges = judge and judging(judge.spec, judge.critics, self.origin)
-                judged = await opened.enter_async_context(judges) if judges else None
+                judged = await opened.enter_async_context(judging) if judging else None
 
                 async def record(made: FinishedAttempt) -> None:
                     made = await judged(made) if judged else made

@@ -191,15 +191,8 @@ def action_to_json(action: Action) -> str:
 
 def pressed_point(action: Action) -> tuple[int, int] | None:
     """The first position that an action touches; None for an action without a position."""
-    match action:
-        case Click(x=x, y=y) | LongPress(x=x, y=y) | Swipe(x=x, y=y) | Drag(x=x, y=y) | MoveMouse(x=x, y=y):
-            return x, y
-        case DragTo(x=x, y=y):
-            return x, y
-        case Scroll(x=int() as x, y=int() as y) | HorizontalScroll(x=int() as x, y=int() as y):
-            return x, y
-        case _:
-            return None
+    x, y = getattr(action, "x", None), getattr(action, "y", None)
+    return None if x is None or y is None else (x, y)
 
 
 def scroll_direction(action: Action | None) -> str:

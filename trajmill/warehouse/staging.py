@@ -193,6 +193,12 @@ def has_begun(warehouse: Warehouse, folder: Path) -> bool:
     return folder.exists() or bool(warehouse.store.files(warehouse.name(folder)))
 
 
+def last_change(warehouse: Warehouse, folder: Path) -> float:
+    """Return when something was stored in a folder last, here or elsewhere, in seconds since the epoch; else 0."""
+    here = [folder.stat().st_mtime] if folder.exists() else []
+    return max([*here, *(file.modified for file in warehouse.store.files(warehouse.name(folder)))], default=0.0)
+
+
 def sweep(warehouse: Warehouse, folder: Path) -> None:
     """Remove the files of a finished stage except its marker; its rows are committed."""
     if unneeded := leftovers(warehouse, folder):

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -34,16 +33,10 @@ Name = Annotated[str, Argument(metavar="NAME", help="Name of a release; `trajmil
 _HOST = "Address to listen on; readers elsewhere need the printed link with its token."
 
 
-class RowFormat(StrEnum):
-    TABLE = "table"
-    CSV = "csv"
-    JSON = "json"
-
-
 @app.command(epilog='Example: trajmill sql "SELECT * FROM funnel WHERE round = 1" --format csv')
 def sql(
     query: str | None = Argument(None, help="One SELECT; SHOW TABLES lists tables and views. A prompt without one."),
-    form: RowFormat = Option(RowFormat.TABLE, "--format", "-f", help="How to print the rows."),
+    form: Literal["table", "csv", "json"] = Option("table", "--format", "-f", help="How to print the rows."),
     seconds: float = Option(600.0, min=0.1, help="Longest time of a query."),
     memory: int = Option(4096, min=64, help="Most memory of a query, in MB."),
     config: ConfigFile = None,
@@ -55,9 +48,9 @@ def sql(
 
     warehouse, limits = warehouse_of(config, root), QueryLimits(seconds, memory)
     if query is None:
-        run_prompt(warehouse, form.value, limits)
+        run_prompt(warehouse, form, limits)
         return
-    print(format_rows(answer_sql(warehouse, query, limits).rows, form.value), end="")
+    print(format_rows(answer_sql(warehouse, query, limits).rows, form), end="")
 
 
 @app.command(epilog="Example: trajmill report")

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import duckdb
 
-from trajmill.flows.new_run import IDENTITY_FILE, flat_keys
+from trajmill.flows.new_run import stored_identity
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.views import connect, fresh_views
@@ -218,7 +218,10 @@ def read_figures(views: RunViews) -> Figures:
         apps=_pivot(by_app, measured),
         # Those that were not measured in the last round come last.
         tasks=dict(sorted(tasks.items(), key=lambda task: getattr(task[1][-1], "share", 2.0))),
-        configuration=_configuration(views),
+        configuration=tuple(
+            (key, value if isinstance(value, str) else json.dumps(value))
+            for key, value in stored_identity(views.warehouse, views.run_id).items()
+        ),
         tables=tables,
     )
 
@@ -246,13 +249,3 @@ def _seconds(rows: Rows) -> tuple[Bar, ...]:
         rest = sum(seconds for stage, seconds in spent.items() if stage not in named)
         made.append(Bar(f"round {number}", shown | {"the rest": rest}, f"{spent.total():.1f} s"))
     return tuple(made)
-
-
-def _configuration(views: RunViews) -> tuple[tuple[str, str], ...]:
-    warehouse = views.warehouse
-    try:
-        stored = warehouse.store.get(warehouse.name(warehouse.run(views.run_id) / IDENTITY_FILE))
-        identity: Mapping[str, Any] = json.loads(stored or b"")
-    except ValueError:
-        return ()
-    return tuple((key, value if isinstance(value, str) else json.dumps(value)) for key, value in flat_keys(identity))

@@ -40,6 +40,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.secrets import Secrets
 from trajmill.stages.rollout.base import SlotState
 from trajmill.warehouse.layout import Warehouse, worker_of
+from trajmill.warehouse.staging import last_change
 
 _CLOCK = 1.0
 """Seconds by which the times of two files may differ that were written one after the other."""
@@ -100,20 +101,15 @@ def working_stage(context: RoundContext) -> WorkingStage:
     # An import of the process may be one into the next round, while this one trains.
     for landing in (current, current.in_round(current.round + 1)) if process else ():
         imported = working_import(landing)
-        if imported is not None and _last_change(landing, imported) >= began - _CLOCK:
-            name, within = imported, landing
-            break
+        if imported is not None:
+            staged = landing.at(imported).staging(context.warehouse)
+            if last_change(context.warehouse, staged) >= began - _CLOCK:
+                name, within = imported, landing
+                break
     has_rows = any(has_begun(current, each.name) for each in stages if each.fixed_round is None)
     is_further = current.round > context.config.run.rounds and not has_rows
     counts = stage_counter(within, name).progress()
     return WorkingStage(current.round, name, process, *counts, max(time.time() - began, 0.0), is_further)
-
-
-def _last_change(context: RoundContext, stage: str) -> float:
-    """When a stage wrote last, here or on another machine, in seconds since the epoch."""
-    warehouse, folder = context.warehouse, context.at(stage).staging(context.warehouse)
-    here = [folder.stat().st_mtime] if folder.exists() else []
-    return max([*here, *(file.modified for file in warehouse.store.files(warehouse.name(folder)))], default=0.0)
 
 
 def _began(context: RoundContext) -> float:

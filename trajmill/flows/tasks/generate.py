@@ -15,7 +15,6 @@ from trajmill.flows.tasks.rollout import attempts_of
 from trajmill.pipelines.fan_out import divide, run_coroutine
 from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, TryProposals, WalkPrograms
 from trajmill.pipelines.reading.episodes import read_history
-from trajmill.pipelines.rollout import AttemptJudge
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.pathway import Pathway
@@ -262,7 +261,7 @@ def try_proposals(context: RoundContext, at: StageRun) -> StageOutcome:
     attempts = plan_once(proposals, Purpose.TRIAL, context.config.run.seed, context.round)
     acts, judge = policies.acting_round(context), own_judge(context.config)
     agent = policies.acting(context, policies.policy_before(acts), temperature=0.0, untrained=acts.round == 1)
-    job = TryProposals(**vars(attempts_of(context, at, agent)), judge=AttemptJudge(judge.spec, judge.critics))
+    job = TryProposals(**vars(attempts_of(context, at, agent)), judge=judge.spec, critics=judge.critics)
     made = context.fan_out(job, divide(attempts, context.workers), 1, context.environment.kind)
     decided = {query.query_id for query in context.written_rows(Query, made.files)}
     result = _as_result([query for query in proposals if query.query_id not in decided])

@@ -20,7 +20,7 @@ from trajmill.flows.progress import progress
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage
 from trajmill.flows.tasks.rollout import MIXED, attempt_all, exploring_agent, shares
 from trajmill.pipelines.fan_out import WrittenFiles, divide
-from trajmill.pipelines.judge import GuideSpec, JudgeTrajectories, RejudgeIdentity, WriteGuidance
+from trajmill.pipelines.judge import JudgeTrajectories, RejudgeIdentity, WriteGuidance
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.episodes import read_episodes, read_history
 from trajmill.schemas.episode import Episode
@@ -200,7 +200,9 @@ def guide(context: RoundContext, at: StageRun) -> StageOutcome:
         *(context.warehouse, at, context.origin),
         frozenset(walks.rounds_of).intersection(unwritten),
         history.rounds_of(unwritten) | walks.rounds_of,
-        GuideSpec(describer, writer, prompts_of(config).guide),
+        describer,
+        writer,
+        prompts_of(config).guide,
         config.judge.concurrency,
     )
     made = context.fan_out(job, divide(unwritten, context.workers))

@@ -204,14 +204,6 @@ def _number(value: float | None, form: str) -> str:
 
 
 _HEADINGS = ("", "votes", "precision", "95 %", "recall", "95 %", "F1", "kappa", "n", "open", "calls", "tokens", "s")
-_NAMES = {
-    Ingredient.SINGLE: "single",
-    Ingredient.VOTING: "voting",
-    Ingredient.MULTI_RESOLUTION: "voting, multi-resolution",
-    Ingredient.ENSEMBLE: "ensemble",
-    Ingredient.CHANNEL: "channel",
-    Ingredient.CONSENSUS: "consensus",
-}
 
 
 def calibration_table(calibrated: Calibrated) -> RenderableType:
@@ -239,7 +231,7 @@ def calibration_table(calibrated: Calibrated) -> RenderableType:
 
 
 def _cells(row: Calibration) -> Iterable[str]:
-    name = _NAMES[row.ingredient]
+    name = "voting, multi-resolution" if row.ingredient is Ingredient.MULTI_RESOLUTION else row.ingredient.value
     if row.channel is not None:
         # E.g. `multimodal: voting at 0.5, judge-72b`; a fine-tuned model shows in its name.
         at = f" at {row.resolution}" if row.resolution not in (None, "full") else ""

@@ -288,17 +288,7 @@ def written_seconds(seconds: float) -> float:
 
 def written_extent(frame: CoordinateFrame) -> str:
     """The size of the screen in the frame's space, for a system message."""
-    match frame.space:
-        case CoordinateSpace.RESIZED_PIXELS:
-            return f"{frame.resized.width}x{frame.resized.height}"
-        case CoordinateSpace.PATCHES:
-            return "{:.0f}x{:.0f}".format(*frame.extent)
-        case CoordinateSpace.PER_MILLE:
-            return "1000x1000"
-        case CoordinateSpace.PER_999:
-            return "999x999"
-        case CoordinateSpace.UNIT:
-            return "1x1"
+    return "{:.0f}x{:.0f}".format(*frame.extent)
 
 
 def refusal(tool: str, action: Action) -> NotExpressible:
