@@ -21,14 +21,13 @@ from trajmill.flows.tasks.generate import PROPOSE
 from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import EVALUATE, TRAIN
-from trajmill.pipelines.rollout import JOURNALS
 from trajmill.schemas.episode import AttemptRows
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.warehouse.layout import Warehouse, open_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.releases import release_names, verify_release
-from trajmill.warehouse.staging import Journal, RecordCounter
+from trajmill.warehouse.staging import Journal
 
 SECONDS = 60.0
 """Time limit for threads that meet."""
@@ -144,8 +143,7 @@ def killed_in_rollout(config: Config) -> None:
     def do(stage: Stage, context: RoundContext) -> StageReport:
         if (stage.name, context.round) == (CALIBRATE, 1):
             following = context.in_round(2)
-            episodes = RecordCounter(following.at(ROLLOUT).staging(context.warehouse), JOURNALS)
-            while not episodes.count() and report_of(following, ROLLOUT) is None:
+            while not journaled(following) and report_of(following, ROLLOUT) is None:
                 time.sleep(0.05)
             os.kill(os.getpid(), signal.SIGKILL)
         return do_stage(stage, context)

@@ -49,7 +49,7 @@ def test_a_stage_that_awaits_something_is_asked_again_by_the_next_call(tmp_path:
 
 def test_without_a_terminal_a_stage_is_one_line() -> None:
     words = io.StringIO()
-    with ConsoleWatcher(Console(file=words, width=100)).stage(2, "judge", 1500) as update:
+    with ConsoleWatcher(Console(file=words, width=100)).stage(2, "judge") as update:
         update(Progress(1000, 1500))
         update(Progress(1500, 1500))
     assert words.getvalue().split()[:5] == ["round", "2", "judge", "1,500", "rows"]
@@ -60,7 +60,7 @@ def test_a_total_that_becomes_known_is_shown_and_all_is_done_when_the_files_go(t
     words = io.StringIO()
     warehouse, at = create_warehouse(tmp_path), StageRun("run", 3, "judge")
     folder = at.staging(warehouse)
-    counter = StageCounter(warehouse, at, None)
+    counter = StageCounter(warehouse, at)
     with (
         watched_by(ConsoleWatcher(Console(file=words, width=100, force_terminal=True))),
         watched_work(warehouse, at, "judge"),

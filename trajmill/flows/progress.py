@@ -19,10 +19,9 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from trajmill.pipelines.rollout import JOURNALS
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.staging import Progress as StageProgress
-from trajmill.warehouse.staging import RecordCounter, progress_of
+from trajmill.warehouse.staging import progress_of
 
 _POLL_SECONDS = 0.5
 Update = Callable[[StageProgress], None]
@@ -32,8 +31,8 @@ class Unwatched:
     """Shows nothing; the base of what does."""
 
     @contextmanager
-    def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Update]:
-        """Watch one stage; `total` is the number of rows, or of another unit, or None if unknown."""
+    def stage(self, round_number: int, stage: str, unit: str = "rows") -> Iterator[Update]:
+        """Watch one stage, which counts rows or another unit."""
         yield lambda now: None
 
     def show(self, content: RenderableType) -> None: ...
@@ -58,14 +57,14 @@ class ConsoleWatcher(Unwatched):
         )
 
     @contextmanager
-    def stage(self, round_number: int, stage: str, total: int | None, unit: str = "rows") -> Iterator[Update]:
+    def stage(self, round_number: int, stage: str, unit: str = "rows") -> Iterator[Update]:
         """Watch one stage; the first bar starts the display, and the end of the last one ends it."""
         started, done = time.monotonic(), 0
         with self._showing:
             if not self._shown:
                 self._bars.start()
             self._shown += 1
-        task = self._bars.add_task(f"round {round_number}  {stage}", total=total)
+        task = self._bars.add_task(f"round {round_number}  {stage}", total=None)
 
         def update(now: StageProgress) -> None:
             nonlocal done
@@ -107,31 +106,25 @@ def watched_by(watcher: Unwatched) -> Iterator[None]:
 
 
 class StageCounter:
-    """Counts what a stage has done, in all processes: attempts if their number is planned, else its shards' counts."""
+    """Counts what a stage has done, in all processes; the count never falls."""
 
-    def __init__(self, warehouse: Warehouse, at: StageRun, planned: int | None) -> None:
-        self._folder = at.staging(warehouse)
-        self._attempts = None if planned is None else RecordCounter(self._folder, JOURNALS)
-        self._last = StageProgress(0, planned)
+    def __init__(self, warehouse: Warehouse, at: StageRun) -> None:
+        self._folder, self._last = at.staging(warehouse), StageProgress(0, None)
 
     def progress(self) -> StageProgress:
         """Return the count; a stage that has removed its files is finished and has done all."""
         now = progress_of(self._folder)
-        total = self._last.total if now.total is None or self._attempts else now.total
-        done = self._attempts.count() if self._attempts else now.done
-        if now.total is None and not self._attempts:
-            done = total or done
-        self._last = StageProgress(max(done, self._last.done), total)
+        if now.total is None:
+            now = StageProgress(self._last.total or now.done, self._last.total)
+        self._last = StageProgress(max(now.done, self._last.done), now.total)
         return self._last
 
 
 @contextmanager
-def watched_work(
-    warehouse: Warehouse, at: StageRun, name: str, planned: int | None = None, unit: str = "rows"
-) -> Iterator[None]:
-    """Show the progress of some work inside; `planned` is its number of attempts, if it makes attempts."""
-    counter, stop = StageCounter(warehouse, at, planned), threading.Event()
-    with progress().stage(at.round, name, planned, unit) as update:
+def watched_work(warehouse: Warehouse, at: StageRun, name: str, unit: str = "rows") -> Iterator[None]:
+    """Show the progress of some work inside."""
+    counter, stop = StageCounter(warehouse, at), threading.Event()
+    with progress().stage(at.round, name, unit) as update:
 
         def poll() -> None:
             ended = False

@@ -13,7 +13,7 @@ from threading import Thread
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.interrupt import asked_to_stop
 from trajmill.flows.policies import policy as policies
-from trajmill.flows.progress import StageCounter, watched_work
+from trajmill.flows.progress import watched_work
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, finished, has_begun, report_of, stage
 from trajmill.flows.tasks import generate, judge, release, rollout, train
@@ -166,26 +166,7 @@ def do_stage(stage: Stage, context: RoundContext) -> StageReport:
 
 def watched(context: RoundContext, name: str) -> AbstractContextManager[None]:
     unit = "updates" if name == train.TRAIN else "rows"
-    return watched_work(context.warehouse, context.at(name), name, _planned_attempts(context, name), unit)
-
-
-def stage_counter(context: RoundContext, name: str) -> StageCounter:
-    return StageCounter(context.warehouse, context.at(name), _planned_attempts(context, name))
-
-
-def _planned_attempts(context: RoundContext, name: str) -> int | None:
-    """Attempts that a stage makes, at most, so that its progress has a total at once; None for other stages."""
-    config = context.config
-    planned = {
-        rollout.ROLLOUT: config.first_episodes,
-        rollout.MIXED: config.unguided_episodes - config.first_episodes,
-        judge.GUIDED: config.guided_episodes,
-    }
-    if name in planned:
-        return sum(share.episodes for share in rollout.shares(context, planned[name]))
-    if name == judge.BRANCHES:
-        return config.branch_episodes
-    return len(train.measured_queries(context)) if name in (policies.BASELINE, train.EVALUATE) else None
+    return watched_work(context.warehouse, context.at(name), name, unit)
 
 
 def run_stage(name: str, config: Config) -> StageReport:

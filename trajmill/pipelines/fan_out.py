@@ -108,6 +108,10 @@ class StageWork(Generic[P]):
     def __call__(self, shard: str, payload: P, /) -> WrittenFiles:
         raise NotImplementedError
 
+    def items(self, payload: P, /) -> int:
+        """Count a payload's items for the progress: those of a list, else one."""
+        return len(payload) if isinstance(payload, Sequence) and not isinstance(payload, str | tuple) else 1
+
     def do(self, shard: Shard, attempt: str = "") -> Mapping[str, int]:
         """Do a shard unless it is done; return its rows by table. `attempt` keeps the files of executions apart."""
         made = None
@@ -116,7 +120,8 @@ class StageWork(Generic[P]):
             files = {table: [list(file) for file in written] for table, written in made.files.items()}
             result = {"files": files, "dropped": dict(made.dropped)}
             mark_done(self.warehouse, self._folder / f"shard-{shard.name}", shard.name, result)
-        self.progress(shard.name).fill(_items_of(shard.payload))
+        if items := self.items(shard.payload):
+            self.progress(shard.name).fill(items)
         return {table: made.rows(table) for table in made.files} if made else {}
 
     def finished_shard(self, shard: str) -> WrittenFiles | None:
@@ -151,7 +156,8 @@ def fan_out(
     # The number in the name keeps the files of a stage in the order of its payloads.
     names = [f"{number:05d}-{content_id('shard', work.identity(payload))}" for number, payload in enumerate(payloads)]
     shards = list(map(Shard, names, payloads))
-    plan_items(work.at.staging(work.warehouse), sum(map(_items_of, payloads)))
+    if items := sum(map(work.items, payloads)):
+        plan_items(work.at.staging(work.warehouse), items)
     if not settings.on_this_machine and shards:
         # Beam takes seconds to import.
         from trajmill.pipelines.executors.beam import run_on_machines
@@ -174,11 +180,6 @@ def fan_out(
     if screens_by:
         files["screens"] = NewScreens(work.warehouse, work.at, work.origin, screens_by).write()
     return WrittenFiles(dict(files), dict(dropped))
-
-
-def _items_of(payload: object) -> int:
-    """Count a payload's items for the progress: those of a list, else one."""
-    return len(payload) if isinstance(payload, Sequence) and not isinstance(payload, str | tuple) else 1
 
 
 def divide(

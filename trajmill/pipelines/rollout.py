@@ -32,7 +32,16 @@ from trajmill.stages.rollout.base import Attempt, FinishedAttempt, JudgeAttempt,
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
-from trajmill.warehouse.staging import Durability, Journal, JournalParts, stored_in_time, stored_journals
+from trajmill.warehouse.staging import (
+    Durability,
+    Journal,
+    JournalParts,
+    ShardProgress,
+    forget_counts,
+    plan_items,
+    stored_in_time,
+    stored_journals,
+)
 
 JOURNALS = "episodes-*.jsonl"
 _RANGES_PER_WORKER = 8
@@ -104,7 +113,7 @@ class AttemptRunner(StageWork[P]):
         screen_journal = journal_path(self.warehouse, self.at, shard)
         parts = JournalParts(self.warehouse, self.at, [screen_journal, journal.path])
         by_id: dict[str, Attempt] = {}
-        board, draws = SlotBoard(), self.environment.draws_screens
+        progress, board, draws = self.progress(shard), SlotBoard(), self.environment.draws_screens
 
         async def roll(screens: ScreenWriter) -> None:
             slots, storing = shown_slots(board, journal.path, not draws), stored_in_time(parts, self.durability)
@@ -115,6 +124,7 @@ class AttemptRunner(StageWork[P]):
                     made = await judged(made) if judged else made
                     await screens.write(made.screens.values())
                     journal.append(attempt_record(made))
+                    progress.add()
                     await one_more()
 
                 queued: Mapping[Platform, Sequence[Attempt] | AttemptQueue]
@@ -123,6 +133,7 @@ class AttemptRunner(StageWork[P]):
                 else:
                     by_id.update((attempt.trajectory_id(make_agent(attempt.query)), attempt) for attempt in work)
                     known = {name for path in self.journals() for name in _spans(path, path.stat().st_size)}
+                    progress.fill(len(known & by_id.keys()))
                     queued = _by_platform([attempt for name, attempt in by_id.items() if name not in known])
                 for platform, attempts in queued.items():
                     factory = self.environment.factory(platform)
@@ -178,6 +189,9 @@ class _RollLane(AttemptRunner[tuple[int, Queues]]):
         number, queues = lane
         return [number, [queue.folder for queue in queues.values()]]
 
+    def items(self, lane: tuple[int, Queues]) -> int:
+        return 0  # Attempts are counted as they end; nobody knows how many a worker will take.
+
     def __call__(self, shard: str, lane: tuple[int, Queues]) -> WrittenFiles:
         # A further lane, for a worker that joins a cluster late, mostly finds nothing left.
         if not all(queue.is_empty() for queue in lane[1].values()):
@@ -191,13 +205,16 @@ def run_in_shards(work: RunAttempts, attempts: Sequence[Attempt], workers: int, 
     With several workers or shards, the workers first take attempts from a common queue. A shard then finds its
     attempts finished, except those of a worker that died, and writes their rows.
     """
-    warehouse, at = work.warehouse, work.at
+    warehouse, at, staging = work.warehouse, work.at, work.at.staging(work.warehouse)
+    forget_counts(staging)
     screens = NewScreens(warehouse, at, work.origin, made_by=work.environment.kind)
     with screens_in_background(screens) as write_screens:
         if workers > 1 or len(attempts) > MOST_IN_SHARD:
             finished = work.finished()
+            plan_items(staging, len(attempts))
+            ShardProgress(staging, "before").fill(len(finished))
             left = [attempt for attempt in attempts if attempt_key(attempt) not in finished]
-            folder = warehouse.name(at.staging(warehouse) / f"queue-{uuid4().hex[:12]}")
+            folder = warehouse.name(staging / f"queue-{uuid4().hex[:12]}")
             queues = {}
             for platform, queued in _by_platform(left).items():
                 in_range = max(1, min(work.concurrency // 2, len(queued) // (workers * _RANGES_PER_WORKER)))

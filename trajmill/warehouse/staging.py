@@ -79,27 +79,6 @@ class Journal(AppendOnlyFile):
                     yield line[:-1]
 
 
-class RecordCounter:
-    """Counts the records of the journals of a folder that other processes write; reads each byte once."""
-
-    def __init__(self, folder: Path, pattern: str) -> None:
-        self._folder, self._pattern = folder, pattern
-        self._read: dict[Path, int] = defaultdict(int)
-        self._records = 0
-
-    def count(self) -> int:
-        """The number of complete records so far; it stays when a journal is removed."""
-        for path in self._folder.glob(self._pattern):
-            with suppress(FileNotFoundError), path.open("rb") as file:
-                file.seek(self._read[path])
-                for line in file:
-                    # The last may be incomplete, and cut off and written again.
-                    if line.endswith(b"\n"):
-                        self._read[path] += len(line)
-                        self._records += 1
-        return self._records
-
-
 class Progress(NamedTuple):
     done: int
     total: int | None
@@ -136,6 +115,12 @@ def plan_items(folder: Path, total: int) -> None:
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         (folder / _PLANNED).write_text(str(total))
+
+
+def forget_counts(folder: Path) -> None:
+    """Remove the counts of an earlier process, some of whose items would be counted twice."""
+    for file in folder.glob(_COUNTED.format("*")):
+        file.unlink(missing_ok=True)
 
 
 def progress_of(folder: Path) -> Progress:

@@ -28,8 +28,9 @@ from trajmill.flows.importing.import_folder import working_import
 from trajmill.flows.new_run import RESOURCE, run_resource
 from trajmill.flows.nights.log import last_ends, served, trouble
 from trajmill.flows.policies.policy import acting_round, choices, policy_before
+from trajmill.flows.progress import StageCounter
 from trajmill.flows.report.figures import JUDGE, SUCCESS, TABLES, money, run_views
-from trajmill.flows.round import first_unfinished, stage_counter, stages_of
+from trajmill.flows.round import first_unfinished, stages_of
 from trajmill.flows.stage import RoundContext, has_begun, report_of
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
@@ -85,7 +86,7 @@ def ahead_line(context: RoundContext) -> str:
     following = current.in_round(current.round + 1)
     if not has_begun(following, ROLLOUT):
         return ""
-    done, total = stage_counter(following, ROLLOUT).progress()
+    done, total = StageCounter(following.warehouse, following.at(ROLLOUT)).progress()
     of = "" if total is None else f" of {total:,}"
     count = f"{done:,}{of} attempts" if report_of(following, ROLLOUT) is None else "finished"
     policy = policy_before(acting_round(following)).version
@@ -108,7 +109,7 @@ def working_stage(context: RoundContext) -> WorkingStage:
                 break
     has_rows = any(has_begun(current, each.name) for each in stages if each.fixed_round is None)
     is_further = current.round > context.config.run.rounds and not has_rows
-    counts = stage_counter(within, name).progress()
+    counts = StageCounter(within.warehouse, within.at(name)).progress()
     return WorkingStage(current.round, name, process, *counts, max(time.time() - began, 0.0), is_further)
 
 
