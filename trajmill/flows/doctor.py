@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.serving.models_ready import check_servers
-from trajmill.flows.status.page import flow_runs
+from trajmill.flows.status.page import LITTLE_DISK, flow_runs
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.stages.environments.desktop.spec import DesktopSpec
@@ -41,7 +41,6 @@ _PROGRAMS = {
 """By extra, the programs that its environments need."""
 _ADB = "install Android's platform tools and put adb in PATH"
 _EXTRAS = (*_PROGRAMS, "openenv", "cluster", "curate", "knowledge", "ocr", "train")
-_LITTLE_DISK = 0.05
 
 
 class Finding(NamedTuple):
@@ -123,7 +122,7 @@ def check_surroundings(config: Config) -> Iterator[Finding]:
     """Check disk and permissions of the warehouse, every model server of a role, and the Prefect server."""
     root = _first_existing(local_folder(config.run.root).absolute())
     disk = shutil.disk_usage(root)
-    enough = disk.free >= _LITTLE_DISK * disk.total
+    enough = disk.free >= LITTLE_DISK * disk.total
     mend = "" if enough else "`trajmill vacuum`, `trajmill compact`, or another run.root"
     yield Finding("disk", f"{disk.free / 1e9:,.1f} GB of {disk.total / 1e9:,.1f} GB free at {root}", mend)
     yield check_place(config.run.root)

@@ -12,7 +12,6 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies import policy as policies
 from trajmill.flows.round import current_round, run_command
-from trajmill.flows.serving.model_server import ADAPTER_FILE
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, has_begun, report_of, run_once
 from trajmill.flows.tasks.judge import GUIDED, judge_precision
@@ -28,7 +27,7 @@ from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version, model_folder
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.training.admission import NOT_ADMITTED, admit
+from trajmill.stages.training.admission import ADAPTER_CONFIG, NOT_ADMITTED, admit
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
 from trajmill.warehouse.releases import publish_weights, read_release, seal_folder
@@ -124,8 +123,8 @@ def add_and_evaluate(config: Config, added: Addition) -> StageReport:
     if (added.model is None) == (added.adapter is None):
         raise BadInputError("name either a model (--model NAME) or an adapter (--adapter DIR)")
     if added.adapter is not None:
-        if not (added.adapter / ADAPTER_FILE).is_file():
-            raise BadInputError(f"{added.adapter} is no LoRA adapter: it has no {ADAPTER_FILE}")
+        if not (added.adapter / ADAPTER_CONFIG).is_file():
+            raise BadInputError(f"{added.adapter} is no LoRA adapter: it has no {ADAPTER_CONFIG}")
         kind = config.endpoints[config.models.policy]
         if not kind.takes_adapters:
             line = f"a model of kind {kind.kind!r} takes no adapter; add a folder of merged weights (--model)"

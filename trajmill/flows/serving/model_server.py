@@ -23,8 +23,8 @@ from trajmill.flows.serving.server_keeper import KeptServer, is_free
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.secrets import Secrets
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
+from trajmill.stages.training.admission import ADAPTER_CONFIG
 
-ADAPTER_FILE = "adapter_config.json"
 _MOST_BYTES = 1_000_000
 _POLL_SECONDS = 0.2
 _LOAD_SECONDS = 300.0
@@ -216,8 +216,8 @@ def served_models(address: str, api_key: str = "") -> frozenset[str] | ServerAns
 
 def load_adapter(address: str, name: str, folder: Path, api_key: str = "") -> None:
     """Load an adapter as model `name`; twice is fine. Raises BadInputError (refused), TrajmillError (no answer)."""
-    if not (folder / ADAPTER_FILE).is_file():
-        raise BadInputError(f"{folder} is no LoRA adapter: it has no {ADAPTER_FILE}")
+    if not (folder / ADAPTER_CONFIG).is_file():
+        raise BadInputError(f"{folder} is no LoRA adapter: it has no {ADAPTER_CONFIG}")
     body = {"lora_name": name, "lora_path": str(folder.absolute()), "load_inplace": True}
     _ask_about_adapter("load", address, body, api_key, _LOAD_SECONDS)
 

@@ -45,7 +45,7 @@ from trajmill.warehouse.staging import last_change
 
 _CLOCK = 1.0
 """Seconds by which the times of two files may differ that were written one after the other."""
-_LITTLE_DISK = 0.05
+LITTLE_DISK = 0.05
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 """Characters that would act on the terminal; messages come from outside."""
 _DISK_IS_FULL = "the disk is nearly full: `trajmill vacuum`, `trajmill compact`, [retention]"
@@ -347,7 +347,7 @@ def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list
     if chosen := choices(first_unfinished(context)):
         finished, version = results["rounds"][0].partition(",")[0], chosen[-1].policy_row.model_version
         results["rounds"] = [f"{finished}, policy {version}, chosen since then; `trajmill policy list` says why"]
-    needs = [*_needs(context, runs, now), *([_DISK_IS_FULL] if disk.free < _LITTLE_DISK * disk.total else [])]
+    needs = [*_needs(context, runs, now), *([_DISK_IS_FULL] if disk.free < LITTLE_DISK * disk.total else [])]
     used = "used" if warehouse.store.is_local else "of copies on this machine"
     sections = {
         "run": [f"{context.run_id} in {warehouse.address}"],

@@ -10,7 +10,7 @@ from trajmill.flows.configuration.config import Config, model_of
 from trajmill.flows.configuration.judges import own_judge, prompts_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies import policy as policies
-from trajmill.flows.stage import RoundContext, StageOutcome, StageResult, finished, report_of, stage
+from trajmill.flows.stage import RoundContext, StageOutcome, finished, report_of, stage
 from trajmill.flows.tasks.rollout import attempts_of
 from trajmill.pipelines.fan_out import divide, run_coroutine
 from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, TryProposals, WalkPrograms
@@ -58,10 +58,6 @@ FRESH = "fresh"
 PATHWAYS = PATHWAY_STAGE
 
 
-class Generated(StageResult):
-    first_policy: policies.Policy
-
-
 @stage(GENERATE, "generate", fixed_round=1)
 def generate(context: RoundContext, at: StageRun) -> StageOutcome:
     """Make the validated queries of the run, and the policy that it starts with."""
@@ -73,7 +69,7 @@ def generate(context: RoundContext, at: StageRun) -> StageOutcome:
             why = f": {count} failures, the first of {first.input_id}: {' '.join(first.message.split())}"
         raise TrajmillError(f"no query to learn on could be made{why}")
     files = context.write(at, made._asdict())
-    result = Generated(first_policy=policies.starting_policy(context, at)).as_json()
+    result = {"first_policy": policies.starting_policy(context, at).model_dump(mode="json", exclude_unset=True)}
     return StageOutcome(len(made.queries) + len(made.failures), len(made.queries), files, result)
 
 
@@ -215,10 +211,9 @@ def asks_for_tasks(config: Config) -> bool:
 
 @stage(PROPOSE, "rollout", is_wanted=asks_for_tasks)
 def propose(context: RoundContext, at: StageRun) -> StageOutcome:
-    """Let the writer model propose training queries. Raises BadInputError: there are no usable example tasks."""
+    """Let the writer model propose training queries. Raises BadInputError: an example task is wrong."""
     config, settings, writer = context.config, context.config.queries, context.config.models.writer
-    if settings.example_tasks is None:
-        raise BadInputError("queries.example_tasks is missing: name a file of tasks that people wrote")
+    assert settings.example_tasks is not None, "the configuration is refused without it"
     job = ProposeTasks(
         warehouse=context.warehouse,
         at=at,

@@ -11,6 +11,7 @@ from trajmill.flows.configuration.judges import own_judge
 from trajmill.flows.deriving import derive_in_round, kind_named
 from trajmill.flows.policies.policy import policy_before, stale_versions
 from trajmill.flows.progress import progress, watched_work
+from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, report_of, stage
 from trajmill.flows.tasks.judge import trajectories_of_round, unjudged_of_earlier_rounds
 from trajmill.pipelines.derive import DeriveExamples, DeriveRLSteps, RLRound, plan_round
@@ -23,8 +24,7 @@ from trajmill.stages.critics.judge import TRIED_AT_MOST
 from trajmill.stages.derive.collected import LEARNED_FROM
 from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.export.exporter import exporter_spec
-from trajmill.warehouse.atomic import disk_full_as_error
-from trajmill.warehouse.layout import StageRun, sole_worker
+from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import tuples
 from trajmill.warehouse.releases import release_names
 from trajmill.warehouse.staging import forget, sweep
@@ -69,7 +69,7 @@ def release_again(config: Config) -> str:
     while report_of(following := newest.in_round(newest.round + 1), RELEASE) is not None:
         newest = following
     first = release_name(newest)
-    with sole_worker(newest.warehouse, newest.run_id), disk_full_as_error(newest.warehouse.root):
+    with working_on(newest):
         names = (name.removeprefix(f"{first}-") for name in release_names(newest.warehouse))
         number = 1 + max((int(number) for number in names if number.isdecimal()), default=0)
         at = StageRun(newest.run_id, newest.round, RELEASE, number)

@@ -15,7 +15,6 @@ from trajmill.flows.deriving import derive_kind
 from trajmill.flows.policies import policy as policies
 from trajmill.flows.policies.policy import Policy, PolicyInForce
 from trajmill.flows.progress import watched_work
-from trajmill.flows.serving.model_server import ADAPTER_FILE
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import (
     AwaitedError,
@@ -29,7 +28,7 @@ from trajmill.flows.stage import (
     run_once,
     stage,
 )
-from trajmill.flows.tasks.generate import GENERATE, Generated
+from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.judge import judge_precision
 from trajmill.flows.tasks.release import (
     DERIVE_RL,
@@ -49,10 +48,11 @@ from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, 
 from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.calibration.agreement import Precision
+from trajmill.stages.critics.voting import PASSED
 from trajmill.stages.metrics.intervals import success_by_split
 from trajmill.stages.queries.proposals.source import PROPOSED
 from trajmill.stages.rollout.base import plan_once
-from trajmill.stages.training.admission import admit
+from trajmill.stages.training.admission import ADAPTER_CONFIG, admit
 from trajmill.stages.training.child import LOG_FILE
 from trajmill.stages.training.promotion import Promotion, QueryGroup, Rival, compare, reason_not_to_train
 from trajmill.stages.training.spec import ParentPolicy, RecipeSpec, TrainingReport
@@ -135,7 +135,7 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
     made = context.warehouse.model(report.version)
     keep_weights(context.warehouse, weights, made)
     shutil.rmtree(weights, ignore_errors=True)
-    folders = (folder, made) if (made / ADAPTER_FILE).is_file() else (made, None)
+    folders = (folder, made) if (made / ADAPTER_CONFIG).is_file() else (made, None)
     trained = Training(
         trained=True,
         reason="",
@@ -238,7 +238,6 @@ def train_beside(config: Config, name: str) -> TrainedModel:
 
 
 EVALUATE = "evaluate"
-_PASSED = 1.0
 
 
 class Evaluation(StageResult):
@@ -251,7 +250,7 @@ class Evaluation(StageResult):
 
 @stage(policies.BASELINE, "generate", fixed_round=0)
 def baseline(context: RoundContext, at: StageRun) -> StageOutcome:
-    first = Generated.of(finished(context.in_round(1), GENERATE)).first_policy
+    first = Policy.model_validate(finished(context.in_round(1), GENERATE).result["first_policy"])
     how = "untrained" if context.config.models.policy == EMBEDDED else "configured"
     decided = Promotion(True, f"{how}: the start of the loop")
     return measure_and_decide(context, at, first, decided, made_by=how)
@@ -280,7 +279,7 @@ def measure(
         policies.score_prompt(agent.endpoint)
     outcome, queries = attempt_all(context, at, attempts, agent), context.queries
     rows = context.written("trajectories", outcome.files, ["query_id", "reward"])
-    scored = {query_id: reward >= _PASSED for query_id, reward in rows if reward is not None}
+    scored = {query_id: reward >= PASSED for query_id, reward in rows if reward is not None}
     success = success_by_split((queries[query_id].split, done) for query_id, done in scored.items())
     validation = tuple(
         QueryOutcome(query_id=query.query_id, success=scored[query.query_id])

@@ -16,10 +16,9 @@ import json
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, ClassVar
 
-from trajmill.schemas.actions import Drag, MoveMouse, PressKeys, Scroll, Terminate, TypeText, Wait
+from trajmill.schemas.actions import Drag, TypeText
 from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.dialects.base import GUI_OWL_V3
 from trajmill.schemas.dialects.published_tools import COMPUTER_USE, MOBILE_USE, published_forms
@@ -57,6 +56,12 @@ _DESKTOP_ACTIONS = {
     "wait": "do nothing for `time` seconds",
     "terminate": "stop and report `status`",
 }
+_OWN_FORMS = {
+    "click": mouse_click("left", 1),
+    "drag": Form(Drag, ("coordinate", "coordinate2")),
+    "type": Form(TypeText, ("text", "clear", "enter")),
+}
+"""Of the desktop's actions, those that the published tool names or fills otherwise."""
 _MOBILE_PARAMETERS: dict[str, Any] = {
     "coordinate": _POSITION,
     "coordinate2": _POSITION,
@@ -143,21 +148,10 @@ class GuiOwlDesktop(_GuiOwl):
 
     tool = COMPUTER_USE
     most_wheel_clicks = 5
-    forms = MappingProxyType(
-        {
-            "click": mouse_click("left", 1),
-            "right_click": mouse_click("right", 1),
-            "middle_click": mouse_click("middle", 1),
-            "double_click": mouse_click("left", 2),
-            "mouse_move": Form(MoveMouse, ("coordinate",)),
-            "drag": Form(Drag, ("coordinate", "coordinate2")),
-            "scroll": Form(Scroll, ("wheel",)),
-            "key": Form(PressKeys, ("keys",)),
-            "type": Form(TypeText, ("text", "clear", "enter")),
-            "wait": Form(Wait, ("time",)),
-            "terminate": Form(Terminate, ("status",)),
-        }
-    )
+    forms = {
+        **published_forms(COMPUTER_USE, tuple(name for name in _DESKTOP_ACTIONS if name not in _OWN_FORMS)),
+        **_OWN_FORMS,
+    }
     _system = _system_prompt("computer", COMPUTER_USE, _DESKTOP_ACTIONS, _DESKTOP_PARAMETERS)
 
 
