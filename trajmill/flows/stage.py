@@ -17,11 +17,11 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.progress import watched_work
 from trajmill.pipelines.executors.cluster import check_workers
 from trajmill.pipelines.fan_out import DASK, P, StageWork, WrittenFiles, fan_out
-from trajmill.pipelines.reading.episodes import attemptable, queries_of, read_verdicts
+from trajmill.pipelines.reading.episodes import queries_of, read_verdicts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin, Record, Row
 from trajmill.schemas.tables.policy_version import StageCount
-from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.query import INFEASIBLE, RECORDED, Query
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.warehouse.atomic import disk_full_as_error
@@ -68,8 +68,9 @@ class RoundContext:
 
     @property
     def queries(self) -> Mapping[str, Query]:
-        """The run's queries that agents may attempt, by id."""
-        return attemptable(self.all_queries)
+        """The run's queries that agents may attempt, by id: all but those of recordings and refused proposals."""
+        queries = self.all_queries
+        return {name: query for name, query in queries.items() if query.validation not in (RECORDED, INFEASIBLE)}
 
     @property
     def all_queries(self) -> Mapping[str, Query]:

@@ -29,12 +29,8 @@ class Endpoint:
         """Most that a critic shows the model in one request."""
         return self.spec.context_budget
 
-    def connect(self) -> ChatModel:
-        """Return the model; raises BadInputError if its key is not set, or it cannot be loaded."""
-        return self.spec.open(os.environ, self.request_cache, version=self.version)
-
     def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
-        """Return the model; `sink` gets a row for each call. Raises BadInputError if it cannot be connected."""
+        """Return the model; `sink` gets a row for each call. Raises BadInputError without its key or its weights."""
         from trajmill.stages.models.wrapped import Accounting
 
         return self.spec.open(os.environ, self.request_cache, Accounting(origin, sink))
@@ -52,7 +48,10 @@ class OpenEndpoints(AsyncExitStack):
         for other, model in self._open:
             if other == endpoint:
                 return model
-        model = endpoint.open(*self._accounting) if self._accounting else endpoint.connect()
+        if self._accounting:
+            model = endpoint.open(*self._accounting)
+        else:
+            model = endpoint.spec.open(os.environ, endpoint.request_cache, version=endpoint.version)
         self._open.append((endpoint, model))
         self.push_async_callback(model.close)
         return model

@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles, run_coroutine
@@ -43,17 +42,15 @@ from trajmill.stages.queries.written import QueryPrompts
 from trajmill.stages.rollout.base import Attempt, episode_seed
 
 
-class ProposalCounts(NamedTuple):
-    curriculum: int
-    screenshot: int
-
-
 @dataclass(frozen=True)
 class ProposeTasks(StageWork[Sequence[StartingPoint]]):
     environment: EnvironmentSpec
     writer: Endpoint
     prompts: QueryPrompts
-    wanted: ProposalCounts
+    curriculum: int
+    """Tasks that are wanted from examples and success."""
+    screenshot: int
+    """Tasks that are wanted from start screens."""
     run_seed: int
     heldout_apps: tuple[str, ...]
     environments: int
@@ -65,7 +62,7 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
     def identity(self, starts: Sequence[StartingPoint]) -> object:
         """Return the example tasks and the wanted numbers; the run decides the writer and its prompts."""
         known = [[start.id, start.examples, start.successes] for start in starts]
-        return [known, self.wanted, self.run_seed, self.heldout_apps]
+        return [known, [self.curriculum, self.screenshot], self.run_seed, self.heldout_apps]
 
     def __call__(self, shard: str, starts: Sequence[StartingPoint]) -> WrittenFiles:
         existing = (*queries_of(self.warehouse, self.at.run_id).values(), *self.untried)
@@ -78,8 +75,8 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
     async def _propose(
         self, starts: Sequence[StartingPoint], existing: Sequence[Query], screens: ScreenWriter, calls: list[ModelCall]
     ) -> NewQueries:
-        curriculum = in_turn(starts, self.wanted.curriculum, self.at.round)
-        screenshot = in_turn(starts, self.wanted.screenshot, self.at.round)
+        curriculum = in_turn(starts, self.curriculum, self.at.round)
+        screenshot = in_turn(starts, self.screenshot, self.at.round)
         started = await start_screens(
             list(dict.fromkeys((*curriculum, *screenshot))),
             self.environment.factory,
@@ -95,10 +92,10 @@ class ProposeTasks(StageWork[Sequence[StartingPoint]]):
         async with OpenEndpoints(self.origin, calls.append) as endpoints:
             model = endpoints.model(self.writer)
             reachable = [start for start in curriculum if start.id in started.screens]
-            source = ProposalSource(model, self.prompts, reachable, existing, self.wanted.curriculum)
+            source = ProposalSource(model, self.prompts, reachable, existing, self.curriculum)
             told = await unwalked_queries(source, context)
             shown = [start._replace(screen=started.screens[start.id]) for start in with_screen]
-            source = ProposalSource(model, self.prompts, shown, (*existing, *told.queries), self.wanted.screenshot)
+            source = ProposalSource(model, self.prompts, shown, (*existing, *told.queries), self.screenshot)
             seen = await unwalked_queries(source, context)
         return NewQueries((), started.failures).with_more(told).with_more(seen)
 

@@ -20,7 +20,7 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.model_server import unload_adapter
 from trajmill.flows.serving.models_ready import RefusedPolicyError, api_key, serve_policy
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, StageResult, finished, report_of, run_once
-from trajmill.pipelines.models import ActingAgent, Endpoint
+from trajmill.pipelines.models import ActingAgent, Endpoint, OpenEndpoints
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.errors import ModelFailure, TrajmillError
 from trajmill.schemas.geometry import Box, Size
@@ -225,16 +225,15 @@ def score_prompt(endpoint: Endpoint) -> None:
     messages = (system, ChatMessage("user", (compose("Press Go", None, []), screen)))
 
     async def score() -> None:
-        model = Endpoint(endpoint.spec, None, endpoint.version).connect()
-        try:
-            await model.complete(ChatRequest("policy", messages, max_tokens=1, top_logprobs=1))
-        except ModelFailure as error:
-            if not re.search(r": 4\d\d ", str(error)):
-                raise
-            # Some servers give no log probabilities, and refuse requests for them.
-            await model.complete(ChatRequest("policy", messages, max_tokens=1))
-        finally:
-            await model.close()
+        async with OpenEndpoints() as endpoints:
+            model = endpoints.model(Endpoint(endpoint.spec, None, endpoint.version))
+            try:
+                await model.complete(ChatRequest("policy", messages, max_tokens=1, top_logprobs=1))
+            except ModelFailure as error:
+                if not re.search(r": 4\d\d ", str(error)):
+                    raise
+                # Some servers give no log probabilities, and refuse requests for them.
+                await model.complete(ChatRequest("policy", messages, max_tokens=1))
 
     try:
         asyncio.run(score())

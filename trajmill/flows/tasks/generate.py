@@ -13,7 +13,7 @@ from trajmill.flows.policies import policy as policies
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, report_of, stage
 from trajmill.flows.tasks.rollout import attempts_of
 from trajmill.pipelines.fan_out import divide, run_coroutine
-from trajmill.pipelines.propose import ProposalCounts, ProposeTasks, TryProposals, WalkPrograms
+from trajmill.pipelines.propose import ProposeTasks, TryProposals, WalkPrograms
 from trajmill.pipelines.reading.episodes import read_history
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import content_id
@@ -221,7 +221,8 @@ def propose(context: RoundContext, at: StageRun) -> StageOutcome:
         environment=context.environment,
         writer=model_of(config, writer),
         prompts=prompts_of(config).writer,
-        wanted=ProposalCounts(settings.curriculum, settings.screenshot),
+        curriculum=settings.curriculum,
+        screenshot=settings.screenshot,
         run_seed=config.run.seed,
         heldout_apps=settings.unseen_app_names,
         environments=config.rollout.concurrency,
@@ -234,7 +235,7 @@ def propose(context: RoundContext, at: StageRun) -> StageOutcome:
     if settings.try_proposals:
         files.pop("queries", None)
         result = _as_result(context.written_rows(Query, made.files))
-    return StageOutcome(sum(job.wanted), made.rows("queries"), files, result)
+    return StageOutcome(job.curriculum + job.screenshot, made.rows("queries"), files, result)
 
 
 def task_successes(context: RoundContext) -> list[TaskSuccess]:

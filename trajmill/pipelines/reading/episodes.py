@@ -20,7 +20,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.query import INFEASIBLE, RECORDED, Query
+from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.registry import rows_from_arrow
 from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, JudgeRow, StepVerdict, TrajectoryVerdict
@@ -34,7 +34,6 @@ from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.views import OFFLINE
 
 R = TypeVar("R", bound=Row)
-_NOT_ATTEMPTED = frozenset({RECORDED, INFEASIBLE})
 _CRITIC: Final = "critic"
 _JUDGED = (Purpose.TRAIN, Purpose.GUIDED, Purpose.BRANCH, Purpose.IMPORTED)
 """No judge of a run judges other attempts."""
@@ -50,11 +49,6 @@ def queries_of(warehouse: Warehouse, run_id: str) -> Mapping[str, Query]:
 def _queries(warehouse: Warehouse, run_id: str, log_entry: str) -> Mapping[str, Query]:
     rows = read_rows(warehouse, Query, run_id=run_id)
     return {query.query_id: query for query in sorted(rows, key=lambda query: query.query_id)}
-
-
-def attemptable(queries: Mapping[str, Query]) -> Mapping[str, Query]:
-    """Keep the queries that an environment can start: all but those of imported recordings and refused proposals."""
-    return {query_id: query for query_id, query in queries.items() if query.validation not in _NOT_ATTEMPTED}
 
 
 def read_episodes(
