@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple
 from benchmarks.process_tree import tree_cpu_seconds
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
-from trajmill.flows.policies.addition import make_untrained_policy
+from trajmill.flows.policies.commands import make_untrained_policy
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.policy_version import RoundSummary, SplitSuccess
 from trajmill.stages.environments.kinds import DevicesSpec

@@ -15,7 +15,7 @@ from tests.vllm.tiny_adapter import tiny_adapter
 from tests.vllm.tiny_server import MODEL
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
-from trajmill.flows.policies.addition import Addition, add_and_evaluate, list_policies
+from trajmill.flows.policies.commands import Addition, add_and_evaluate, list_policies
 from trajmill.flows.policies.policy import PROMOTE, policy_before
 from trajmill.flows.round import summary_of
 from trajmill.flows.serving.model_server import served_models, unload_adapter

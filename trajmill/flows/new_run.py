@@ -51,24 +51,24 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
             )
     # Who came first has stored the identity.
     warehouse.store.create(
-        _file(warehouse, run_id, IDENTITY_FILE), json.dumps(identity, indent=1, sort_keys=True).encode()
+        warehouse.run_file(run_id, IDENTITY_FILE), json.dumps(identity, indent=1, sort_keys=True).encode()
     )
     # Addresses of endpoints and notifications may hold keys, and nothing that reads the file needs them.
     kept = config.model_dump_json(serialize_as_any=True, exclude={"endpoints", "notify"})
-    warehouse.store.put(_file(warehouse, run_id, _CONFIG_FILE), kept.encode())
+    warehouse.store.put(warehouse.run_file(run_id, _CONFIG_FILE), kept.encode())
     warehouse.staging(run_id).mkdir(parents=True, exist_ok=True)
 
 
 def begun_runs(warehouse: Warehouse) -> list[str]:
     runs = warehouse.store.folders("runs")
-    begun = [run for run in runs if warehouse.store.size(_file(warehouse, run, IDENTITY_FILE))]
+    begun = [run for run in runs if warehouse.store.size(warehouse.run_file(run, IDENTITY_FILE))]
     return sorted(begun, key=lambda run: last_change(warehouse, warehouse.staging(run)))
 
 
 def stored_identity(warehouse: Warehouse, run_id: str) -> dict[str, Any]:
     """Return what decides a run's rows, by dotted key; empty for a run of an earlier trajmill."""
     with suppress(ValueError):
-        return dict(flat_keys(json.loads(warehouse.store.get(_file(warehouse, run_id, IDENTITY_FILE)) or b"")))
+        return dict(flat_keys(json.loads(warehouse.store.get(warehouse.run_file(run_id, IDENTITY_FILE)) or b"")))
     return {}
 
 
@@ -85,7 +85,7 @@ def runs_to_show(config_file: Path | None, warehouse: Warehouse, root: str | Non
 
 def config_of(warehouse: Warehouse, run_id: str) -> Config:
     """Return the configuration of a run's last start without endpoints and `[notify]`; the defaults for an old run."""
-    stored = warehouse.store.get(_file(warehouse, run_id, _CONFIG_FILE))
+    stored = warehouse.store.get(warehouse.run_file(run_id, _CONFIG_FILE))
     return Config() if stored is None else Config.model_validate_json(stored)
 
 
@@ -95,7 +95,7 @@ RESOURCE = "trajmill.run."
 
 def run_resource(warehouse: Warehouse, run_id: str) -> str:
     """Return the id of a run in Prefect, made at the first call; it tells equal runs of two warehouses apart."""
-    file = _file(warehouse, run_id, _RESOURCE_FILE)
+    file = warehouse.run_file(run_id, _RESOURCE_FILE)
     if warehouse.store.size(file) is None:
         warehouse.store.create(file, f"{RESOURCE}{run_id}.{uuid.uuid4().hex[:8]}".encode())
     return (warehouse.store.get(file) or b"").decode()
@@ -108,7 +108,3 @@ def flat_keys(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str,
             yield from flat_keys(value, f"{above}{name}.")
         else:
             yield f"{above}{name}", value
-
-
-def _file(warehouse: Warehouse, run_id: str, name: str) -> str:
-    return warehouse.name(warehouse.run(run_id) / name)

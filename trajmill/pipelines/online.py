@@ -9,7 +9,6 @@ import asyncio
 import logging
 from collections import Counter
 from contextlib import suppress
-from pathlib import Path
 
 from trajmill.pipelines.rollout import attempt_record, read_attempts
 from trajmill.schemas.errors import TrajmillError
@@ -26,6 +25,8 @@ from trajmill.warehouse.staging import Journal, JournalParts, mark_done, sweep
 _LOG = logging.getLogger(__name__)
 
 ONLINE = "online"
+TROUBLE = "online-trouble.txt"
+"""File in the folder of a run that says why episodes are not committed."""
 _EPISODES_IN_COMMIT = 64
 """Also those of one file of each table."""
 
@@ -106,7 +107,7 @@ class OnlineRecorder:
         if trouble == self.trouble and trouble:
             return
         self.trouble = trouble
-        store, name = self._warehouse.store, self._warehouse.name(trouble_file(self._warehouse, self._origin.run_id))
+        store, name = self._warehouse.store, self._warehouse.run_file(self._origin.run_id, TROUBLE)
         with suppress(OSError, TrajmillError):
             if trouble:
                 store.put(name, trouble.encode())
@@ -132,7 +133,3 @@ class OnlineRecorder:
             sweep(self._warehouse, folder)
             self._failing = None
             self._committed.refresh()
-
-
-def trouble_file(warehouse: Warehouse, run_id: str) -> Path:
-    return warehouse.run(run_id) / "online-trouble.txt"

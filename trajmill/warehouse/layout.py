@@ -66,6 +66,10 @@ class Warehouse:
     def run(self, run_id: str) -> Path:
         return self.root / "runs" / checked_name(run_id)
 
+    def run_file(self, run_id: str, name: str) -> str:
+        """The name in the store of a file in a run's folder."""
+        return self.name(self.run(run_id) / name)
+
     @property
     def database(self) -> Path:
         return self.views or self.root / "trajmill.duckdb"

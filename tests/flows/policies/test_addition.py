@@ -14,15 +14,15 @@ from tests.flows.policies.network import NetworkSpec, WaitingRun, network_folder
 from tests.flows.runs import changed, do, first_waiting, small_config, trained_config, up_to
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
-from trajmill.flows.policies.addition import (
+from trajmill.flows.policies.commands import (
     Addition,
     add_and_evaluate,
+    compare_policies,
     list_policies,
     make_untrained_policy,
     promote_policy,
     roll_back_policy,
 )
-from trajmill.flows.policies.compare import compare_policies
 from trajmill.flows.policies.policy import acting, configured_policy, policy_before
 from trajmill.flows.report.comparison import comparison_table
 from trajmill.flows.round import current_round, run_stage, summary_of

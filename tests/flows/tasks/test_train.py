@@ -15,7 +15,7 @@ from tests.flows.runs import changed, first_waiting, trained_config
 from trajmill.flows.policies.policy import BASELINE, PROMOTE, Policy, policy_before, policy_in_force
 from trajmill.flows.round import summary_of
 from trajmill.flows.stage import RoundContext, finished, report_of
-from trajmill.flows.tasks.release import RELEASE, derived_from, release_again
+from trajmill.flows.tasks.release import RELEASE, derived_so_far, release_again
 from trajmill.flows.tasks.train import TRAIN, Training, awaited_policy
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.spec import OPERATIONAL
@@ -95,7 +95,7 @@ def test_a_round_whose_accepted_trajectories_are_all_left_out_says_what_they_are
     drop_release(context.warehouse, release_names(context.warehouse)[0])
     shutil.rmtree(context.at(RELEASE).staging(context.warehouse))
     assert first_waiting(context) is None
-    accepted, reason = derived_from(context), summary_of(context).reason or ""
+    accepted, reason = sum(each.count.rows_out for each in derived_so_far(context)), summary_of(context).reason or ""
     assert accepted and reason.startswith(f"the release leaves out every step of {accepted} accepted trajectories: ")
     assert " benchmark_known" in reason
 

@@ -200,7 +200,7 @@ def compare(
     first; its attempts have the purpose `compare`, and no figure of the run counts them.
     """
     settings = load(config)
-    from trajmill.flows.policies.compare import compare_policies
+    from trajmill.flows.policies.commands import compare_policies
     from trajmill.flows.report.comparison import comparison_table
 
     with progress_shown(width_of_file=160) as console:
@@ -333,7 +333,7 @@ def _job_variables(written: list[str]) -> dict[str, Any]:
 def list_versions(config: ConfigFile = None) -> None:
     """Show the versions of the run, where each came from, and what was decided about it last."""
     settings = load(config)
-    from trajmill.flows.policies.addition import list_policies
+    from trajmill.flows.policies.commands import list_policies
 
     for listed in list_policies(settings):
         row, validation = listed.row, f", validation {listed.validation}" if listed.validation else ""
@@ -361,7 +361,7 @@ def add(
     It replaces the training of a round that awaits a policy; between two rounds it is compared at once.
     """
     settings = load(config)
-    from trajmill.flows.policies.addition import Addition, add_and_evaluate
+    from trajmill.flows.policies.commands import Addition, add_and_evaluate
     from trajmill.flows.policies.policy import PolicyInForce
 
     report = add_and_evaluate(settings, Addition(model, adapter, release))
@@ -378,7 +378,7 @@ def promote(
 ) -> None:
     """Put a version in force whatever its success; it acts from the next stage on."""
     settings = load(config)
-    from trajmill.flows.policies.addition import promote_policy
+    from trajmill.flows.policies.commands import promote_policy
 
     promote_policy(settings, version)
     print(f"{version} is in force")
@@ -388,7 +388,7 @@ def promote(
 def rollback(config: ConfigFile = None) -> None:
     """Replace the version in force by its parent, which acts from the next stage on."""
     settings = load(config)
-    from trajmill.flows.policies.addition import roll_back_policy
+    from trajmill.flows.policies.commands import roll_back_policy
     from trajmill.flows.policies.policy import PolicyInForce
 
     print(f"{PolicyInForce.of(roll_back_policy(settings)).policy_row.model_version} is in force")

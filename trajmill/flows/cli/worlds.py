@@ -125,7 +125,7 @@ def untrained(
     config: ConfigFile = None, blind: bool = Option(False, help="Make a control whose pictures are always black.")
 ) -> None:
     """Make the small untrained vision-language model of the policy's endpoint, if it does not exist."""
-    from trajmill.flows.policies.addition import make_untrained_policy
+    from trajmill.flows.policies.commands import make_untrained_policy
 
     made = make_untrained_policy(load(config), blind)
     print(f"{made.folder.resolve()}: {made.version}" + ("" if made.is_new else " was there already"))

@@ -71,19 +71,15 @@ class Served(Record):
     since: datetime
 
 
-def _file(warehouse: Warehouse, run_id: str, name: str) -> str:
-    return warehouse.name(warehouse.run(run_id) / name)
-
-
 def remember(warehouse: Warehouse, run_id: str, ended: EndedFlow) -> bool:
     """Store how a flow ended, in its own file; return False if that is stored already."""
     began = ended.began.astimezone(UTC).strftime("%Y%m%dT%H%M%S")
-    file = _file(warehouse, run_id, f"flows/{began}-{ended.flow}-{ended.flow_run_id}.json")
+    file = warehouse.run_file(run_id, f"flows/{began}-{ended.flow}-{ended.flow_run_id}.json")
     return warehouse.store.create(file, ended.model_dump_json().encode())
 
 
 def ended_flows(warehouse: Warehouse, run_id: str, most: int) -> list[EndedFlow]:
-    names = sorted(file.name for file in warehouse.store.files(_file(warehouse, run_id, "flows")))
+    names = sorted(file.name for file in warehouse.store.files(warehouse.run_file(run_id, "flows")))
     contents = (warehouse.store.get(name) for name in names[-most:])
     return [EndedFlow.model_validate_json(content) for content in contents if content]
 
@@ -116,11 +112,11 @@ def remember_server(warehouse: Warehouse, run_id: str, address: str, now: dateti
     """Store the address of the Prefect server at which a run is deployed, for `trajmill status`."""
     before = served(warehouse, run_id)
     found = Served(address=address, since=before.since if before else now)
-    warehouse.store.put(_file(warehouse, run_id, "served.json"), found.model_dump_json().encode())
+    warehouse.store.put(warehouse.run_file(run_id, "served.json"), found.model_dump_json().encode())
 
 
 def served(warehouse: Warehouse, run_id: str) -> Served | None:
-    stored = warehouse.store.get(_file(warehouse, run_id, "served.json"))
+    stored = warehouse.store.get(warehouse.run_file(run_id, "served.json"))
     return None if stored is None else Served.model_validate_json(stored)
 
 

@@ -35,7 +35,7 @@ from trajmill.flows.stage import RoundContext, has_begun, report_of
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import TRAIN
 from trajmill.pipelines.executors.cluster import DASHBOARD
-from trajmill.pipelines.online import trouble_file
+from trajmill.pipelines.online import TROUBLE
 from trajmill.pipelines.reading.slots import read_slots
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.secrets import Secrets
@@ -171,7 +171,7 @@ def live_page(context: RoundContext) -> RenderableType:
 
 def _cluster(context: RoundContext, now: WorkingStage) -> list[str]:
     """Return the link to a cluster's pages, with what the cluster lacks, while a process works."""
-    link = context.warehouse.store.get(context.warehouse.name(context.warehouse.run(context.run_id) / DASHBOARD))
+    link = context.warehouse.store.get(context.warehouse.run_file(context.run_id, DASHBOARD))
     return [link.decode()] if link and now.process else []
 
 
@@ -365,7 +365,7 @@ def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list
 
 def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage) -> Iterator[str]:
     warehouse = context.warehouse
-    uncommitted = warehouse.store.get(warehouse.name(trouble_file(warehouse, context.run_id)))
+    uncommitted = warehouse.store.get(warehouse.run_file(context.run_id, TROUBLE))
     if uncommitted is not None:
         yield f"`trajmill env serve` cannot commit its episodes, and tries again: {uncommitted.decode()}"
     stored = list(trouble(warehouse, context.run_id, context.config.serve, datetime.now(UTC)))

@@ -98,7 +98,7 @@ def _make(context: RoundContext, at: StageRun, name: str, previous: str | None) 
         previous=previous,
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         heldout_apps=config.queries.unseen_app_names,
-        left_out=dict(sum((Counter(report.result["dropped"]) for report in _derived_so_far(context)), Counter[str]())),
+        left_out=dict(sum((Counter(report.result["dropped"]) for report in derived_so_far(context)), Counter[str]())),
         kinds=frozenset(kinds),
         curate=config.curate,
         quotas=config.release.quotas,
@@ -192,9 +192,5 @@ def derive_for_training(context: RoundContext, at: StageRun) -> StageOutcome:
     return StageOutcome(made.trajectories, made.examples, result={"dropped": dict(made.refused)})
 
 
-def derived_from(context: RoundContext) -> int:
-    return sum(report.count.rows_out for report in _derived_so_far(context))
-
-
-def _derived_so_far(context: RoundContext) -> list[StageReport]:
+def derived_so_far(context: RoundContext) -> list[StageReport]:
     return [finished(context.in_round(number), DERIVE) for number in context.rounds_so_far[1:]]

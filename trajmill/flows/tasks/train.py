@@ -34,7 +34,7 @@ from trajmill.flows.tasks.release import (
     DERIVE_RL,
     NOT_ACCEPTED,
     RELEASE,
-    derived_from,
+    derived_so_far,
     release_again,
     release_to_train_on,
 )
@@ -95,9 +95,8 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
     if recipe.learns_from == "rl_steps":
         dropped = dict(finished(context, DERIVE_RL).result["dropped"])
     waits = bool(recipe.frozen_explorer_updates) and context.round < config.run.rounds
-    reason = reason_not_to_train(
-        rows, recipe.learns_from, derived_from(context), dropped, precision, waits_for_last_round=waits
-    )
+    derived = sum(report.count.rows_out for report in derived_so_far(context))
+    reason = reason_not_to_train(rows, recipe.learns_from, derived, dropped, precision, waits_for_last_round=waits)
     if reason:
         return _untrained(rows, reason, precision)
     parent = policies.policy_before(context)

@@ -164,7 +164,7 @@ def _link(warehouse: Warehouse, run_id: str, link: str) -> None:
 
 
 def _put_link(warehouse: Warehouse, run_id: str, text: str) -> None:
-    warehouse.store.put(warehouse.name(warehouse.run(run_id) / DASHBOARD), text.encode())
+    warehouse.store.put(warehouse.run_file(run_id, DASHBOARD), text.encode())
 
 
 def running_client(address: str, workers: int = 1) -> Client:

@@ -18,7 +18,6 @@ from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton,
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import READ_ALOUD, ParseFailure, Reply, dialect_seen_in
 from trajmill.schemas.dialects.tool_call import one_line, refusal, storable, written_extent, written_position
-from trajmill.schemas.geometry import Point
 
 FIND: Final = "find"
 """Begins a thought that looks for a row: each row is then compared with one label, not with the whole instruction."""
@@ -112,10 +111,6 @@ def _read(call: str, frame: CoordinateFrame) -> Action | None:
     points = [frame.to_pixels(float(place[1]), float(place[2])) for place in _PLACE.finditer(rest)]
     if _PLACE.sub("", rest).strip():
         return None
-    return _read_at(name, points)
-
-
-def _read_at(name: str, points: Sequence[Point]) -> Action | None:
     match points:
         case [(x, y)] if name in _CLICKS:
             return Click(x=x, y=y, count=_CLICKS[name])
@@ -123,8 +118,7 @@ def _read_at(name: str, points: Sequence[Point]) -> Action | None:
             return Scroll(x=x, y=y, clicks=_TURNS[name])
         case [(x, y), (x2, y2)] if name == "swipe":
             return Swipe(x=x, y=y, x2=x2, y2=y2)
-        case _:
-            return None
+    return None
 
 
 def _written(action: Action, frame: CoordinateFrame) -> str:

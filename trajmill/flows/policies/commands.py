@@ -1,7 +1,8 @@
-"""The commands of policies: list, promote, roll back, and add a version that another program has trained."""
+"""The commands of policies: list, promote, roll back, compare, and add a version that another program has trained."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,22 +12,27 @@ from typing import Any, NamedTuple, cast
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies import policy as policies
-from trajmill.flows.round import current_round, run_command
+from trajmill.flows.report.comparison import Comparison, compare_measured, measured_policies, write_comparison
+from trajmill.flows.report.figures import run_views
+from trajmill.flows.round import current_round, run_command, watched
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, has_begun, report_of, run_once
 from trajmill.flows.tasks.judge import GUIDED, judge_precision
 from trajmill.flows.tasks.release import RELEASE
-from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.flows.tasks.train import TRAIN, Training, chosen, measure_and_decide
+from trajmill.flows.tasks.rollout import ROLLOUT, attempt_all
+from trajmill.flows.tasks.train import TRAIN, Training, chosen, measure_and_decide, measured_queries
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Split
+from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.environments.kinds import AppFilesSpec
 from trajmill.stages.environments.simulated.app_files.references import texts_of
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version, model_folder
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.rollout.base import plan_once
 from trajmill.stages.training.admission import ADAPTER_CONFIG, NOT_ADMITTED, admit
 from trajmill.warehouse.atomic import replacing_folder
 from trajmill.warehouse.layout import StageRun, Warehouse, open_warehouse
@@ -242,3 +248,69 @@ def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolic
         texts = texts_of(world.apps.values(), [task.spec for task in world.tasks()])
         make_untrained(folder, texts, config.run.seed, blind)
     return UntrainedPolicy(folder, folder_version(folder), is_new)
+
+
+class Compared(NamedTuple):
+    comparison: Comparison
+    folder: Path
+
+
+def compare_policies(config: Config, a: str, b: str, out: Path | None = None) -> Compared:
+    """Compare two policies, each the name of an `[endpoints.NAME]` or a version of the run, or a part of one.
+
+    A version has its stored evaluations; a model that is no version attempts the measured queries once, greedily, with
+    their seeds. Raises BadInputError (a name is unknown, both are one, or nothing was scored by both), RunInUseError.
+    """
+    context = RoundContext(config, open_warehouse(config.run.root), 0)
+    if report_of(context, policies.BASELINE) is None:
+        raise BadInputError(f"run {context.run_id} has no queries yet; `trajmill evolve` begins with them")
+    with run_views(context.warehouse, context.run_id) as views:
+        measured = [policy for policy, _ in measured_policies(views)]
+    one, other = (_version(context, name, measured) for name in (a, b))
+    if one == other:
+        raise BadInputError(f"{a!r} and {b!r} are both {one}; name two policies")
+    for name, version in ((a, one), (b, other)):
+        if version not in measured:
+            _measure(context, name, version)
+    with run_views(context.warehouse, context.run_id) as views:
+        comparison = compare_measured(views, one, other)
+    if not comparison.queries:
+        raise BadInputError(f"{one} and {other} have no query that was scored for both; see `trajmill view`")
+    names = "-".join(re.sub(r"[^\w.]+", "-", version)[-40:].strip("-.") for version in (one, other))
+    folder = out or context.warehouse.run(context.run_id) / f"compare-{names}"
+    for path in write_comparison(comparison, folder):
+        if out is None:
+            context.warehouse.store.publish(context.warehouse.name(path))
+    return Compared(comparison, folder)
+
+
+def _version(context: RoundContext, name: str, measured: list[str]) -> str:
+    if name in context.config.endpoints:
+        return context.config.endpoints[name].version
+    found = [version for version in measured if version == name]
+    found = found or [version for version in measured if name in version]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadInputError(f"{name!r} may be {' or '.join(found)}; give more of it")
+    known = [*context.config.endpoints, *measured]
+    raise BadInputError(
+        f"{name!r} is no endpoint and no measured policy of {context.run_id}; {instead_of(name, known)}"
+    )
+
+
+def _measure(context: RoundContext, name: str, version: str) -> None:
+    """Let the model of an endpoint attempt the measured queries, once in the run; no figure of the run counts it."""
+    config = context.config
+    models = config.models.model_copy(update={"policy": name})
+    acting = replace(context, config=config.model_copy(update={"models": models}))
+
+    def work(at: StageRun) -> StageOutcome:
+        policy = policies.configured_policy(acting)
+        agent = policies.acting(acting, policy, temperature=0.0, untrained=False)
+        attempts = plan_once(measured_queries(context), Purpose.COMPARE, config.run.seed, 0)
+        return attempt_all(acting, at, attempts, agent)
+
+    stage = f"{Purpose.COMPARE}-{content_id(version)[:12]}"
+    with working_on(context, {name, *config.agent.endpoint_roles().values()}), watched(context, stage):
+        run_once(acting, stage, work)
