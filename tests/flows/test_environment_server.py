@@ -186,7 +186,7 @@ def _episode(address: str, seed: int) -> None:
 
 def _status(folder: Path) -> str:
     config = load_config(folder / "trajmill.toml")
-    return "\n".join(status_lines(config, open_warehouse(config.run.root)))
+    return "\n".join(status_lines(RoundContext.of(config)))
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,11 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
+from trajmill.flows.stage import RoundContext
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.staging import has_begun, last_change
@@ -20,11 +21,6 @@ IDENTITY_FILE = "identity.json"
 _CONFIG_FILE = "config.json"
 _RESOURCE_FILE = "resource"
 _MOST_NAMED = 6
-
-
-class ShownRun(NamedTuple):
-    run_id: str
-    config: Config
 
 
 class NewRunError(BadInputError): ...
@@ -72,15 +68,14 @@ def stored_identity(warehouse: Warehouse, run_id: str) -> dict[str, Any]:
     return {}
 
 
-def runs_to_show(config_file: Path | None, warehouse: Warehouse, root: str | None) -> list[ShownRun]:
+def runs_to_show(config_file: Path | None, warehouse: Warehouse, root: str | None) -> list[RoundContext]:
     """Return the configured run, or those of a warehouse, as last configured. Raises BadInputError without any."""
     if root is None or config_file is not None:
-        config = load_config(config_file)
-        return [ShownRun(config.run_id, config)]
+        return [RoundContext(load_config(config_file), warehouse, 1)]
     runs = begun_runs(warehouse)
     if not runs:
         raise BadInputError(f"no run has begun in {warehouse.address}; `trajmill evolve` begins one")
-    return [ShownRun(run, config_of(warehouse, run)) for run in runs]
+    return [RoundContext(config_of(warehouse, run), warehouse, 1, run) for run in runs]
 
 
 def config_of(warehouse: Warehouse, run_id: str) -> Config:

@@ -98,7 +98,7 @@ def test_another_programs_policy_is_added_compared_and_rolled_back(waiting_run: 
         promote_policy(config, first[:-1])
     roll_back_policy(config)
     assert policy_before(current_round(config)).version == first
-    assert f"policy {first}, chosen since then" in "\n".join(status_lines(config, context.warehouse))
+    assert f"policy {first}, chosen since then" in "\n".join(status_lines(context.in_round(1)))
     with pytest.raises(BadInputError, match="has no parent"):
         roll_back_policy(config)
     assert first_waiting(context.in_round(2)) is not None

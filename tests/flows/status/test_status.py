@@ -99,7 +99,7 @@ def test_what_needs_a_person_is_listed_as_plain_text(tmp_path: Path, monkeypatch
         remember(warehouse, config.run_id, ended(flow, state, line, number))
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=1000, used=10, free=990))
-    lines = status_lines(config, warehouse)
+    lines = status_lines(RoundContext.of(config))
     assert "now       nobody is at work; round 1, generate is next" in lines
     assert "last      maintain Skipped at 2026-03-04 02:00:00: another process works on it" in lines
     assert lines[-2:] == [
@@ -141,7 +141,9 @@ def test_a_night_that_did_not_happen_needs_a_person(tmp_path: Path) -> None:
         assert missed(2, 9) is None and missed(3, 3) is not None, "it is late, until the next one is due"
     remember(warehouse, run, ended("nightly", "Collected", "", 4))
     assert missed(5, 2) is None and missed(5, 3) == datetime(2026, 3, 5, 2, tzinfo=UTC)
-    assert any("the night of 2026-03-05 02:00 UTC did not happen" in line for line in status_lines(config, warehouse))
+    assert any(
+        "the night of 2026-03-05 02:00 UTC did not happen" in line for line in status_lines(RoundContext.of(config))
+    )
 
 
 @pytest.mark.slow
@@ -167,7 +169,7 @@ def test_a_server_that_is_gone_is_a_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 def shown(config: Config) -> str:
     words = io.StringIO()
-    watch(config, create_warehouse(config.run.root), Console(file=words, width=100))
+    watch(RoundContext.of(config), Console(file=words, width=100))
     return words.getvalue()
 
 
@@ -206,7 +208,7 @@ def test_malformed_replies_are_counted_by_role_in_the_status_and_the_report(tmp_
     calls = [record(ModelCall, call_id=str(n), role=role, malformed=why, **told) for n, (role, why) in replies]
     commit_rows(warehouse, at, query("q", at), attempt, *calls, round_summary(stage_run("evaluate", 1, config.run_id)))
     refresh_views(warehouse)
-    assert [line for line in status_lines(config, warehouse) if "replies of the" in line] == [
+    assert [line for line in status_lines(RoundContext.of(config)) if "replies of the" in line] == [
         "malformed 1 of 1 replies of the executor in the newest round",
         "          1 of 2 replies of the planner in the newest round",
     ]

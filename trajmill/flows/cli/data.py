@@ -127,9 +127,9 @@ def status(
     if live:
         from rich.console import Console
 
-        watch(runs[-1].config, warehouse, Console(highlight=False), runs[-1].run_id)
+        watch(runs[-1], Console(highlight=False))
         return
-    print("\n\n".join("\n".join(status_lines(run.config, warehouse, run.run_id)) for run in runs))
+    print("\n\n".join("\n".join(status_lines(run)) for run in runs))
 
 
 @app.command(epilog="Example: trajmill doctor --config trajmill.toml")

@@ -23,7 +23,6 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from trajmill.flows.configuration.config import Config
 from trajmill.flows.importing.import_folder import working_import
 from trajmill.flows.new_run import RESOURCE, run_resource
 from trajmill.flows.nights.log import last_ends, served, trouble
@@ -138,8 +137,7 @@ def now_line(now: WorkingStage) -> str:
     return f"{', '.join(parts)} (process {now.process})"
 
 
-def watch(config: Config, warehouse: Warehouse, console: Console, run_id: str = "") -> None:
-    context = RoundContext(config, warehouse, 1, run_id)
+def watch(context: RoundContext, console: Console) -> None:
     if not console.is_terminal:
         console.print(live_page(context))
         return
@@ -339,8 +337,8 @@ def used_bytes(root: Path) -> int:
     return used
 
 
-def status_lines(config: Config, warehouse: Warehouse, run_id: str = "") -> list[str]:
-    context = RoundContext(config, warehouse, 1, run_id)
+def status_lines(context: RoundContext) -> list[str]:
+    warehouse = context.warehouse
     runs, now = flow_runs(warehouse, context.run_id), working_stage(context)
     results, disk = result_lines(warehouse, context.run_id), shutil.disk_usage(warehouse.root)
     # A choice by a command or the configuration counts more than the last round.
