@@ -108,9 +108,9 @@ def _derive_rounds(run: RoundContext, kind: KindOfRun, rounds: Iterable[int]) ->
 
         def work(at: StageRun, batch: Sequence[tuple[Any, ...]]) -> tuple[WrittenFiles, dict[str, list[str]]]:
             job = DeriveKind(
-                *(context.warehouse, at, context.origin),
-                Maker(spec.name, kind.made_by, context.origin),
-                spec,
+                **context.common(at),
+                maker=Maker(spec.name, kind.made_by, context.origin),
+                spec=spec,
                 rounds=(context.round,),
                 prompts=config.derive.prompts.load(),
                 writer=model_or_none(config, kind.models.get("writer", EMBEDDED)),

@@ -85,9 +85,12 @@ def short_lived_server(log: Path) -> Iterator[None]:
     from prefect.logging.handlers import APILogWorker
     from prefect.settings import PREFECT_FLOWS_HEARTBEAT_FREQUENCY, temporary_settings
 
-    # No flow of ours uses Prefect's blocks, and to register them takes a second.
-    settings = {"PREFECT__SERVER_EPHEMERAL": "1", "PREFECT_UI_ENABLED": "0"}
-    settings["PREFECT_API_BLOCKS_REGISTER_ON_START"] = "0"
+    settings = {
+        "PREFECT__SERVER_EPHEMERAL": "1",
+        "PREFECT_UI_ENABLED": "0",
+        # No flow of ours uses Prefect's blocks, and to register them takes a second.
+        "PREFECT_API_BLOCKS_REGISTER_ON_START": "0",
+    }
     with socket.create_server(("127.0.0.1", 0)) as probe:
         port = int(probe.getsockname()[1])
     with (

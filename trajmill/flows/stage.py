@@ -88,6 +88,10 @@ class RoundContext:
     def at(self, stage: str) -> StageRun:
         return StageRun(self.run_id, self.round, stage)
 
+    def common(self, at: StageRun) -> dict[str, Any]:
+        """Keyword arguments for the common fields of a `StageWork`."""
+        return {"warehouse": self.warehouse, "at": at, "origin": self.origin}
+
     def in_round(self, number: int) -> RoundContext:
         return replace(self, round=number)
 
@@ -112,14 +116,13 @@ class RoundContext:
 
     def written(self, table: str, files: TableFiles, columns: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Yield columns of the rows of a table that a stage has written, and not committed yet."""
-        for shard in read_shards(self.warehouse, table, files.get(table, ()), columns):
-            yield from tuples(shard.select(columns))
+        return tuples(read_shards(self.warehouse, table, files.get(table, ()), columns))
 
     def written_rows(self, record: type[R], files: TableFiles) -> list[R]:
         """Read the rows of a record's table that a stage has written, and not committed yet."""
         table = table_of(record)
-        shards = read_shards(self.warehouse, table, files.get(table, ()), arrow_schema(table).names)
-        return [row for shard in shards for row in rows_from_arrow(record, shard)]
+        written = read_shards(self.warehouse, table, files.get(table, ()), arrow_schema(table).names)
+        return rows_from_arrow(record, written)
 
     def fan_out(
         self, work: StageWork[P], payloads: Sequence[P], workers: int = 0, screens_by: str = ""

@@ -68,11 +68,10 @@ def read_rows(warehouse: Warehouse, record: type[R], **wanted: Unpack[WantedRows
     return rows_from_arrow(record, data)
 
 
-def read_shards(
-    warehouse: Warehouse, table: str, files: Sequence[DataFile], columns: Sequence[str]
-) -> Iterator[pa.Table]:
-    """Read columns of shards that may not be committed yet, one shard after the other."""
-    yield from (read_file(warehouse, f"tables/{table}/{file.path}", *columns) for file in files if file.rows)
+def read_shards(warehouse: Warehouse, table: str, files: Sequence[DataFile], columns: Sequence[str]) -> pa.Table:
+    """Read columns of shards that may not be committed yet."""
+    shards = (read_file(warehouse, f"tables/{table}/{file.path}", *columns) for file in files if file.rows)
+    return pa.concat_tables([file_schema(table).remove_metadata().empty_table().select(columns), *shards])
 
 
 def table_of(record: type[Row]) -> str:

@@ -34,7 +34,9 @@ def prompts_of(config: Config) -> RolePrompts:
     files = config.prompts
     own = files.model_dump()
     return RolePrompts(
-        *(critic_prompts(own), guide_prompts(own), query_prompts(own)),
+        critic_prompts(own),
+        guide_prompts(own),
+        query_prompts(own),
         config.derive.prompts.load(),
         annotation_prompts(files.describer_page, files.writer_slots),
     )

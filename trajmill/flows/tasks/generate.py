@@ -177,9 +177,7 @@ def pathways(context: RoundContext, at: StageRun) -> StageOutcome:
     """Walk each program once. Raises TrajmillError if no program has a pathway; the next call walks them again."""
     config, settings = context.config, context.config.pathways
     job = WalkPrograms(
-        warehouse=context.warehouse,
-        at=at,
-        origin=context.origin,
+        **context.common(at),
         environment=context.environment,
         bounds=WalkBounds(**settings.model_dump(include=set(WalkReach.model_fields))),
         second_opinion=model_of(config, settings.second_opinion) if settings.second_opinion else None,
@@ -215,9 +213,7 @@ def propose(context: RoundContext, at: StageRun) -> StageOutcome:
     config, settings, writer = context.config, context.config.queries, context.config.models.writer
     assert settings.example_tasks is not None, "the configuration is refused without it"
     job = ProposeTasks(
-        warehouse=context.warehouse,
-        at=at,
-        origin=context.origin,
+        **context.common(at),
         environment=context.environment,
         writer=model_of(config, writer),
         prompts=prompts_of(config).writer,

@@ -100,7 +100,9 @@ def judge_shards(
     again: RejudgeIdentity | None = None,
 ) -> WrittenFiles:
     job = JudgeTrajectories(
-        *(context.warehouse, at, context.origin, judge.spec, judge.critics),
+        **context.common(at),
+        judge=judge.spec,
+        critics=judge.critics,
         rounds=tuple(sorted(rounds)),
         tried=tried,
         rejudge=again,
@@ -195,15 +197,14 @@ def guide(context: RoundContext, at: StageRun) -> StageOutcome:
     written = {row.source_trajectory for row in _guidance(context, range(context.round))}
     sources = choose_sources(hard, walks.by_query, written)
     unwritten = sources.unwritten
-    describer, writer = (model_or_none(config, name) for name in (config.models.describer, config.models.writer))
     job = WriteGuidance(
-        *(context.warehouse, at, context.origin),
-        frozenset(walks.rounds_of).intersection(unwritten),
-        history.rounds_of(unwritten) | walks.rounds_of,
-        describer,
-        writer,
-        prompts_of(config).guide,
-        config.judge.concurrency,
+        **context.common(at),
+        references=frozenset(walks.rounds_of).intersection(unwritten),
+        rounds_of=history.rounds_of(unwritten) | walks.rounds_of,
+        describer=model_or_none(config, config.models.describer),
+        writer=model_or_none(config, config.models.writer),
+        prompts=prompts_of(config).guide,
+        concurrency=config.judge.concurrency,
     )
     made = context.fan_out(job, divide(unwritten, context.workers))
     return StageOutcome(len(unwritten), made.rows("guidance"), made.files, {"sources": sources.by_query})

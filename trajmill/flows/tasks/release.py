@@ -130,9 +130,7 @@ def derive(context: RoundContext, at: StageRun) -> StageOutcome:
         correct = context.correctness(rounds)
         chosen = sorted({each for each in trajectories if correct.get(each)})
     job = DeriveExamples(
-        context.warehouse,
-        at,
-        context.origin,
+        **context.common(at),
         rounds=tuple(sorted(rounds)),
         trust_judge=config.judge.filter,
         trust_step_critic=config.judge.filter_steps,
@@ -170,10 +168,8 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
     )
     plan = plan_round(context.warehouse, compared, spec, config.run.seed)
     job = DeriveRLSteps(
-        context.warehouse,
-        at,
-        context.origin,
-        spec.step_weight,
+        **context.common(at),
+        step_weight=spec.step_weight,
         family=policy_family(config),
         with_tokens=policy_gives_tokens(config),
         temperature=config.rollout.temperature,

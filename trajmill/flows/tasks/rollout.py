@@ -124,9 +124,7 @@ def attempts_of(context: RoundContext, at: StageRun, agent: ActingAgent) -> RunA
     within = EnvironmentLimits(step_seconds=settings.step_seconds, recycle_after=settings.recycle_after)
     graphs = {graph.app: graph for graph in map(read_graph, files if settings.probe else ())}
     return RunAttempts(
-        warehouse=context.warehouse,
-        at=at,
-        origin=context.origin,
+        **context.common(at),
         environment=context.environment,
         agent=agent,
         limits=Limits(
