@@ -67,7 +67,6 @@ def write_recordings(
                     input_id=storable(made.name),
                     failure_class=FailureClass.TASK,
                     message=storable(made.reason),
-                    attempts=1,
                     **origin.common(made_by=made_by),
                 )
                 rows.setdefault("failures", []).append(failure)

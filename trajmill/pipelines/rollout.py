@@ -277,7 +277,6 @@ def read_attempts(warehouse: Warehouse, at: StageRun, origin: Origin, records: I
                 input_id=_id_in(record),
                 failure_class=FailureClass.RECORD,
                 message=f"an episode's record cannot be read: {mistake}; it is {place}",
-                attempts=1,
                 **origin.common(made_by=at.stage),
             )
             unreadable.append(failure)

@@ -125,7 +125,6 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
             input_id=str(released["release"]),
             failure_class=FailureClass.TRAINING,
             message=message,
-            attempts=1,
             **context.origin.common(made_by=recipe.kind),
         )
         files = context.write(at, {"failures": [failure]})

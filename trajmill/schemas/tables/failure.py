@@ -17,7 +17,7 @@ class Failure(Row):
     """The cause."""
     message: str
     """What went wrong, in one line."""
-    attempts: int
+    attempts: int = 1
     """How often it was tried."""
 
 

@@ -92,7 +92,6 @@ async def judge_each(
                     input_id=episode.trajectory.trajectory_id,
                     failure_class=error.failure_class,
                     message=str(error),
-                    attempts=1,
                     **origin.common(made_by=judge.version),
                 )
                 return OneJudged(episode, failure)

@@ -221,7 +221,6 @@ class Collected:
             input_id=self._episode.trajectory.trajectory_id,
             failure_class=error.failure_class,
             message=f"{place}{error}",
-            attempts=1,
             **self._common,
         )
         self._failures.append(failure)

@@ -212,7 +212,7 @@ async def write_guidance(
 
     def failure(message: str, kind: FailureClass) -> Failure:
         trajectory_id = episode.trajectory.trajectory_id
-        return Failure(stage=STAGE, input_id=trajectory_id, failure_class=kind, message=message, attempts=1, **common)
+        return Failure(stage=STAGE, input_id=trajectory_id, failure_class=kind, message=message, **common)
 
     described = []
     try:

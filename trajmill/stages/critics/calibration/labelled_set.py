@@ -181,7 +181,6 @@ async def judge_labelled(
                     input_id=storable(label.name),
                     failure_class=FailureClass.TASK,
                     message=str(error),
-                    attempts=1,
                     **origin.common(made_by=_MADE_BY),
                 )
                 made.failures.append(failure)
