@@ -248,9 +248,8 @@ def with_branches(context: RoundContext, sources: Sequence[DerivedFrom]) -> list
 
 def _attempts(context: RoundContext) -> list[Attempted]:
     """Return the finished attempts of a round: those without guidance first, and of these the shortest."""
-    rows = context.read("trajectories", [*Attempted._fields, "status"], [context.round])
-    finished = rows.filter(pc.equal(rows["status"], "finished")).select(Attempted._fields)
-    attempts = (Attempted(*values) for values in tuples(finished))
+    rows = context.read("trajectories", Attempted._fields, [context.round], {"status": ["finished"]})
+    attempts = (Attempted(*values) for values in tuples(rows))
     return sorted(attempts, key=lambda one: (one.purpose == Purpose.GUIDED, one.steps, one.trajectory_id))
 
 

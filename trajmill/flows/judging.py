@@ -72,8 +72,8 @@ def rejudge(config: Config, name: str | None, round_number: int | None = None) -
 
 
 def _finished(context: RoundContext, rounds: Collection[int] | None = None) -> dict[str, int]:
-    rows = tuples(context.read("trajectories", ["round", "trajectory_id", "status"], rounds))
-    return {name: number for number, name, status in sorted(rows) if status == "finished"}
+    rows = tuples(context.read("trajectories", ["round", "trajectory_id"], rounds, {"status": ["finished"]}))
+    return {name: number for number, name in sorted(rows)}
 
 
 def _judge_stored(context: RoundContext, judge: NamedJudge, stored: Mapping[str, int]) -> RejudgeReport:

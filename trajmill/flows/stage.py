@@ -95,9 +95,15 @@ class RoundContext:
     def in_round(self, number: int) -> RoundContext:
         return replace(self, round=number)
 
-    def read(self, table: str, columns: Sequence[str], rounds: Collection[int] | None = None) -> pa.Table:
-        """Read columns of the run's rows of a table, of all rounds if None."""
-        return read_table(self.warehouse, table, columns, rounds=rounds, run_id=self.run_id)
+    def read(
+        self,
+        table: str,
+        columns: Sequence[str],
+        rounds: Collection[int] | None = None,
+        where: Mapping[str, Collection[str]] | None = None,
+    ) -> pa.Table:
+        """Read columns of the run's rows of a table, of all rounds if None; `where` has wanted values by column."""
+        return read_table(self.warehouse, table, columns, rounds=rounds, run_id=self.run_id, where=where)
 
     def read_judgements(self, *columns: str, rounds: Collection[int] | None = None) -> pa.Table:
         """Read columns of the judgements of the run's own judge, of all rounds if None."""

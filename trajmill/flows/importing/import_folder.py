@@ -7,8 +7,6 @@ from itertools import count, takewhile
 from pathlib import Path
 from typing import NamedTuple
 
-import pyarrow.compute as pc
-
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import accepted_since_training
 from trajmill.flows.progress import watched_work
@@ -66,8 +64,8 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
                     found = (each for file in files for each in layout.read(file, folder))
                     held_out = HeldOut.of(context.all_queries.values(), config.queries.unseen_app_names)
                     kind = str(layout.model_dump()["kind"])
-                    rows = context.read("trajectories", ["trajectory_id", "purpose"])
-                    imported = rows["trajectory_id"].filter(pc.equal(rows["purpose"], Purpose.IMPORTED.value))
+                    where = {"purpose": [Purpose.IMPORTED.value]}
+                    imported = context.read("trajectories", ["trajectory_id"], where=where)["trajectory_id"]
                     known, origin = {*context.all_queries, *imported.to_pylist()}, context.origin
                     written, counts = write_recordings(warehouse, at, origin, kind, found, held_out, known, advance)
                     bad.extend(counts.bad)
@@ -127,9 +125,8 @@ def _finish_stopped(context: RoundContext) -> int:
 def _judge(context: RoundContext, number: int) -> list[bool]:
     """Judge the imported trajectories of the round that no judge has seen; returns their verdicts."""
     rounds, name = [context.round], _name(_JUDGE, number)
-    failures = context.read("failures", ["stage", "input_id"], rounds)
-    failed = failures["input_id"].filter(pc.equal(failures["stage"], JUDGE_STAGE)).to_pylist()
-    tried = {*context.correctness(rounds), *failed}
+    failures = context.read("failures", ["input_id"], rounds, {"stage": [JUDGE_STAGE]})
+    tried = {*context.correctness(rounds), *failures["input_id"].to_pylist()}
     new = [each for each in trajectories_of_round(context, Purpose.IMPORTED) if each not in tried]
     with watched_work(context.warehouse, context.at(name), _JUDGE):
         run_once(context, name, lambda at: judge_all(context, at, new))

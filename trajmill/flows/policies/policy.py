@@ -248,6 +248,5 @@ def accepted_since_training(config: Config) -> int:
     trainings = (at for at, release, made_by in models if release is not None and not made_by.startswith(CHOICE))
     judged = context.read_judgements("trajectory_id", "correct", "round")
     new = pc.and_(judged["correct"], pc.greater(judged["round"], max(trainings, default=0)))
-    attempts = context.read("trajectories", ["trajectory_id", "purpose"])
-    trials = attempts["trajectory_id"].filter(pc.equal(attempts["purpose"], Purpose.TRIAL.value))
-    return len(set(judged["trajectory_id"].filter(new).to_pylist()).difference(trials.to_pylist()))
+    trials = context.read("trajectories", ["trajectory_id"], where={"purpose": [Purpose.TRIAL.value]})
+    return len(set(judged["trajectory_id"].filter(new).to_pylist()).difference(trials["trajectory_id"].to_pylist()))

@@ -11,8 +11,6 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from operator import itemgetter
 from typing import NamedTuple
 
-import pyarrow.compute as pc
-
 from trajmill.flows.configuration.config import model_or_none
 from trajmill.flows.configuration.judges import NamedJudge, own_judge, prompts_of
 from trajmill.flows.policies.policy import endpoint_of, untrained_policy
@@ -113,8 +111,8 @@ def judge_shards(
 def unjudged_of_earlier_rounds(context: RoundContext, *purposes: Purpose) -> list[Unjudged]:
     """The trajectories from earlier rounds to judge again, sorted by round and id within each purpose."""
     earlier = range(context.round)
-    failures = tuples(context.read("failures", ["stage", "input_id"], earlier))
-    failed_tries = Counter(input_id for stage, input_id in failures if stage == STAGE)
+    failures = context.read("failures", ["input_id"], earlier, {"stage": [STAGE]})
+    failed_tries = Counter(failures["input_id"].to_pylist())
     if not failed_tries:
         return []
     judged = set(context.read_judgements("trajectory_id", rounds=earlier)["trajectory_id"].to_pylist())
@@ -252,8 +250,8 @@ def reference_paths_used(context: RoundContext) -> int:
     """Count the queries, so far in the run, whose hints or demonstrations came from their reference path."""
     used = {row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH}
     if context.config.guidance.demonstrate is True:
-        rows = context.read("trajectories", ["query_id", "purpose"], context.rounds_so_far)
-        used.update(rows["query_id"].filter(pc.equal(rows["purpose"], Purpose.GUIDED.value)).to_pylist())
+        where = {"purpose": [Purpose.GUIDED.value]}
+        used.update(context.read("trajectories", ["query_id"], context.rounds_so_far, where)["query_id"].to_pylist())
     return len(used)
 
 
