@@ -31,6 +31,8 @@ from trajmill.warehouse.staging import Journal
 
 SECONDS = 60.0
 """Time limit for threads that meet."""
+PROCESSES = multiprocessing.get_context("forkserver")
+"""A fork of this process would have to do without its threads."""
 
 Event = tuple[str, str, int]
 
@@ -157,7 +159,7 @@ def test_a_rollout_ahead_that_is_killed_goes_on_with_the_same_policy(tmp_path: P
     config = asynchronous(
         changed(smallest_config(tmp_path, rounds=2), rollout={"episodes_per_round": 12, "concurrency": 1})
     )
-    process = multiprocessing.get_context("spawn").Process(target=killed_in_rollout, args=(config,))
+    process = PROCESSES.Process(target=killed_in_rollout, args=(config,))
     process.start()
     process.join(300)
     assert process.exitcode == -signal.SIGKILL
@@ -189,8 +191,7 @@ SECONDS_INTO_A_STAGE = 0.2
 
 @pytest.mark.slow
 def test_a_run_that_is_killed_again_and_again_ends_like_one_that_is_not(tiny_run: Warehouse, tmp_path: Path) -> None:
-    # A new process has nothing that a fork would have to do without, such as threads.
-    killing = multiprocessing.get_context("spawn").Process(target=_kill_again_and_again, args=(tmp_path,))
+    killing = PROCESSES.Process(target=_kill_again_and_again, args=(tmp_path,))
     killing.start()
     killing.join()
     assert killing.exitcode == 0

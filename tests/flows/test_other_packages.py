@@ -9,9 +9,12 @@ import pytest
 
 from tests.flows.command_line import CommandLine
 from tests.flows.policies.network import WaitingRun
-from tests.flows.runs import first_waiting
+from tests.flows.policies.test_addition import acted
+from tests.flows.runs import do, first_waiting
 from tests.other_package import installed
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.tasks.release import release_name
+from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.schemas.actions import Click
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import FAMILIES, family_named
@@ -19,6 +22,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.stages.models.local.folder import folder_version
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 
@@ -139,9 +143,18 @@ def test_a_family_that_cannot_be_used_is_refused(family: str, reason: str, comma
     assert reason in command.refused("export", "--format", "trl", "--family", family, "--out", "rows")
 
 
-def test_a_round_trains_with_a_recipe_of_another_package(waiting_run: WaitingRun) -> None:
+def test_a_recipe_of_another_package_trains_a_model_in_this_process_which_acts_in_the_next_round(
+    waiting_run: WaitingRun,
+) -> None:
     context = waiting_run.trained_by(Config.model_validate({"train": {"kind": "few", "max_updates": 3}}).train)
     assert first_waiting(context) is None
+    first = folder_version(waiting_run.network)
     untrained, trained = read_rows(context.warehouse, PolicyVersion)
+    assert (untrained.model_version, untrained.kind, untrained.folder) == (first, "network", str(waiting_run.network))
     recipe = json.loads(trained.recipe)
-    assert trained.parent == untrained.model_version and (recipe["kind"], recipe["max_updates"]) == ("few", 3)
+    assert (recipe["kind"], recipe["max_updates"]) == ("few", 3)
+    assert (trained.parent, trained.release) == (first, release_name(context))
+    assert trained.promoted and trained.kind == "network" and trained.metrics is not None
+    assert trained.folder == f"models/{trained.model_version}"
+    do(ROLLOUT, context.in_round(2))
+    assert (acted(context), acted(context.in_round(2))) == ({first}, {trained.model_version})

@@ -1,5 +1,4 @@
 import logging
-import os
 import re
 import resource
 import signal
@@ -12,11 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.flows.command_line import CommandLine
-from tests.flows.runs import assert_same, changed, run_stages, small_config, tiny_config
-from tests.stages.environments.processes import descendants, eventually, until_gone
+from tests.flows.runs import assert_same, run_stages, small_config, tiny_config
 from trajmill.flows.cli.app import STOPPED, run, show_own_warnings
 from trajmill.flows.cli.loop import STAGE_COMMANDS
-from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.generate import generate
 from trajmill.schemas.errors import TrajmillError
@@ -180,28 +177,3 @@ def test_a_newer_warehouse_is_not_touched(tmp_path: Path, command: CommandLine) 
     for name in ("evolve", "rollout", "report"):
         assert re.fullmatch(r"[^\n]+warehouse.json:1: [^\n]+ 99, [^\n]+\n", command.refused(name))
     assert [path.name for path in (tmp_path / "trajmill-data").iterdir()] == ["warehouse.json"]
-
-
-def test_a_killed_run_leaves_no_processes(prefect_home: Path, tmp_path: Path) -> None:
-    few = {"train": 4, "heldout_phrasings": 0, "validation": 0}
-    endless = changed(tiny_config(tmp_path / "warehouse", workers=1), queries=few, rollout={"episodes_per_round": 4000})
-    (tmp_path / "trajmill.toml").write_text(config_as_toml(endless))
-    environment = {name: value for name, value in os.environ.items() if not name.startswith("PREFECT_")}
-    with (tmp_path / "words").open("wb") as words:
-        process = subprocess.Popen(
-            [sys.executable, "-c", "from trajmill.flows.cli.app import main; main()", "evolve"],
-            cwd=tmp_path,
-            env=environment | {"PREFECT_HOME": str(prefect_home), "PYTHONPATH": os.pathsep.join(sys.path)},
-            stdout=words,
-            stderr=words,
-        )
-    try:
-        journals = (tmp_path / "warehouse" / "staging").glob
-        eventually(lambda: process.poll() is not None or any(journals("*/r0001-rollout/episodes-*")))
-        assert process.poll() is None, (tmp_path / "words").read_text()
-        helpers = descendants(process.pid)
-        assert len(helpers) >= 3, "a Prefect server, a fork server, a painter"
-    finally:
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-    until_gone(helpers)

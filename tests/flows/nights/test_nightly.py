@@ -118,7 +118,6 @@ def test_a_flow_that_meets_another_skips_or_waits(tmp_path: Path, monkeypatch: p
 @pytest.mark.parametrize(
     ("landed", "trained", "expected"),
     [
-        ((3, 1, 0), None, Ending.COLLECTED),
         ((3, 1, 0), Ending.TRAINED, Ending.COLLECTED),
         ((3, 1, 0), Ending.NOT_TRAINED, Ending.NOT_TRAINED),
         ((3, 1, 0), Ending.VALIDATION_FELL, Ending.VALIDATION_FELL),

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoTokenizer
 
 from tests.flows.policies.network import NetworkSpec, WaitingRun, network_folder
-from tests.flows.runs import changed, do, first_waiting, small_config, trained_config, up_to
+from tests.flows.runs import changed, first_waiting, small_config, trained_config, up_to
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
 from trajmill.flows.policies.commands import (
@@ -51,20 +51,6 @@ def acted(context: RoundContext) -> set[str]:
     """The versions that rolled out the training queries of a round."""
     rows = read_rows(context.warehouse, Trajectory, rounds=[context.round])
     return {row.model_version for row in rows if row.purpose is Purpose.TRAIN}
-
-
-def test_a_model_in_this_process_is_trained_and_acts_in_the_next_round(waiting_run: WaitingRun) -> None:
-    context = waiting_run.trained_by(EmbeddedSftSpec(min_updates=5, max_updates=10))
-    assert first_waiting(context) is None
-    first = folder_version(waiting_run.network)
-    assert acted(context) == {first}
-    (baseline, trained) = read_rows(context.warehouse, PolicyVersion)
-    assert (baseline.model_version, baseline.kind, baseline.folder) == (first, "network", str(waiting_run.network))
-    assert (trained.parent, trained.release) == (first, release_name(context))
-    assert trained.promoted and trained.kind == "network" and trained.metrics is not None
-    assert trained.folder == f"models/{trained.model_version}"
-    do(ROLLOUT, context.in_round(2))
-    assert acted(context.in_round(2)) == {trained.model_version}
 
 
 def test_another_programs_policy_is_added_compared_and_rolled_back(waiting_run: WaitingRun, tmp_path: Path) -> None:

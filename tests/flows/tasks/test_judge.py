@@ -232,7 +232,7 @@ def test_attempts_are_added_where_outcomes_are_mixed_within_the_budget_of_the_ro
 def test_the_explorer_demonstrates_without_a_reference_path(tmp_path: Path) -> None:
     config = demonstrating(tmp_path, by="explorer")
     context = RoundContext.of(config)
-    up_to(DERIVE_RL, context)
+    up_to(DERIVE, context)
     tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)
     shown = [each for each in tried if each.purpose is Purpose.GUIDED]
     assert {each.agent for each in shown} == {"explorer"} and len(shown) == 12

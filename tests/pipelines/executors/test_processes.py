@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.stages.environments.processes import descendants, until_gone
 from trajmill.pipelines.drawing import draw_elsewhere, drawing_processes
 from trajmill.pipelines.executors.processes import _idle, side_by_side
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -54,6 +55,17 @@ def test_processes_that_are_ended_at_their_work_or_with_their_owner_leave_nothin
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=500)
     assert (ended.stdout, ended.stderr) == ("a: is wrong\n", "")
+
+
+def test_processes_end_when_their_owner_is_killed() -> None:
+    draw = "from trajmill.pipelines.drawing import drawing_processes; drawing_processes().submit(len, '').result()"
+    command = [sys.executable, "-c", f"import os; {draw}; os.write(1, b'drawn'); os.read(0, 1)"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as owner:
+        assert owner.stdout is not None and owner.stdout.read(5) == b"drawn"
+        helpers = descendants(owner.pid)
+        owner.kill()
+    assert len(helpers) >= 2, "a fork server, and one that draws"
+    until_gone(helpers)
 
 
 def test_a_killed_process_costs_its_shard_alone_and_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -221,13 +221,6 @@ def preset(kind: str, **settings: float) -> TrlSftSpec:
     return RECIPES.default_spec(kind, TrlSftSpec, settings)
 
 
-def test_rft_has_the_papers_settings() -> None:
-    """NaturalGAIA, appendix F."""
-    recipe = preset("rft")
-    assert (recipe.lora_rank, recipe.lora_alpha, recipe.learning_rate) == (8, 32, 1e-4)
-    assert (recipe.batch, recipe.epochs, recipe.freeze_vision) == (128, 1.0, True)
-
-
 @pytest.mark.parametrize("kind", ["rft", "coda-generalist", "role-rejection", "ces-stage1", "coda-specialist"])
 def test_a_recipe_trains_on_a_kind_that_can_be_derived_without_a_model(kind: str) -> None:
     settings = {"executor": "gui-r1"} if kind in ("ces-stage1", "coda-specialist") else {}
