@@ -90,11 +90,11 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
     # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
-    Budget(("schemas",), 3_980),
-    Budget(("warehouse",), 3_691),
-    Budget(("pipelines",), 3_215),
+    Budget(("schemas",), 3_935),
+    Budget(("warehouse",), 3_683),
+    Budget(("pipelines",), 3_207),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_728),
+    Budget(("flows",), 10_581),
     Budget(("stages/environments",), 15_979),
     Budget(("stages/queries",), 5_015),
     Budget(("stages/critics",), 4_611),
@@ -104,9 +104,9 @@ _BUDGETS = (
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
     Budget(("stages/graphs", "stages/annotation"), 4_564),
-    Budget(("",), 73_651),
+    Budget(("",), 73_440),
 )
-_MOST_FILES = 465
+_MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 39_981
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
