@@ -28,12 +28,12 @@ from trajmill.warehouse.layout import StageRun
 
 @stage(policies.PROMOTE, "evaluate")
 def promote(context: RoundContext, at: StageRun) -> StageOutcome:
-    """Promote the new policy unless it is significantly worse on the validation queries; write the round's figures."""
+    """Promote the new policy unless it is significantly worse on the queries that decide; write the round's figures."""
     before, in_force = policies.policy_before(context), policies.policy_in_force(context)
     trained = train.Training.of(finished(context, train.TRAIN))
     evaluated = train.Evaluation.of(finished(context, train.EVALUATE))
     reason = trained.reason or evaluated.refused
-    promotion = Promotion(False, reason) if reason else train.compared(context, evaluated.validation)
+    promotion = Promotion(False, reason) if reason else train.compared(context, evaluated)
     new, after = trained.new_policy, in_force
     rows: dict[str, Sequence[Row]] = {}
     if new is not None:

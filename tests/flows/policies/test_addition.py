@@ -30,7 +30,7 @@ from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.flows.tasks.train import adopt_configured
+from trajmill.flows.tasks.train import Evaluation, adopt_configured, compared
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query, Split
@@ -218,6 +218,19 @@ def test_two_versions_are_compared_by_their_stored_evaluations(measured: Config,
     assert all(str(escape(row["instruction"])) in page for row in rows if row["side"] in ("gained", "lost"))
     assert pq.read_table(folder / "groups.parquet").num_rows == len(groups)
     assert comparison_table(compared).row_count >= 1 + sum(group.kind == "split" for group in compared.groups)
+
+
+@pytest.mark.parametrize(("enough", "decides"), [(3, True), (2, False)])
+def test_training_queries_decide_beside_few_validation_queries(
+    measured: Config, enough: int, decides: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trajmill.flows.tasks.train._ENOUGH_VALIDATION", enough)
+    row = list_policies(measured)[-1].row
+    assert row.validation and row.training
+    won = tuple(each.model_copy(update={"success": True}) for each in row.training)
+    better = Evaluation(success=(), validation=row.validation, training=won, refused="")
+    decided = compared(RoundContext.of(measured, 3), better)
+    assert decided.promoted and (f"training queries {len(won)}/{len(won)} against" in decided.reason) is decides
 
 
 def test_a_model_that_is_no_version_attempts_the_same_queries_and_seeds_once(measured: Config) -> None:

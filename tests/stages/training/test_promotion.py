@@ -34,7 +34,7 @@ def test_a_policy_is_promoted_unless_it_is_significantly_worse() -> None:
 
     for new in ("1" * 10 + "0" * 10, "1" * 6 + "0" * 14, "0" * 5 + "1" * 15, "1" * 8 + "001" + "0" * 9):
         assert decided(new)[0]
-    said = "significantly worse on validation (p = 0.031): all 5/20 against 10 of v1 (won 0, lost 5)"
+    said = "significantly worse (p = 0.031): all 5/20 against 10 of v1 (won 0, lost 5)"
     assert decided("1" * 5 + "0" * 15) == (False, said)
     # A higher level refuses every policy that loses more than it wins.
     assert not decided("1" * 8 + "001" + "0" * 9, level=0.5)[0]
@@ -43,13 +43,13 @@ def test_a_policy_is_promoted_unless_it_is_significantly_worse() -> None:
 
 def test_what_was_measured_nowhere_is_promoted_only_where_nothing_can_be_measured() -> None:
     old = Rival("v1", outcomes("1" * 10 + "0" * 4 + "-" * 6))
-    said = "not measured on validation: no attempt has a score in unseen, where 4 of v1 have one"
+    said = "not measured: no attempt has a score in unseen, where 4 of v1 have one"
     assert compare(outcomes("1" * 10 + "-" * 10), old, [old], TWO, level=0.05) == (False, said)
     newer = Rival("v2", outcomes("1" * 10 + "-" * 10))
     assert compare(newer.outcomes, newer, [old, newer], TWO, level=0.05) == (False, said)
     nothing = Rival("v1", {})
     decided = compare({}, nothing, [nothing], TWO, level=0.05)
-    assert decided == (True, "not compared: no validation query has a score")
+    assert decided == (True, "not compared: no query has a score")
 
 
 def test_a_gain_hides_no_loss_elsewhere_and_small_losses_add_up_against_the_best_policy_so_far() -> None:

@@ -236,12 +236,16 @@ def train_beside(config: Config, name: str) -> TrainedModel:
 
 
 EVALUATE = "evaluate"
+_ENOUGH_VALIDATION = 40
+"""With fewer validation queries training queries decide as well: a test of few queries notices only large losses."""
 
 
 class Evaluation(StageResult):
     success: tuple[SplitSuccess, ...]
     validation: tuple[QueryOutcome, ...]
     """For each validation query, in order of id, whether the policy achieved it."""
+    training: tuple[QueryOutcome, ...] = ()
+    """The same for each measured training query."""
     refused: str
     """Why the new policy could not be measured; empty if it was, or if there is none."""
 
@@ -279,12 +283,13 @@ def measure(
     rows = context.written("trajectories", outcome.files, ["query_id", "reward"])
     scored = {query_id: reward >= PASSED for query_id, reward in rows if reward is not None}
     success = success_by_split((queries[query_id].split, done) for query_id, done in scored.items())
-    validation = tuple(
-        QueryOutcome(query_id=query.query_id, success=scored[query.query_id])
-        for query in _of_split(context, Split.VALIDATION)
-        if query.query_id in scored
-    )
-    return outcome, Evaluation(success=success, validation=validation, refused="")
+
+    def outcomes(split: Split) -> tuple[QueryOutcome, ...]:
+        of_split = (query.query_id for query in _of_split(context, split) if query.query_id in scored)
+        return tuple(QueryOutcome(query_id=query_id, success=scored[query_id]) for query_id in of_split)
+
+    validation, training = outcomes(Split.VALIDATION), outcomes(Split.TRAIN)
+    return outcome, Evaluation(success=success, validation=validation, training=training, refused="")
 
 
 def measure_and_decide(
@@ -298,7 +303,7 @@ def measure_and_decide(
     """Measure a version, decide about it by default, and write its row. Raises RefusedPolicyError."""
     outcome, measured = measure(context, at, policy, untrained=True)
     if decided is None:
-        decided = compared(context, measured.validation)
+        decided = compared(context, measured)
     row = version_row(context, policy, measured, decided, made_by or at.stage, **columns)
     files = {**outcome.files, **context.write(at, {"models": [row]})}
     in_force = PolicyInForce(policy_row=policy, updates=row.updates, success=measured.success, **decided._asdict())
@@ -310,7 +315,7 @@ def version_row(
 ) -> PolicyVersion:
     """Return the row of a measured version with the decision about it; `columns` are those of its training."""
     row = {"parent": None, "release": None, "recipe": "{}", "updates": 0, **columns, **policy.model_dump()}
-    row |= {**decided._asdict(), "success": measured.success, "validation": measured.validation}
+    row |= {**decided._asdict(), **measured.model_dump(include={"success", "validation", "training"})}
     return PolicyVersion(**row, **context.origin.common(made_by=made_by))
 
 
@@ -331,11 +336,11 @@ def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
     ]
 
 
-def compared(context: RoundContext, new: Sequence[QueryOutcome]) -> Promotion:
-    """Whether a version with these outcomes on the validation queries replaces the policy in force."""
+def compared(context: RoundContext, new: Evaluation) -> Promotion:
+    """Whether a version that was measured like this replaces the policy in force."""
     before = policies.policy_before(context).version
     rivals = {
-        version: Rival(version, {each.query_id: each.success for each in row.validation or ()})
+        version: Rival(version, _outcomes(row))
         for version, row in policies.policy_versions(context).items()
         if row.promoted or version == before
     }
@@ -344,9 +349,16 @@ def compared(context: RoundContext, new: Sequence[QueryOutcome]) -> Promotion:
         QueryGroup("apps of training", [each.query_id for each in queries if not unseen & set(each.apps)]),
         QueryGroup("apps never seen", [each.query_id for each in queries if unseen & set(each.apps)]),
     ]
-    settings, outcomes = context.config.evaluate, {each.query_id: each.success for each in new}
-    old, others = rivals[before], list(rivals.values())
-    return compare(outcomes, old, others, groups, settings.level, settings.promote_without_evidence)
+    settings, old = context.config.evaluate, rivals[before]
+    if len(queries) < _ENOUGH_VALIDATION:
+        groups.append(QueryGroup("training queries", [each.query_id for each in _of_split(context, Split.TRAIN)]))
+    return compare(
+        _outcomes(new), old, list(rivals.values()), groups, settings.level, settings.promote_without_evidence
+    )
+
+
+def _outcomes(measured: Evaluation | PolicyVersion) -> dict[str, bool]:
+    return {each.query_id: each.success for each in (*(measured.validation or ()), *(measured.training or ()))}
 
 
 def adopt_configured(context: RoundContext) -> None:

@@ -14,7 +14,7 @@ class SplitSuccess(Record):
 
 
 class QueryOutcome(Record):
-    """Whether a policy achieved one validation query."""
+    """Whether a policy achieved one query."""
 
     query_id: str
     success: bool
@@ -52,6 +52,8 @@ class PolicyVersion(Row):
     """JSON of what its training reported, e.g. rows, updates and loss; null where trajmill did not train it."""
     validation: tuple[QueryOutcome, ...] | None = None
     """Its outcome on each validation query that could be scored."""
+    training: tuple[QueryOutcome, ...] | None = None
+    """Its outcome on each measured training query that could be scored."""
 
 
 class StageCount(Record):

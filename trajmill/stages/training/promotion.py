@@ -21,7 +21,7 @@ class Rival(NamedTuple):
 
 
 class QueryGroup(NamedTuple):
-    """Validation queries that are compared by themselves, so that a gain elsewhere hides no loss in them."""
+    """Queries that are compared by themselves, so that a gain elsewhere hides no loss in them."""
 
     name: str
     query_ids: Collection[str]
@@ -48,7 +48,7 @@ def compare(
     level: float,
     without_evidence: bool = False,
 ) -> Promotion:
-    """Promote a new policy unless it is significantly worse on a group of validation queries, unmeasured, or both fail.
+    """Promote a new policy unless it is significantly worse on a group of queries, unmeasured, or both fail.
 
     It is compared with the policy in force, `old`, and with the best of those promoted so far: small losses in a row,
     none of which is significant, add up. It is refused if the p-value of its losses is at most `level`, and, unless
@@ -61,7 +61,7 @@ def compare(
         known = len(group.outcomes(measured.outcomes))
         if known and not group.outcomes(new):
             where = f"no attempt has a score in {group.name}, where {known} of {measured.version} have one"
-            return Promotion(False, f"not measured on validation: {where}")
+            return Promotion(False, f"not measured: {where}")
         best = max((old, *promoted), key=lambda rival: sum(group.outcomes(rival.outcomes)))
         for rival in {each.version: each for each in (old, best)}.values():
             paired = _paired(rival.outcomes, new, group.query_ids)
@@ -72,14 +72,14 @@ def compare(
                 f"(won {paired.gained}, lost {paired.lost})"
             )
             if (p_value := paired.p_value_of_losses) <= level:
-                return Promotion(False, f"significantly worse on validation (p = {p_value:.2g}): {line}")
+                return Promotion(False, f"significantly worse (p = {p_value:.2g}): {line}")
             compared.append(line)
     if not compared:
-        return Promotion(True, "not compared: no validation query has a score")
+        return Promotion(True, "not compared: no query has a score")
     all_queries = _paired(old.outcomes, new, {query for group in groups for query in group.query_ids})
     if not without_evidence and 0 < all_queries.queries == all_queries.neither:
-        return Promotion(False, f"no evidence, neither achieves a validation query: {'; '.join(compared)}")
-    return Promotion(True, f"not significantly worse on validation: {'; '.join(compared)}")
+        return Promotion(False, f"no evidence, neither achieves a query: {'; '.join(compared)}")
+    return Promotion(True, f"not significantly worse: {'; '.join(compared)}")
 
 
 def reason_not_to_train(
