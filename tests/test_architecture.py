@@ -90,24 +90,24 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
     # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
-    Budget(("schemas",), 3_935),
+    Budget(("schemas",), 3_937),
     Budget(("warehouse",), 3_683),
     Budget(("pipelines",), 3_207),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_581),
+    Budget(("flows",), 10_593),
     Budget(("stages/environments",), 15_979),
     Budget(("stages/queries",), 5_015),
-    Budget(("stages/critics",), 4_611),
+    Budget(("stages/critics",), 4_609),
     Budget(("stages/models",), 4_414),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
-    Budget(("stages/derive", "stages/guidance"), 4_188),
+    Budget(("stages/derive", "stages/guidance"), 4_187),
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
     Budget(("stages/graphs", "stages/annotation"), 4_564),
-    Budget(("",), 73_440),
+    Budget(("",), 73_454),
 )
 _MOST_FILES = 464
-_MOST_LINES_OF_TESTS = 39_981
+_MOST_LINES_OF_TESTS = 39_994
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
