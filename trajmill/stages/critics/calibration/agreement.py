@@ -203,15 +203,11 @@ class IngredientTally:
         return quality_of(self.ingredient.kind, self.pairs)
 
 
-def ingredients_of(rule: Rule) -> tuple[JudgeIngredient, ...]:
-    """Return all ingredients of a judge, channel by channel, the consensus last."""
+def tally(rule: Rule, evidence: Iterable[LabelledVotes]) -> tuple[IngredientTally, ...]:
+    """Count the votes of all ingredients of a judge, channel by channel, the consensus last."""
     found = [ingredient for channel in rule.channels for ingredient in _channel_ingredients(channel)]
     whole = tuple(subset for each in found if each.kind is Ingredient.CHANNEL for subset in each.subsets)
-    return (*found, JudgeIngredient(Ingredient.CONSENSUS, None, None, whole))
-
-
-def tally(rule: Rule, evidence: Iterable[LabelledVotes]) -> tuple[IngredientTally, ...]:
-    tallies = tuple(IngredientTally(ingredient) for ingredient in ingredients_of(rule))
+    tallies = tuple(map(IngredientTally, (*found, JudgeIngredient(Ingredient.CONSENSUS, None, None, whole))))
     for passed, votes, calls in evidence:
         cast = {(vote.channel, vote.number): vote.correct for vote in votes}
         critics = {(vote.channel, vote.number): vote.made_by for vote in votes}

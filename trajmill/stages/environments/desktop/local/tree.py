@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Sequence, Set
 from typing import NamedTuple
 from xml.etree import ElementTree
 
@@ -72,9 +72,9 @@ def _add_program(bus: Bus, desktop: ElementTree.Element, root: Reference) -> Non
     seen = _read_objects(bus, [item for item in latest.values() if item.shown])
     moved = _with_corrected_bounds(seen)
     tree = _build_tree(moved)
-    sheets = spreadsheets_in(latest.values())
+    spreadsheets = {item.reference for item in latest.values() if item.role == "document-spreadsheet"}
     for sheet, reported in zip(moved, (each.bounds for each in seen), strict=True):
-        if sheet.item.reference not in sheets:
+        if sheet.item.role != "table" or sheet.item.parent not in spreadsheets:
             continue
         shift = sheet.bounds.left - reported.left, sheet.bounds.top - reported.top
         cells = read_visible_cells(bus, sheet.item, reported)
@@ -248,12 +248,6 @@ def read_visible_cells(bus: Bus, sheet: CachedObject, bounds: Box) -> list[Visib
         for cell, box, state, text in zip(found, boxes, states, texts, strict=True)
         if box and state
     ]
-
-
-def spreadsheets_in(items: Iterable[CachedObject]) -> frozenset[Reference]:
-    items = list(items)
-    documents = {item.reference for item in items if item.role == "document-spreadsheet"}
-    return frozenset(item.reference for item in items if item.role == "table" and item.parent in documents)
 
 
 def _visible_places(bus: Bus, sheet: Reference, bounds: Box) -> list[tuple[int, int]]:

@@ -22,7 +22,7 @@ import tarfile
 import textwrap
 import types
 import uuid
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -368,11 +368,6 @@ def answer(request: Request) -> Answer:
     return Answer()
 
 
-def read_request(line: str) -> Request:
-    fields: Mapping[str, Any] = json.loads(line)
-    return Request(**{**fields, "machine": Machine(**fields["machine"])})
-
-
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # desktop-env prints.
@@ -385,7 +380,8 @@ def main() -> None:
     answers.write(json.dumps(dataclasses.asdict(ready)) + "\n")
     for line in sys.stdin:
         try:
-            found = answer(read_request(line))
+            fields = json.loads(line)
+            found = answer(Request(**{**fields, "machine": Machine(**fields["machine"])}))
         except Exception as error:
             found = Answer(error=" ".join(f"{type(error).__name__}: {error}".split())[:500])
         answers.write(json.dumps(dataclasses.asdict(found)) + "\n")
