@@ -160,8 +160,8 @@ class AndroidEnvironment:
         if episode.goal == task.PhoneGoal():
             return None
         assert self._apps is not None, "a reset connects"
-        final = task.FinalState(screen.component, episode.answer)
-        return float(await task.is_reached(self.device, self._apps, episode.goal, final))
+        reached = await task.is_reached(self.device, self._apps, episode.goal, screen.component, episode.answer)
+        return float(reached)
 
     async def healthy(self) -> bool:
         try:

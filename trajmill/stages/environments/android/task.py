@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import PurePosixPath
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
@@ -102,18 +102,14 @@ class PhoneGoal(Record):
     """The answer that the agent must give; case and spaces are ignored."""
 
 
-class FinalState(NamedTuple):
-    foreground: str
-    answer: str | None
-
-
-async def is_reached(device: AdbDevice, apps: Apps, goal: PhoneGoal, final: FinalState) -> bool:
+async def is_reached(device: AdbDevice, apps: Apps, goal: PhoneGoal, foreground: str, answer: str | None) -> bool:
+    """Whether the device, its component in the foreground and the agent's answer are as the goal asks."""
     if goal.foreground is not None:
         package, _, activity = goal.foreground.partition("/")
-        shown, _, shown_activity = final.foreground.partition("/")
+        shown, _, shown_activity = foreground.partition("/")
         if package != shown or (activity and _whole(package, activity) != _whole(package, shown_activity)):
             return False
-    if goal.answer is not None and _normalised(final.answer or "") != _normalised(goal.answer):
+    if goal.answer is not None and _normalised(answer or "") != _normalised(goal.answer):
         return False
     for name, value in goal.settings.items():
         if await read_setting(device, name) != value:
