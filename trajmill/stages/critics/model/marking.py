@@ -69,7 +69,7 @@ def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
             if not draw_mark(image, action_from_json(step.action), elements):
                 return stored
             out = io.BytesIO()
-            image.save(out, format="PNG", compress_level=1)  # mostly resized before it is sent
+            image.save(out, format="PNG")
         except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
             raise ModelFailure(f"screen {step.screen_before}: the image does not decode") from error
         return out.getvalue()
