@@ -55,8 +55,8 @@ def test_rows_are_the_same_in_one_shard_and_in_several(tmp_path: Path, spec: RLS
         parts = [job(str(number), part) for number, part in enumerate(divide(plan.trajectories, shards))]
         files = [file for part in parts for file in part.files["rl_steps"]]
         assert len(files) == shards
-        tables = read_shards(warehouse, "rl_steps", files, arrow_schema("rl_steps").names)
-        assert [row for table in tables for row in rows_from_arrow(RLStep, table)] == list(expected.rows)
+        rows = read_shards(warehouse, "rl_steps", files, arrow_schema("rl_steps").names)
+        assert list(rows_from_arrow(RLStep, rows)) == list(expected.rows)
 
 
 def test_an_attempt_that_was_judged_a_round_later_is_compared_with_one_that_was_judged_now(tmp_path: Path) -> None:

@@ -134,6 +134,21 @@ def test_images_lie_uncompressed_in_small_row_groups_without_statistics(warehous
     assert columns["screen_id"].compression == "ZSTD" and columns["screen_id"].is_stats_set
 
 
+@pytest.mark.parametrize(("screens", "largest"), [(20, 20), (0, 1)])
+def test_row_groups_of_large_images_are_smaller(
+    warehouse: Warehouse, screens: int, largest: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Bounded by the bytes of so many screens; a screen that is larger has a group of its own."""
+    one = commit_screens(warehouse, 1, [0])
+    size = pq.read_table(committed_files(warehouse, "screens")[0]).nbytes
+    monkeypatch.setattr("trajmill.warehouse.shards._BYTES_OF_SCREENS", screens * size + 1)
+    commit_screens(warehouse, 2, range(one, 101))
+    footers = map(pq.read_metadata, committed_files(warehouse, "screens"))
+    groups = [footer.row_group(group).num_rows for footer in footers for group in range(footer.num_row_groups)]
+    assert sum(groups) == 101 and largest // 2 < max(groups) <= largest
+    expect(WarehouseScreens(warehouse), *range(101))
+
+
 def test_datasets_decodes_images_offline(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(os.environ, "HF_HUB_OFFLINE", "1")
     from datasets import load_dataset

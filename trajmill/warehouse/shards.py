@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -28,6 +29,8 @@ CHECKED: dict[str, bool] = {"page_checksum_verification": True}
 CHECKED_FORMAT = ds.ParquetFileFormat(default_fragment_scan_options=ds.ParquetFragmentScanOptions(**CHECKED))
 _ROWS_PER_GROUP = 16_384
 _SCREENS_PER_GROUP = 64
+_BYTES_OF_SCREENS = 4 << 20
+"""A reader of one image reads its whole row group: those of screens are no larger, unless a single screen is."""
 _LONGEST_STATISTIC = 64
 
 
@@ -103,7 +106,7 @@ def replace_shard(warehouse: Warehouse, path: Path, table: str, data: Iterable[p
     replaces nothing that others have written and committed since. Raises TrajmillError if the disk is full.
     """
     schema = file_schema(table)
-    groups = _row_groups(data, schema, rows_per_group(table))
+    groups = _row_groups(data, schema, rows_per_group(table), _BYTES_OF_SCREENS if table == "screens" else sys.maxsize)
     first = next(groups, None)
     if first is None:
         path.unlink(missing_ok=True)
@@ -139,18 +142,18 @@ def describe(path: Path) -> DataFile:
     return DataFile(path.name, footer.num_rows, path.stat().st_size, stats, file_hash(path))
 
 
-def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, rows: int) -> Iterator[pa.Table]:
-    waiting: list[pa.Table] = []
-    count = 0
+def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, most_rows: int, most_bytes: int) -> Iterator[pa.Table]:
+    waiting = schema.empty_table()
     for table in tables:
-        waiting.append(table.select(schema.names).cast(schema))
-        count += table.num_rows
-        if count >= rows:
-            joined, full = pa.concat_tables(waiting), count - count % rows
-            yield from (joined.slice(start, rows) for start in range(0, full, rows))
-            waiting, count = [joined.slice(full)], count - full
-    if count:
-        yield pa.concat_tables(waiting)
+        waiting = pa.concat_tables([waiting, table.select(schema.names).cast(schema)])
+        count, size = waiting.num_rows, waiting.nbytes
+        if count >= most_rows or size >= most_bytes:
+            rows = max(1, min(most_rows, most_bytes * count // max(size, 1)))
+            full = count - count % rows
+            yield from (waiting.slice(start, rows) for start in range(0, full, rows))
+            waiting = waiting.slice(full)
+    if waiting.num_rows:
+        yield waiting
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
