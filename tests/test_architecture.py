@@ -91,7 +91,7 @@ _BUDGETS = (
     # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
     Budget(("schemas",), 3_937),
-    Budget(("warehouse",), 3_683),
+    Budget(("warehouse",), 3_686),
     Budget(("pipelines",), 3_207),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_593),
@@ -104,10 +104,10 @@ _BUDGETS = (
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
     Budget(("stages/graphs", "stages/annotation"), 4_564),
-    Budget(("",), 73_436),
+    Budget(("",), 73_439),
 )
 _MOST_FILES = 464
-_MOST_LINES_OF_TESTS = 39_994
+_MOST_LINES_OF_TESTS = 40_009
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
