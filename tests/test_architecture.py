@@ -107,7 +107,7 @@ _BUDGETS = (
     Budget(("",), 73_439),
 )
 _MOST_FILES = 464
-_MOST_LINES_OF_TESTS = 40_009
+_MOST_LINES_OF_TESTS = 40_000
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

@@ -125,28 +125,20 @@ def test_committed_screens_by_id(warehouse: Warehouse) -> None:
         screens.image("unknown")
 
 
-def test_images_lie_uncompressed_in_small_row_groups_without_statistics(warehouse: Warehouse) -> None:
+def test_images_lie_uncompressed_in_small_row_groups_without_statistics(
+    warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch
+) -> None:
     commit_screens(warehouse, 1, range(100))
     footer = pq.read_metadata(committed_files(warehouse, "screens")[0])
     assert [footer.row_group(group).num_rows for group in range(footer.num_row_groups)] == [64, 36]
     columns = {footer.row_group(0).column(i).path_in_schema: footer.row_group(0).column(i) for i in range(5)}
     assert columns["image.bytes"].compression == "UNCOMPRESSED" and not columns["image.bytes"].is_stats_set
     assert columns["screen_id"].compression == "ZSTD" and columns["screen_id"].is_stats_set
-
-
-@pytest.mark.parametrize(("screens", "largest"), [(20, 20), (0, 1)])
-def test_row_groups_of_large_images_are_smaller(
-    warehouse: Warehouse, screens: int, largest: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Bounded by the bytes of so many screens; a screen that is larger has a group of its own."""
-    one = commit_screens(warehouse, 1, [0])
-    size = pq.read_table(committed_files(warehouse, "screens")[0]).nbytes
-    monkeypatch.setattr("trajmill.warehouse.shards._BYTES_OF_SCREENS", screens * size + 1)
-    commit_screens(warehouse, 2, range(one, 101))
-    footers = map(pq.read_metadata, committed_files(warehouse, "screens"))
-    groups = [footer.row_group(group).num_rows for footer in footers for group in range(footer.num_row_groups)]
-    assert sum(groups) == 101 and largest // 2 < max(groups) <= largest
-    expect(WarehouseScreens(warehouse), *range(101))
+    monkeypatch.setattr("trajmill.warehouse.shards._BYTES_OF_SCREENS", footer.row_group(0).total_byte_size // 8)
+    commit_screens(warehouse, 2, range(100, 200))
+    few, many = sorted(pq.read_metadata(path).num_row_groups for path in committed_files(warehouse, "screens"))
+    assert few == 2 and many > 8
+    expect(WarehouseScreens(warehouse), *range(200))
 
 
 def test_datasets_decodes_images_offline(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

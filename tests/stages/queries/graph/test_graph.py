@@ -238,12 +238,12 @@ async def test_a_graph_of_few_goals_is_validated_by_what_training_has_in_other_w
     shared = goals[Split.TRAIN] & goals[Split.VALIDATION]
     assert len(goals[Split.VALIDATION]) == 6 and shared
     assert not goals[Split.HELDOUT_SLOTS] & (goals[Split.TRAIN] | goals[Split.VALIDATION])
-    validating = [query for query in queries if query.split is Split.VALIDATION]
-    assert all(heldout_parts(query) for query in validating if query.goal_key() in shared)
+    both = [query for query in queries if query.goal_key() in shared]
+    assert all(heldout_parts(query) for query in both if query.split is Split.VALIDATION)
     assert leaks_in_queries(queries, ()) == ()
-    [plain, *_] = (query for query in queries if query.split is Split.TRAIN and query.goal_key() in shared)
-    said_as_in_training = plain.model_copy(update={"split": Split.VALIDATION, "instruction": "Do it."})
-    assert [leak.kind for leak in leaks_in_queries([*queries, said_as_in_training], ())] == [LeakKind.GOAL]
+    plain = next(query for query in both if query.split is Split.TRAIN)
+    said_alike = plain.model_copy(update={"split": Split.VALIDATION, "instruction": "Do it."})
+    assert [leak.kind for leak in leaks_in_queries([*queries, said_alike], ())] == [LeakKind.GOAL]
 
 
 async def test_queries_of_a_simulated_app_are_walked_in_it(world: World, origin: Origin) -> None:
