@@ -92,9 +92,9 @@ _BUDGETS = (
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
     Budget(("schemas",), 3_937),
     Budget(("warehouse",), 3_686),
-    Budget(("pipelines",), 3_207),
+    Budget(("pipelines",), 3_208),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_593),
+    Budget(("flows",), 10_595),
     Budget(("stages/environments",), 15_965),
     Budget(("stages/queries",), 5_015),
     Budget(("stages/critics",), 4_605),
@@ -104,7 +104,7 @@ _BUDGETS = (
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
     Budget(("stages/graphs", "stages/annotation"), 4_564),
-    Budget(("",), 73_439),
+    Budget(("",), 73_442),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

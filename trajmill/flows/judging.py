@@ -6,6 +6,7 @@ not be judged is in the next batch again, until `TRIED_AT_MOST` tries have faile
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -18,7 +19,7 @@ from trajmill.flows.configuration.judges import NamedJudge, judge_named
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, do_batches
 from trajmill.flows.tasks.judge import CALIBRATE, judge_shards
-from trajmill.pipelines.fan_out import WrittenFiles, run_coroutine
+from trajmill.pipelines.fan_out import WrittenFiles
 from trajmill.pipelines.judge import AGAIN
 from trajmill.pipelines.reading.episodes import read_verdicts
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -216,7 +217,7 @@ def _votes_on_labelled(context: RoundContext, judge: NamedJudge, folder: Path) -
     kind = CuaVerifierBench if (folder / "annotations").is_dir() else AgentRewardBench
     labelled: LabelledSet = kind(folder)
     stage = f"{CALIBRATE}:{judge.name}"
-    made = run_coroutine(judge_labelled(labelled, judge.spec, judge.critics, context.origin, stage))
+    made = asyncio.run(judge_labelled(labelled, judge.spec, judge.critics, context.origin, stage))
     present = made.labels - made.absent - made.unsure
     if not present:
         raise BadInputError(

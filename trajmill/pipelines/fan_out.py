@@ -80,9 +80,10 @@ class Shard(NamedTuple):
 
 
 def run_coroutine(work: Coroutine[Any, Any, T]) -> T:
-    """Do what `asyncio.run` does, whose task keeps the result: restoring the handler of Ctrl-C formats it, twice.
+    """Do what `asyncio.run` does, whose task keeps the result; a worker process formats it, twice, when that ends.
 
-    `signal.getsignal` words an error that nobody sees. For 600 attempts this took 8 % of the CPU time of a rollout.
+    There `asyncio` restores the handler of Ctrl-C, and `signal.getsignal` words an error that nobody sees. With 600
+    attempts this took 8 % of the CPU time of a rollout.
     """
     results: list[T] = []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any, get_args
@@ -12,7 +13,7 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies import policy as policies
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, report_of, stage
 from trajmill.flows.tasks.rollout import attempts_of
-from trajmill.pipelines.fan_out import divide, run_coroutine
+from trajmill.pipelines.fan_out import divide
 from trajmill.pipelines.propose import ProposeTasks, TryProposals, WalkPrograms
 from trajmill.pipelines.reading.episodes import read_history
 from trajmill.schemas.errors import BadInputError, TrajmillError
@@ -89,7 +90,7 @@ def fresh(context: RoundContext, at: StageRun) -> StageOutcome:
     level = level_within_reach(success, config.queries.harder_above)
     request = FreshRequest(config.queries.fresh, level, int(content_id("fresh", config.run.seed, context.round), 16))
     sources = graph_sources(context)
-    made = run_coroutine(fresh_queries(sources, source_context(context), request, list(queries.values())))
+    made = asyncio.run(fresh_queries(sources, source_context(context), request, list(queries.values())))
     files = context.write(at, {"queries": made})
     return StageOutcome(request.wanted, len(made), files, {"level": level})
 
@@ -100,7 +101,7 @@ def new_queries(context: RoundContext) -> NewQueries:
     sources = [*graph_sources(context), *_other_sources(context)]
     if not isinstance(context.environment, AppFilesSpec):
         instances = config.rollout.concurrency
-        made = run_coroutine(own_queries(context.environment, config.run.seed, instances, context.origin))
+        made = asyncio.run(own_queries(context.environment, config.run.seed, instances, context.origin))
     if sources:
         made = made.with_more(queries_of(context, sources))
     if not (made.queries or made.failures):
@@ -118,7 +119,7 @@ def queries_of(context: RoundContext, sources: Sequence[QuerySource]) -> NewQuer
     if endpoint != EMBEDDED:
         in_flight = config.endpoints[endpoint].max_in_flight
         writer = WriterModel(model_of(config, endpoint), prompts_of(config).writer, in_flight)
-    return run_coroutine(make_queries(sources, source_context(context), writer))
+    return asyncio.run(make_queries(sources, source_context(context), writer))
 
 
 def source_context(context: RoundContext) -> SourceContext:
