@@ -94,7 +94,7 @@ _BUDGETS = (
     Budget(("warehouse",), 3_686),
     Budget(("pipelines",), 3_208),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_595),
+    Budget(("flows",), 10_597),
     Budget(("stages/environments",), 15_965),
     Budget(("stages/queries",), 5_015),
     Budget(("stages/critics",), 4_605),
@@ -104,7 +104,7 @@ _BUDGETS = (
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
     Budget(("stages/graphs", "stages/annotation"), 4_564),
-    Budget(("",), 73_442),
+    Budget(("",), 73_444),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Collection, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from contextvars import ContextVar
 from pathlib import Path
 
@@ -81,12 +81,15 @@ class RefusedPolicyError(BadInputError):
     """A policy version cannot act, because its server refuses it or does not serve it; the message says why."""
 
 
-class PolicyServer(ExitStack):
+class PolicyServer:
     """The server that trajmill starts for the policy; it serves one set of weights at a time."""
 
     def __init__(self, endpoint: str, logs: Path) -> None:
-        super().__init__()
-        self._endpoint, self._logs, self._weights = endpoint, logs, ""
+        self._endpoint, self._logs, self._weights, self._running = endpoint, logs, "", ExitStack()
+
+    def close(self) -> None:
+        self._weights = ""
+        self._running.close()
 
     def serve(self, spec: OpenAiSpec, version: str, folder: Path | None, adapter: Path | None) -> None:
         """Serve a version's weights in place of others. Raises RefusedPolicyError, TrajmillError (no start)."""
@@ -100,11 +103,10 @@ class PolicyServer(ExitStack):
             name = version if adapter is None else Path(weights).name
         if weights == self._weights:
             return
-        self._weights = ""
         self.close()
         section = spec.serve.model_copy(update={"model": weights})
         try:
-            self.enter_context(served([ModelServer(self._endpoint, name, section, api_key(spec))], self._logs))
+            self._running.enter_context(served([ModelServer(self._endpoint, name, section, api_key(spec))], self._logs))
         except TrajmillError as error:
             if is_configured:
                 raise
@@ -118,7 +120,7 @@ _POLICY_SERVER: ContextVar[PolicyServer] = ContextVar("trajmill_policy_server")
 @contextmanager
 def policy_server(endpoint: str, logs: Path) -> Iterator[None]:
     """Let `serve_policy` start and replace the server of the policy's endpoint inside; stop it at the end."""
-    with PolicyServer(endpoint, logs) as server:
+    with closing(PolicyServer(endpoint, logs)) as server:
         token = _POLICY_SERVER.set(server)
         try:
             yield
