@@ -91,7 +91,7 @@ _BUDGETS = (
     # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
     Budget(("schemas",), 3_937),
-    Budget(("warehouse",), 3_686),
+    Budget(("warehouse",), 3_687),
     Budget(("pipelines",), 3_208),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_597),
@@ -104,7 +104,7 @@ _BUDGETS = (
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
     Budget(("stages/graphs", "stages/annotation"), 4_564),
-    Budget(("",), 73_444),
+    Budget(("",), 73_445),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

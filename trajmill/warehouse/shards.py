@@ -143,17 +143,18 @@ def describe(path: Path) -> DataFile:
 
 
 def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, most_rows: int, most_bytes: int) -> Iterator[pa.Table]:
-    waiting = schema.empty_table()
+    waiting, count, size = list[pa.Table](), 0, 0
     for table in tables:
-        waiting = pa.concat_tables([waiting, table.select(schema.names).cast(schema)])
-        count, size = waiting.num_rows, waiting.nbytes
+        waiting.append(table.select(schema.names).cast(schema))
+        count, size = count + waiting[-1].num_rows, size + waiting[-1].nbytes
         if count >= most_rows or size >= most_bytes:
-            rows = max(1, min(most_rows, most_bytes * count // max(size, 1)))
+            joined, rows = pa.concat_tables(waiting), max(1, min(most_rows, most_bytes * count // max(size, 1)))
             full = count - count % rows
-            yield from (waiting.slice(start, rows) for start in range(0, full, rows))
-            waiting = waiting.slice(full)
-    if waiting.num_rows:
-        yield waiting
+            yield from (joined.slice(start, rows) for start in range(0, full, rows))
+            left = joined.slice(full)
+            waiting, count, size = [left], left.num_rows, left.nbytes
+    if count:
+        yield pa.concat_tables(waiting)
 
 
 def _leaves(path: str, kind: pa.DataType) -> Iterator[str]:
