@@ -164,6 +164,8 @@ class GraphSlot(Record):
     """`idle` for a search or a message that changes nothing."""
     values: tuple[str, ...] = ()
     """Values that can be asked for, as the screen shows them."""
+    common: tuple[str, ...] = ()
+    """For a search: the values that several rows have; if some are given, only these are combined with other wishes."""
     default: str = ""
     """Its value when the page is opened; empty if unknown."""
     targets: dict[str, str] = {}

@@ -117,7 +117,8 @@ def _slot(new: GraphSlot, old: GraphSlot | None) -> GraphSlot:
         return new
     values = old.values or new.values
     return old.model_copy(
-        update={"values": values, "targets": {**new.targets, **old.targets}, "shown": {**new.shown, **old.shown}}
+        update={"values": values, "common": old.common or new.common}
+        | {"targets": {**new.targets, **old.targets}, "shown": {**new.shown, **old.shown}}
     )
 
 

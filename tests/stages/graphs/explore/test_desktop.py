@@ -31,7 +31,7 @@ def check_a_box_of_mousepad(folder: Path) -> None:
     ways = ("mousepad/menu:Edit", "mousepad/Edit/menu_item:Preferences...")
     opening = tuple(PathStep(page="", operation="tap", target=target) for target in ways)
     app = unexplored("preferences", Platform.DESKTOP, start_state=launch, opening=opening)
-    bounds = ExploreBounds(depth=2, breadth=2, seconds=3600.0)
+    bounds = ExploreBounds(depth=2, breadth=4, seconds=3600.0)
     others = "Display Document Edit Editor File Help Highlight Long Plugins Search Show Use View Window Wrap"
 
     factory, denied = DesktopSpec().factory(Platform.DESKTOP), deny_list(others.split())

@@ -238,8 +238,12 @@ class GraphBuilder:
             return None
         first, last = self._screens[trial.before], self._screens[trial.after]
         mark = None if any(map(shows_slot, shows)) else visible_mark(first, last, _standing(part.page))
-        if slot is None and trial.target in first.by_target:
-            common["does"] = sorts_by(first.by_target[trial.target], last)
+        if slot is None and (head := first.by_target.get(trial.target)) is not None:
+            common["does"] = sorts_by(head, last)
+            if common["does"]:  # The heads tell the order, where they do; the rows may be others after a search.
+                change = change._replace(lacks=())
+                heads = {each.text for each in last.elements if each.bounds.top == head.bounds.top}
+                shows = tuple(each for each in shows if each.text in heads) or shows
         common["marks"] = (mark,) if mark is not None and not common["does"] else ()
         return GraphTransition.model_validate({**common, "to": part.name, "shows": shows, "lacks": change.lacks})
 

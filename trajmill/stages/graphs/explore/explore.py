@@ -104,7 +104,10 @@ class Findings:
         self.waiting = len(waiting)
         if not waiting:
             return None
-        page, trial = next((each for each in waiting if each[1].way == at), waiting[0])
+        # Each page in turn: the first ones may have more to try than the time allows.
+        done = Counter(number for number, _ in self._taken)
+        fewest = min(waiting, key=lambda each: done[each[0].number])
+        page, trial = next((each for each in waiting if each[1].way == at), fewest)
         self._taken.add((page.number, trial.name))
         return trial
 
@@ -119,19 +122,16 @@ class Findings:
         return {page.number: count for page in self.book.pages if (count := len(self._planned(page)))}
 
     def _planned(self, page: FoundPage) -> list[PlannedTrial]:
-        planned = trials_on(page, self.book.below(page), self._numbers, self._bounds, self._deny_list, self._platform)
+        shared = (self.book.shared(page, other) & other.results.keys() for other in self.book.pages)
+        elsewhere = self.book.below(page).union(*shared)
+        planned = trials_on(page, elsewhere, self._numbers, self._bounds, self._deny_list, self._platform)
         return [
             trial
             for trial in planned
             if (page.number, trial.name) not in self._taken
             and trial.name not in self._leaving
             and self._elsewhere[trial.name] < _MOST_PAGES_PER_ELEMENT
-            and not (trial.kind is TrialKind.PRESS and self._is_shared(page, trial.target))
         ]
-
-    def _is_shared(self, page: FoundPage, target: str) -> bool:
-        """Whether an element was tried on another page that has the same menu or header in the same place."""
-        return any(target in self.book.shared(page, other) and target in other.results for other in self.book.pages)
 
 
 def _stays(page: FoundPage, target: str, after: WalkedScreen) -> bool:

@@ -20,7 +20,7 @@ _INPUTS = FIELDS | SWITCHES | {BOX, "radio"}
 _MOST_INPUTS = 12
 """A page with more is a table or a list of settings; of those, a form has the text fields alone."""
 _MOST_BUTTONS = 3
-_MOST_WORDS = 20
+_MOST_WORDS = 100
 _READ = frozenset({"list_item", "cell", "heading", "text"})
 _FEWEST_IN_COLUMN = 4
 _FREE = frozenset({ValueType.TEXT, ValueType.TITLE, ValueType.PERSON})
@@ -138,10 +138,17 @@ def values_for(page: FoundPage, kind: ValueType, typed: str) -> tuple[str, ...]:
     return others or tuple(dict.fromkeys((typed, *examples()[kind])))
 
 
+def said_often(page: FoundPage, words: Sequence[str]) -> tuple[str, ...]:
+    """Return the words that stand on a screen more than once."""
+    count = Counter(found.element.text for found in page.elements.values())
+    return tuple(each for each in words if count[each] > 1)
+
+
 def words_to_find(page: FoundPage) -> tuple[str, ...]:
     """Return names of items on a page, which a search there finds: of rows with several parts, and in columns."""
     names = (name for group in page.groups if not group.is_run for name in group.items)
-    texts = [each for _, each in _standing(page) if each.role in _READ and "clickable" not in each.states]
+    # Also of the rows that come up when the page is sorted, or turned.
+    texts = [e for e, *_ in page.elements.values() if e.role in _READ and "clickable" not in e.states]
     columns = Counter((each.role, each.bounds.left) for each in texts)
     own = (each.text for each in texts if columns[each.role, each.bounds.left] >= _FEWEST_IN_COLUMN)
     heads = {each.text.partition(":")[0] for _, each in _standing(page) if "clickable" in each.states}

@@ -35,28 +35,28 @@ _OPENED_BY_TWO = frozenset({"icon", "list_item"})
 
 def trials_on(
     page: FoundPage,
-    below: Collection[str],
+    elsewhere: Collection[str],
     numbers: Collection[str],
     bounds: ExploreBounds,
     deny_list: DenyList,
     platform: Platform,
 ) -> Iterator[PlannedTrial]:
-    """Plan what to try on a page, within the bounds: scrolling, presses, fields, sliders, forms.
+    """Plan what to try on a page, within the bounds: scrolling, fields, sliders, forms, presses.
 
-    `below` are elements of the page below a menu or a dialog, which are tried there; `numbers` are fields that did not
-    take a text.
+    `elsewhere` are elements that are tried on another page: below a menu or a dialog, and of the header; `numbers` are
+    fields that did not take a text. Presses come last: a page may have more of them than the bounds allow.
     """
     if len(page.way) >= bounds.depth:
         return
     planned = (
         *_scrolls(page),
-        *_presses(page, deny_list, platform),
         *_fields(page, numbers, bounds),
         *_sliders(page, platform),
         *_keypads(page),
         *_forms(page, numbers, bounds, deny_list, platform),
+        *_presses(page, deny_list, platform),
     )
-    yield from islice((trial for trial in planned if trial.target not in below), bounds.breadth)
+    yield from islice((trial for trial in planned if trial.target not in elsewhere), bounds.breadth)
 
 
 def asks_for_password(page: FoundPage) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind, ValueType
 from trajmill.stages.graphs.explore.base import Trial, TrialKind, WalkedScreen, taken_text
-from trajmill.stages.graphs.explore.forms import BOX, FIELDS, SWITCHES, forms_of, radio_groups, values_for
+from trajmill.stages.graphs.explore.forms import BOX, FIELDS, SWITCHES, forms_of, radio_groups, said_often, values_for
 from trajmill.stages.graphs.explore.naming import slug, unique
 from trajmill.stages.graphs.explore.pages import FoundPage
 from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of, keys_on, lists_of
@@ -116,7 +116,10 @@ def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
             default = "" if element.value == value else element.value  # It was typed on the way.
             kind = type_of(element)
             kind = ValueType.NUMBER if kind is ValueType.TEXT and value in examples()[ValueType.NUMBER] else kind
-            fields = {"target": target, "values": values_for(page, kind, value), "default": default, "type": kind}
+            values = values_for(page, kind, value)
+            fields = {"target": target, "values": values, "default": default, "type": kind}
+            if kind is ValueType.SEARCH:
+                fields["common"] = said_often(page, values)
             yield _labelled(element, SlotKind.FIELD, (target,), **fields)
 
 

@@ -208,7 +208,8 @@ def _is_outside(before: WalkedScreen, after: WalkedScreen, home: str, refused: S
     """
     if not after.has_elements:
         return True
-    hidden = not _names(before) & _names(after)
+    # A page of the app may also ask other addresses, such as one for its fonts; a refusal has nothing to operate.
+    hidden = not _names(before) & _names(after) and not any(each.clickable for each in after.elements)
     # An open menu may belong to no app, while the page is still there.
     is_elsewhere = after.app not in (before.app, home) and (bool(after.app) or hidden)
     return is_elsewhere or (bool(refused) and hidden)

@@ -30,7 +30,7 @@ _SET_TOGETHER = 2
 """Most slots that are set on the last page."""
 _MOST_OF_FORMS = 2
 """Most values of forms that are asked for beside something else."""
-_MOST_SAMPLES = 60
+_MOST_SAMPLES = 180
 _MOST_COMBINATIONS = 20_000
 _PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
 
@@ -134,8 +134,9 @@ class Route(NamedTuple):
     def key(self) -> tuple[tuple[str, str], ...]:
         """Equal for samples of a task that ask for the same thing."""
         # Pages of one name cannot be told apart in words, so they are one goal.
-        page = (("page", self.graph.name_of(self.end)),)
-        return tuple((setting.name, setting.value) for setting in self.settings) or page
+        done = [("does", move.transition.by) for move in self.acts if not move.settings]
+        done += [(setting.name, setting.value) for setting in self.settings]
+        return tuple(done) or (("page", self.graph.name_of(self.end)),)
 
     def tells_apart(self, values: Sequence[str]) -> bool:
         """Whether a slot that is set twice on the way gets two values in a fixed order: no goal repeats otherwise."""
@@ -171,7 +172,8 @@ def samples_by_task(graph: AppGraph, seed: int) -> dict[str, tuple[Route, ...]]:
         if route.task == f"{graph.app}.visit" and not is_nearest(graph, route.end):
             continue
         # By chance: otherwise the splits would follow the order of lists.
-        for values in _drawn([values_of(setting.spec) for setting in route.settings], rng):
+        is_one = len(route.acts) + len(route.final) == 1
+        for values in _drawn([values_of(setting.spec, is_one) for setting in route.settings], rng):
             if route.tells_apart(values):
                 sample = route.with_values(values)
                 found[sample.task].setdefault(sample.key, sample)
@@ -202,8 +204,9 @@ def can_be_seen_before(move: RouteMove) -> bool:
     return is_sent and has_effect and all(each.spec.kind is not SlotKind.LIST for each in move.settings)
 
 
-def values_of(slot: GraphSlot) -> tuple[str, ...]:
-    offered = (ON, OFF) if slot.kind is SlotKind.SWITCH else slot.values
+def values_of(slot: GraphSlot, is_one: bool = True) -> tuple[str, ...]:
+    """Return the values that a query asks for; `is_one` tells whether it asks for nothing else."""
+    offered = (ON, OFF) if slot.kind is SlotKind.SWITCH else (not is_one and slot.common) or slot.values
     default = slot.default or (OFF if slot.kind is SlotKind.SWITCH else "")
     return tuple(value for value in dict.fromkeys(offered) if value and value != default)
 
@@ -270,9 +273,12 @@ def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
                 yield way._replace(moves=(*way.moves, *chosen))
     used = {slot for move in loops for slot in (*move.transition.slots, move.transition.by)}
     settable = [name for name, slot in page.slots.items() if slot.kind is not SlotKind.LIST and name not in used]
+    sorts = [move for move in loops if move.transition.does.startswith(SORTS)]
     for number in range(1, _SET_TOGETHER + 1):
         for slots in combinations(settable, number):
-            yield way._replace(final=tuple(Setting(way.end, slot, page.slots[slot]) for slot in slots))
+            final = tuple(Setting(way.end, slot, page.slots[slot]) for slot in slots)
+            yield way._replace(final=final)
+            yield from (way._replace(moves=(*way.moves, move), final=final) for move in sorts if number == 1)
 
 
 def _needs_items(allowed: nx.MultiDiGraph[str], way: Route) -> bool:

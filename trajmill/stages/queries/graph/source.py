@@ -22,9 +22,16 @@ from trajmill.stages.graphs.recognise import fill, filled
 from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written, phrased
 from trajmill.stages.queries.graph.routes import Route, RouteMove, can_be_seen_before, samples_by_task, slot_names
 from trajmill.stages.queries.graph.wishes import done_on_the_way, pressed_name
-from trajmill.stages.queries.leaks import HELDOUT_GOALS, SPARE_GOALS, is_held_out_phrasing, rephrasings, share_goals
+from trajmill.stages.queries.leaks import (
+    HELDOUT_GOALS,
+    HELDOUT_SHARE,
+    SPARE_GOALS,
+    is_held_out_phrasing,
+    rephrasings,
+    share_goals,
+)
 from trajmill.stages.queries.spec import GraphSourceSpec
-from trajmill.stages.queries.templates import explicit_instruction
+from trajmill.stages.queries.templates import explicit_instruction, listed
 
 _HEAD_START = 3
 """Goals taken from each task before tasks with one more part, or without held-out goals, take their turn."""
@@ -58,7 +65,7 @@ class RouteGoal(NamedTuple):
             kind, words, said = "open", {"item": opened.value}, {opened.name: opened.value}
         else:
             wishes = [*done_on_the_way(sample, rng), *(setting.wish(rng) for setting in sample.final)]
-            kind, words = "do", {"wish": " and ".join(wish.text for wish in wishes)}
+            kind, words = "do", {"wish": listed([wish.text for wish in wishes])}
             said = {name: text for wish in wishes for name, text in wish.said.items()}
         words |= {"app": sample.graph.name}
         written = phrased(__package__, kind, sample.task, words, heldout, rng, "live-grammar-3")
@@ -90,22 +97,22 @@ class GraphSource(NamedTuple):
         """Return routes and values, the tasks of all graphs in turn; held out are values of tasks, or whole apps."""
         seed = context.fresh.seed if context.fresh else context.seed
         wanted = dict.fromkeys(Split, 0) if context.fresh else self.wanted
-        by_graph = [(graph.app, samples_by_task(graph, seed)) for graph in self.graphs]
-        tasks = max(sum(len(of_graph) for _, of_graph in by_graph), 1)
-        of_task = {split: SPARE_GOALS * math.ceil(wanted[split] / tasks) for split in HELDOUT_GOALS}
+        by_graph = [(graph.app, _divided_together(samples_by_task(graph, seed), Random(seed))) for graph in self.graphs]
+        kinds = max(sum(len(of_graph) for _, of_graph in by_graph), 1)
+        of_kind = {split: SPARE_GOALS * math.ceil(wanted[split] / kinds) for split in HELDOUT_GOALS}
         # No more than training will have, so that the held-out goals combine values that it really has.
-        of_task[Split.TRAIN] = max(_HEAD_START, math.ceil(wanted[Split.TRAIN] / tasks))
+        of_kind[Split.TRAIN] = max(_HEAD_START, math.ceil(wanted[Split.TRAIN] / kinds))
         shares: dict[Split, list[tuple[tuple[Route, ...], int]]] = {split: [] for split in Split}
         for app, of_graph in by_graph:
-            for goals in of_graph.values():
-                given = share_goals(goals, of_task)
+            for goals in of_graph:
+                given = share_goals(goals, of_kind)
                 if app in context.unseen.heldout:
                     given = {Split.HELDOUT_APPS: goals}
                 elif app in context.unseen.validation:
                     given = {Split.VALIDATION: goals}
                 # Tasks with several parts begin later: there are many, and an agent learns the single ones first. So
                 # do those without held-out goals, or training would lack other values of what is held out.
-                parts = max(1, len(goals[0].acts) + len(goals[0].final))
+                parts = max(1, _parts(goals[0]))
                 first = _HEAD_START * (parts - any(given.get(split) for split in HELDOUT_GOALS))
                 for split, of_split in given.items():
                     shares[split].append((of_split, first))
@@ -127,6 +134,27 @@ class GraphSource(NamedTuple):
 
         note = "; ".join(f"{graph.app}: {asked_line(graph)}" for graph in self.graphs)
         return Offer.of(stream, wanted)._replace(note=note)
+
+
+def _divided_together(by_task: Mapping[str, tuple[Route, ...]], rng: Random) -> list[tuple[Route, ...]]:
+    """Return the goals that are divided between the splits together, those with fewer parts first.
+
+    They are of tasks that ask for the same slots of a page. Slots that have too few goals to hold out any, such as a
+    pair of switches, join the others of their page.
+    """
+    by_slots: dict[tuple[str, ...], tuple[Route, ...]] = {}
+    for goals in by_task.values():
+        key = (goals[0].end, f"{_parts(goals[0])}", *(setting.name for setting in goals[0].settings))
+        by_slots[key] = (*by_slots.get(key, ()), *goals)
+    found: dict[tuple[str, ...], tuple[Route, ...]] = {}
+    for slots, goals in by_slots.items():
+        key = slots if len(goals) >= HELDOUT_SHARE else slots[:1]
+        found[key] = (*found.get(key, ()), *goals)
+    return [tuple(sorted(rng.sample(goals, len(goals)), key=_parts)) for goals in found.values()]
+
+
+def _parts(goal: Route) -> int:
+    return len(goal.acts) + len(goal.final)
 
 
 def graph_source(settings: GraphSourceSpec) -> GraphSource:
