@@ -66,8 +66,10 @@ def in_forms(graph: AppGraph, page: str) -> set[str]:
     """Return the slots of a page that belong to forms: also fields sent from another page, and all of a dialog."""
     spec = graph.pages[page]
     ways = [(graph.pages[name], each) for name, each in graph.transitions() if each.submits]
-    sent = {other.slots[slot].target for other, each in ways for slot in each.slots}
-    fields = {name for name, each in spec.slots.items() if each.kind is SlotKind.FIELD and each.target in sent}
+    # In another document, the same target may be of a field for something else.
+    sent = {(other.slots[slot].target, other.slots[slot].type) for other, each in ways for slot in each.slots}
+    typed = {name: each for name, each in spec.slots.items() if each.kind is SlotKind.FIELD}
+    fields = {name for name, each in typed.items() if (each.target, each.type) in sent}
     own = {slot for each in spec.transitions if each.submits for slot in each.slots}
     searches = any(spec.slots[slot].type is ValueType.SEARCH for slot in own)
     if Mark.AWAITS in spec.marks or (Mark.OPENS in spec.marks and searches):

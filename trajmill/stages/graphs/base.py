@@ -180,7 +180,8 @@ class GraphSlot(Record):
     @property
     def is_nameless(self) -> bool:
         """Whether it is a field that only its role and position name, such as the text of a document."""
-        return self.kind is SlotKind.FIELD and re.search(r"_field(#\d+)?$", self.name) is not None
+        takes_text = self.kind is SlotKind.FIELD and self.type is ValueType.TEXT
+        return takes_text and re.search(r"_field(#\d+)?$", self.name) is not None
 
     def target_of(self, value: str) -> str:
         if self.kind not in (SlotKind.CHOICE, SlotKind.LIST):

@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
+from itertools import cycle, product
 
 import yaml
 
@@ -39,6 +40,7 @@ _LABELS = (
      r"|contact|assignee|recipient|guest|surname|name", ValueType.PERSON),
 )  # fmt: skip
 """The first pattern found as whole words in a label decides."""
+_TIMES_OF_NOTES = 5
 
 
 def type_of(element: UIElement) -> ValueType:
@@ -78,6 +80,15 @@ def _type_of_answer(answer: GraphAnswer) -> ValueType:
 def examples() -> dict[ValueType, tuple[str, ...]]:
     told = yaml.safe_load(files(__package__).joinpath("examples.yaml").read_text(encoding="utf-8"))
     return {ValueType(kind): tuple(map(str, values)) for kind, values in told.items()}
+
+
+@cache
+def notes_of_people() -> tuple[str, ...]:
+    """Return what a person writes into a document: what is to be done and when, and whom to call."""
+    told = examples()
+    calls = zip(told[ValueType.PERSON], cycle(told[ValueType.PHONE]))
+    dated = product(told[ValueType.TITLE], told[ValueType.TIME][:_TIMES_OF_NOTES])
+    return (*(f"{what} at {when}" for what, when in dated), *(f"{who}, {phone}" for who, phone in calls))
 
 
 @cache

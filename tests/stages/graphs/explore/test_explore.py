@@ -318,7 +318,7 @@ def test_what_changes_nothing_and_what_only_opens_is_marked_and_a_sorted_column_
     assert {name: way.marks for name, way in ways.items() if way.marks} == {"more": (Mark.OPENS,)}
     assert ways.keys() == {"more", "menu", "cut", "rate-us", "age"}
     assert menu.marks == (Mark.OPENS,) and Mark.AWAITS in dialog.marks
-    assert ways["age"].does == "Sort by Age."
+    assert (ways["age"].does, [each.text for each in ways["age"].shows]) == ("Sort by Age.", ["Age, sorted"])
     assert {name for name, each in start.elements.items() if Mark.IDLE in each.marks} == {"nothing"}
 
 

@@ -231,6 +231,26 @@ async def test_training_has_other_values_of_each_task_of_which_goals_are_held_ou
     assert leaks_in_queries(queries, ()) == ()
 
 
+async def test_pairs_of_switches_are_held_out_of_which_training_has_each_switch(origin: Origin) -> None:
+    dark = LIST.pages["options"].slots["dark"]
+    slots = {name: dark.model_copy(update={"target": name, "name": name}) for name in ("dark", "loud", "bold", "wide")}
+    graph = with_pages(options=LIST.pages["options"].model_copy(update={"slots": slots}))
+    queries = (await made_of(graph, CountedWalk(), origin)).queries
+    asked = [(query.split, {slot.name for slot in query.slots}) for query in queries if "options-set" in query.task]
+    held_out = [names for split, names in asked if split is not Split.TRAIN]
+    assert held_out and all(len(names) == 2 for names in held_out)
+    trained = [names for split, names in asked if split is Split.TRAIN]
+    assert set().union(*held_out) <= set().union(*trained) and not any(names in trained for names in held_out)
+
+
+def test_a_search_in_an_order_is_for_what_several_rows_have(origin: Origin) -> None:
+    find = {**_field("find", "Find", "search", "Ann Lee", "London"), "common": ["London"]}
+    sort = {"by": "age", "to": "options", "does": "Sort by Age.", "shows": [{"role": "text", "text": "Age, sorted"}]}
+    changed = {"slots": {"find": find}, "elements": {"age": {"target": "age"}}, "transitions": [sort]}
+    found = {task: len(queries) for task, queries in tasks_on("options", changed, origin).items()}
+    assert found == {"list.options-age": 1, "list.options-set-find": 2, "list.options-age-set-find": 1}
+
+
 async def test_a_graph_of_few_goals_is_validated_by_what_training_has_in_other_words(origin: Origin) -> None:
     wanted = GraphSourceSpec(train=12, validation=6, heldout_slots=1)
     queries = (await made_of(LIST, CountedWalk(), origin, wanted)).queries

@@ -27,14 +27,14 @@ from trajmill.stages.graphs.check import is_same
 from trajmill.stages.graphs.explore.base import SETTING, Effect, Trial, TrialKind, WalkedScreen
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.features import recognisers, said, screen_change, shows_slot, sorts_by, visible_mark
-from trajmill.stages.graphs.explore.forms import FIELDS, words_to_find
+from trajmill.stages.graphs.explore.forms import BOX, FIELDS, words_to_find
 from trajmill.stages.graphs.explore.naming import element_names, name_of_address, slug, unique, word_of
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import asks_for_password, is_denied
 from trajmill.stages.graphs.explore.slots import FoundSlot, popup_options, slots_of, typed_texts
 from trajmill.stages.graphs.network import network
 from trajmill.stages.graphs.operations import staying
-from trajmill.stages.graphs.values import examples, type_of_label
+from trajmill.stages.graphs.values import examples, notes_of_people, type_of_label
 
 _NO_TRANSITIONS = SETTING | {TrialKind.SCROLL}
 _SENT = re.compile(r"\b(?:enter|message|comment|reply|answer|chat)\b", re.IGNORECASE)
@@ -109,6 +109,8 @@ class GraphBuilder:
         if spec.is_nameless and type_of_label(opened_by) is ValueType.SEARCH:
             values = words_to_find(page) or examples()[ValueType.SEARCH]
             spec = spec.model_copy(update={"type": ValueType.SEARCH, "values": values})
+        elif spec.is_nameless:
+            spec = spec.model_copy(update={"values": notes_of_people()})
         is_sent = spec.type is ValueType.SEARCH or _SENT.search(spec.name) is not None
         is_idle = is_sent and spec.kind is SlotKind.FIELD and spec.target in self._idle
         return slot._replace(slot=spec.model_copy(update={"marks": (Mark.IDLE,)}) if is_idle else spec)
@@ -227,7 +229,9 @@ class GraphBuilder:
             values[slot.value_of(trial.target)] = slot.name
         is_new_page = to.number != part.page.number
         change = screen_change(self._screens[trial.before], self._screens[trial.after], values, is_new_page)
-        shows = tuple(each for each in change.shows if each.role not in FIELDS or not shows_slot(each))
+        # The field itself, and the list of what was entered in it before, tell no effect.
+        own = FIELDS | {BOX} if trial.kind is TrialKind.ENTER else FIELDS
+        shows = tuple(each for each in change.shows if each.role not in own or not shows_slot(each))
         if common["submits"] and not any(map(shows_slot, shows)) and self._does_alone(trial):
             return None
         if is_new_page:

@@ -15,9 +15,9 @@ _LEAST_ALIKE = 0.8
 """Least Jaccard index of the operable elements of two screens of one page."""
 _CONTENT = frozenset({"list_item", "icon", "value", "text", "image", "list", "heading", "title", "cell"})
 """Roles of elements that come and go with the content of a page."""
-_SHARED = frozenset({"link", "tab"})
+_SHARED = frozenset({"link", "tab", "menu", "menu_item"})
 _FEWEST_SHARED = 3
-"""Fewest links that make a menu or a header of several pages."""
+"""Fewest elements that make a menu or a header of several pages."""
 _NUMBERS = re.compile(r"\d+|[0-9a-f]{8,}")
 _FILE = re.compile(r"/index\.html?(?=$|[?#])")
 """What a server adds to a folder's address."""
@@ -130,7 +130,7 @@ class PageBook:
         return frozenset(target for other in lower for target in other.elements)
 
     def shared(self, page: FoundPage, other: FoundPage) -> frozenset[str]:
-        """The links and tabs that two pages have in the same place, by their names in paths; few ones are none."""
+        """The links, tabs and menus that two pages have in the same place, by their names in paths; few are none."""
         if page is other:
             return frozenset()
         key = page.number, other.number

@@ -30,7 +30,7 @@ _SET_TOGETHER = 2
 """Most slots that are set on the last page."""
 _MOST_OF_FORMS = 2
 """Most values of forms that are asked for beside something else."""
-_MOST_SAMPLES = 180
+_MOST_SAMPLES = 240
 _MOST_COMBINATIONS = 20_000
 _PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
 
@@ -336,6 +336,9 @@ def is_wish(route: Route) -> bool:
         if _stands_nearer(graph, setting) or _is_vague(graph, setting):
             return False
     if any(why_not(graph, move.page, move.transition) is not None for move in route.acts):
+        return False
+    # No words say where a text goes that is entered without a name, on a page without one.
+    if any(each.spec.is_nameless and not is_nearest(graph, each.page) for move in route.acts for each in move.settings):
         return False
     if not (route.acts or route.final) and {Mark.IDLE, Mark.OPENS, Mark.AWAITS} & {*graph.pages[route.end].marks}:
         return False
