@@ -141,6 +141,8 @@ class ValueType(StrEnum):
     PHONE = "phone"
     ADDRESS = "address"
     LINK = "link"
+    COLOR = "color"
+    """As `#3465A4`."""
     SEARCH = "search"
     """Words that are looked for."""
     SUM = "sum"

@@ -24,6 +24,7 @@ _INPUTS = {
 }
 """By the type of an input, as the browser's tree has it among the states."""
 _LABELS = (
+    (r"colou?r (?:name|code)", ValueType.COLOR),
     (r"e-?mail", ValueType.EMAIL),
     (r"phone|mobile|telephone|fax", ValueType.PHONE),
     (r"search|filter|find|query|look for", ValueType.SEARCH),

@@ -17,8 +17,7 @@ _GOOD = (EdgeState.HOLDS, EdgeState.SKIPPED)
 _PAGES = {
     "/": "<h1>Home</h1><a href='https://far.example/'>Far</a> <a href='http://near.example/'>Near</a> "
     "<a href='/help'>Help</a>",
-    "/help": "<h1>Help</h1><img src='http://far.example/'>"
-    "<form>PIN <input type='password' aria-label='PIN'><button>Enter</button></form>",
+    "/help": "<h1>Help</h1><form>PIN <input type='password' aria-label='PIN'><img src='//a.b'><button>Enter</button>",
     "/form": "<h1>Order</h1><select id='size' aria-label='Size'><option value='s'>Small<option value='l'>Large</select>"
     "<label>Pieces <input id='pieces' type='number'></label><label>Day <input id='day' type='date'></label>"
     "<label>Speed <input id='speed' type='range' min='2' max='9' value='4'></label>"

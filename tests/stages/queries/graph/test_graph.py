@@ -159,6 +159,12 @@ def test_what_is_set_in_a_dialog_waits_and_a_search_is_asked_for_once_without_it
         ways = [{**search, "slots": texts, "shows": shows}]
         found = tasks_on("options", {"slots": slots, "marks": ["opens"], "transitions": ways}, origin)
         assert {task: len(queries) for task, queries in found.items()} == asked
+    # In an order, a search is for what several rows have.
+    find = {**_field("find", "Find", "search", "Ann Lee", "London"), "common": ["London"]}
+    sort = {"by": "age", "to": "options", "does": "Sort by Age.", "shows": [{"role": "text", "text": "Age, sorted"}]}
+    changed = {"slots": {"find": find}, "elements": {"age": {"target": "age"}}, "transitions": [sort]}
+    sorted_by = {task: len(queries) for task, queries in tasks_on("options", changed, origin).items()}
+    assert sorted_by == {"list.options-age": 1, "list.options-set-find": 2, "list.options-age-set-find": 1}
 
 
 def test_nobody_is_told_a_tab_of_a_window_or_to_write_in_another_document(origin: Origin) -> None:
@@ -220,7 +226,7 @@ async def test_refused_walks_give_no_query_and_unseen_apps_none_for_training(ori
     assert Counter(query.split for query in queries) == {Split.HELDOUT_APPS: 4}
 
 
-async def test_training_has_other_values_of_each_task_of_which_goals_are_held_out(origin: Origin) -> None:
+async def test_training_has_other_values_of_what_is_held_out_and_each_switch_of_a_pair(origin: Origin) -> None:
     field = things().slots["new"].model_copy(update={"values": tuple("abcdefgh")})
     graph = with_pages(things=things(slots={**things().slots, "new": field}))
     wanted = GraphSourceSpec(train=8, validation=1, heldout_slots=1, heldout_phrasings=1)
@@ -229,26 +235,14 @@ async def test_training_has_other_values_of_each_task_of_which_goals_are_held_ou
     assert len(queries) == 11 and len(trained) > 1
     assert all(trained[query.task] >= 3 for query in queries if query.split is not Split.TRAIN)
     assert leaks_in_queries(queries, ()) == ()
-
-
-async def test_pairs_of_switches_are_held_out_of_which_training_has_each_switch(origin: Origin) -> None:
     dark = LIST.pages["options"].slots["dark"]
     slots = {name: dark.model_copy(update={"target": name, "name": name}) for name in ("dark", "loud", "bold", "wide")}
     graph = with_pages(options=LIST.pages["options"].model_copy(update={"slots": slots}))
-    queries = (await made_of(graph, CountedWalk(), origin)).queries
-    asked = [(query.split, {slot.name for slot in query.slots}) for query in queries if "options-set" in query.task]
-    held_out = [names for split, names in asked if split is not Split.TRAIN]
-    assert held_out and all(len(names) == 2 for names in held_out)
-    trained = [names for split, names in asked if split is Split.TRAIN]
-    assert set().union(*held_out) <= set().union(*trained) and not any(names in trained for names in held_out)
-
-
-def test_a_search_in_an_order_is_for_what_several_rows_have(origin: Origin) -> None:
-    find = {**_field("find", "Find", "search", "Ann Lee", "London"), "common": ["London"]}
-    sort = {"by": "age", "to": "options", "does": "Sort by Age.", "shows": [{"role": "text", "text": "Age, sorted"}]}
-    changed = {"slots": {"find": find}, "elements": {"age": {"target": "age"}}, "transitions": [sort]}
-    found = {task: len(queries) for task, queries in tasks_on("options", changed, origin).items()}
-    assert found == {"list.options-age": 1, "list.options-set-find": 2, "list.options-age-set-find": 1}
+    made = await made_of(graph, CountedWalk(), origin)
+    asked = [(each.split, {slot.name for slot in each.slots}) for each in made.queries if "options-set" in each.task]
+    held_out, known = ([names for split, names in asked if (split is Split.TRAIN) is told] for told in (False, True))
+    assert {len(names) for names in held_out} == {2} and not any(names in known for names in held_out)
+    assert set().union(*held_out) <= set().union(*known)
 
 
 async def test_a_graph_of_few_goals_is_validated_by_what_training_has_in_other_words(origin: Origin) -> None:
