@@ -96,18 +96,18 @@ _BUDGETS = (
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_597),
     Budget(("stages/environments",), 15_965),
-    Budget(("stages/queries",), 5_049),
+    Budget(("stages/queries",), 5_052),
     Budget(("stages/critics",), 4_605),
     Budget(("stages/models",), 4_414),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
     Budget(("stages/derive", "stages/guidance"), 4_187),
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
-    Budget(("stages/graphs", "stages/annotation"), 4_582),
-    Budget(("",), 73_497),
+    Budget(("stages/graphs", "stages/annotation"), 4_603),
+    Budget(("",), 73_521),
 )
 _MOST_FILES = 464
-_MOST_LINES_OF_TESTS = 40_000
+_MOST_LINES_OF_TESTS = 39_999
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""
