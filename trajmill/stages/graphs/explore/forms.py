@@ -46,7 +46,9 @@ def forms_of(page: FoundPage) -> list[Form]:
     for target, element in [*_standing(page), ("", None)]:
         is_input = element is not None and element.role in _INPUTS
         if (is_input and buttons) or element is None:
-            found += _form(page, inputs, buttons or before)
+            # Buttons above fields without a name are a tool bar above a document.
+            named = any(page.elements[each].element.text for each in inputs)
+            found += _form(page, inputs, buttons or (before if named else ()))
             inputs, buttons, before = [], [], []
         if element is None:
             break
