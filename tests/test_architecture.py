@@ -97,17 +97,17 @@ _BUDGETS = (
     Budget(("flows",), 10_597),
     Budget(("stages/environments",), 15_965),
     Budget(("stages/queries",), 5_052),
-    Budget(("stages/critics",), 4_605),
+    Budget(("stages/critics",), 4_610),
     Budget(("stages/models",), 4_414),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
     Budget(("stages/derive", "stages/guidance"), 4_187),
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
-    Budget(("stages/graphs", "stages/annotation"), 4_605),
-    Budget(("",), 73_523),
+    Budget(("stages/graphs", "stages/annotation"), 4_621),
+    Budget(("",), 73_544),
 )
 _MOST_FILES = 464
-_MOST_LINES_OF_TESTS = 39_999
+_MOST_LINES_OF_TESTS = 39_997
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

@@ -14,6 +14,7 @@ from obstore.fsspec import register
 from tests.bucket_server import environment_for
 from tests.faulty_proxy import FAULTS, faulty_proxy
 from tests.flows.runs import assert_same, changed, contents, run_stages, tiny_config
+from tests.stages.environments.processes import descendants, eventually, until_gone
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
@@ -42,11 +43,13 @@ def test_a_killed_run_goes_on_where_only_the_bucket_is_left_and_has_the_tables_o
     warehouse, config = create_warehouse(bucket_url), tiny_config(BucketUrl(bucket_url), workers=1)
     with faulty_proxy(s3_endpoint) as proxy:
         killed = start(bucket_url, proxy.url, tmp_path / "first-disk")
-        while not any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging")):
-            assert killed.poll() is None
-            time.sleep(0.25)
+        eventually(lambda: any("-rollout/episodes-" in file.name for file in warehouse.store.files("staging")))
+        assert killed.poll() is None
+        helpers = descendants(killed.pid)
+        assert len(helpers) >= 3, "a fork server and two workers"
         killed.kill()
         assert killed.wait() == -signal.SIGKILL
+        until_gone(helpers)
         with pytest.MonkeyPatch.context() as patch:
             patch.setenv("AWS_ENDPOINT_URL", proxy.url)
             run_stages(config)

@@ -8,8 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -24,6 +23,7 @@ from distributed import Client
 
 from tests.bucket_server import bucket_server, environment_for
 from tests.flows.runs import assert_same, run_stages, tiny_config
+from tests.stages.environments.processes import eventually
 from trajmill.pipelines.executors.cluster import connected
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
@@ -158,13 +158,6 @@ def s3_endpoint(machines: Cluster) -> str:
     return machines.s3_endpoint
 
 
-def until(happened: Callable[[], object], log: Path | None = None) -> None:
-    end = time.monotonic() + 600
-    while not happened():
-        assert time.monotonic() < end, log.read_text() if log else "it does not happen"
-        time.sleep(0.05)
-
-
 def test_a_round_on_machines_of_which_one_dies_one_is_cut_off_and_one_joins_has_the_tables_of_a_folder(
     tiny_run: Warehouse, machines: Cluster, bucket_url: str
 ) -> None:
@@ -186,12 +179,12 @@ def test_a_round_on_machines_of_which_one_dies_one_is_cut_off_and_one_joins_has_
             return {now[address] for address, keys in client.processing().items() if keys and address in now}
 
         def disturb() -> None:
-            until(lambda: any("-rollout/queue-" in file.name for file in warehouse.store.files("staging")))
-            until(lambda: everyone <= working())  # All are busy at the same time.
+            eventually(lambda: any("-rollout/queue-" in file.name for file in warehouse.store.files("staging")))
+            eventually(lambda: everyone <= working())  # All are busy at the same time.
             dies.kill()
             leaves.cut_off()
             machines.join()
-            until(lambda: leaves.name not in present().values())
+            eventually(lambda: leaves.name not in present().values())
             leaves.come_back()
 
         client.wait_for_workers(3, timeout=180)
@@ -200,8 +193,7 @@ def test_a_round_on_machines_of_which_one_dies_one_is_cut_off_and_one_joins_has_
             run_stages(tiny_config(BucketUrl(bucket_url), machines.settings))
             disturbed.result()
         # It joins anew, or its nanny restarts it under the same name, whichever notices first.
-        log = machines.folder / f"{leaves.name}.log"
-        until(lambda: any(name.startswith(leaves.name) for name in present().values()), log)
+        eventually(lambda: any(name.startswith(leaves.name) for name in present().values()))
         done: list[dict[str, Any]] = client.get_task_stream()
     assert_same(open_warehouse(bucket_url), tiny_run)
     spans = [(names[task["worker"]], each["start"], each["stop"]) for task in done for each in task["startstops"]]

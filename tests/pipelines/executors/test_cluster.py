@@ -5,7 +5,6 @@ import re
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
@@ -16,6 +15,7 @@ import pytest
 from dask import config
 from distributed import Client, LocalCluster, Security, Worker
 
+from tests.stages.environments.processes import eventually
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.flows.cli.app import run
 from trajmill.pipelines.executors import beam
@@ -184,15 +184,8 @@ class Wait(StageWork[int]):
 
     def __call__(self, shard: str, number: int) -> WrittenFiles:
         (self.folder / "begun").touch()
-        until((self.folder / "go").exists)
+        eventually((self.folder / "go").exists)
         return self.written(shard, {"step_verdicts": step_verdicts(1, AT, number)})
-
-
-def until(happened: Callable[[], object]) -> None:
-    end = time.monotonic() + 300
-    while not happened():
-        assert time.monotonic() < end, "it does not happen"
-        time.sleep(0.05)
 
 
 @contextmanager
@@ -225,7 +218,7 @@ def test_a_stage_whose_workers_all_left_says_so_and_goes_on_with_the_next_one(
     options = ["--host=127.0.0.1", "--port=0", "--dashboard-address=:0", f"--scheduler-file={file}"]
     with ExitStack() as running:
         running.enter_context(started("from distributed.cli.dask_scheduler import main; main()", *options))
-        until(file.exists)
+        eventually(file.exists)
         with Client(scheduler_file=str(file), set_as_default=False) as client:
             address = client.scheduler.address
         thread = running.enter_context(ThreadPoolExecutor(1))
@@ -234,13 +227,13 @@ def test_a_stage_whose_workers_all_left_says_so_and_goes_on_with_the_next_one(
         working = thread.submit(fan_out, work, [0, 1], settings)
         join = "from trajmill.flows.cli import main; main()", "worker", "--scheduler", address
         with started(*join) as kill:
-            until((tmp_path / "begun").exists)
+            eventually((tmp_path / "begun").exists)
             kill()
             line = f"no worker is left at {address}: waiting; start one with `trajmill worker --scheduler {address}`"
-            until(lambda: line in caplog.messages)
-            until(lambda: link.read_text().endswith(f"; {line}"))
+            eventually(lambda: line in caplog.messages)
+            eventually(lambda: link.read_text().endswith(f"; {line}"))
         with started(*join):
-            until(lambda: f"1 worker(s) at {address}: going on" in caplog.messages)
-            until(lambda: line not in link.read_text())
+            eventually(lambda: f"1 worker(s) at {address}: going on" in caplog.messages)
+            eventually(lambda: line not in link.read_text())
             (tmp_path / "go").touch()
             assert working.result(300).rows("step_verdicts") == 2

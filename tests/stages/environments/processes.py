@@ -32,8 +32,8 @@ def named(command: str) -> list[int]:
     return found
 
 
-def eventually(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 200
+def eventually(holds: Callable[[], object]) -> None:
+    deadline = time.monotonic() + 600
     while not holds():
         assert time.monotonic() < deadline
         time.sleep(0.1)

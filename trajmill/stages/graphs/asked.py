@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from enum import StrEnum
 
-from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage, GraphTransition, Mark, SlotKind, ValueType
+from trajmill.stages.graphs.base import OUTSIDE, SORTS, AppGraph, GraphPage, GraphTransition, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.network import marks_on_way
 from trajmill.stages.graphs.sentences import starts_with_verb, written
 
@@ -21,6 +21,7 @@ class NotAsked(StrEnum):
     IDLE = "change nothing that a person sees"
     OPENS = "only open or close something"
     PART = "do a part of what a form does"
+    UNTOLD = "make an order that no screen tells from another"
     NO_WORDS = "have no words for their purpose"
     AVOIDED = "leave the app, destroy something or need a log-in"
 
@@ -36,6 +37,8 @@ def why_not(graph: AppGraph, page: str, transition: GraphTransition) -> NotAsked
         return NotAsked.AVOIDED
     if _is_part(transition, page, spec):
         return NotAsked.PART
+    if _is_untold(transition, spec):
+        return NotAsked.UNTOLD
     if transition.does:
         return None
     marks = {*transition.marks, *(end.marks if end is not None and transition.to != page else ())}
@@ -75,6 +78,19 @@ def in_forms(graph: AppGraph, page: str) -> set[str]:
     if Mark.AWAITS in spec.marks or (Mark.OPENS in spec.marks and searches):
         return {*spec.slots}
     return fields | own | {name for name, each in spec.slots.items() if each.in_form}
+
+
+def _is_untold(transition: GraphTransition, page: GraphPage) -> bool:
+    """Whether no screen tells an order from another one, as a head may only say what the next press on it does.
+
+    It is told by what it shows, if that did not stand when the page opened, and no other order shows all of it.
+    """
+    if not transition.does.startswith(SORTS) or transition.lacks:
+        return False
+    first = {page.elements[each.by].target for each in page.transitions if not each.after and each.by in page.elements}
+    stood = all(not each.id and f"{each.role}:{each.text}" in first for each in transition.shows)
+    orders = (each for each in page.transitions if each.by != transition.by and each.does.startswith(SORTS))
+    return stood or any({*transition.shows} <= {*each.shows} for each in orders)
 
 
 def _is_part(transition: GraphTransition, name: str, page: GraphPage) -> bool:

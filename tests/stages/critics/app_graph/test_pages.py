@@ -153,6 +153,42 @@ def test_each_press_counts_until_it_is_taken_back() -> None:
     assert not is_correct(on_machines().tap("Like 2", machines(2)).tap("Like 1", machines(1, 2)), asked)
 
 
+def head(text: str) -> dict[str, str]:
+    return {"role": "text", "text": text}
+
+
+ORDERS: Final[dict[str, Any]] = {
+    "elements": {f"{name}-{way}": f"text:{name} {way}" for name in ("name", "age") for way in ("up", "down")},
+    "slots": {"show": {"kind": "choice", "target": "list_item:{value}", "opens": "show", "values": ("10", "25")}},
+    "transitions": [
+        {"by": by, "after": after, "to": "rows", "does": f"Sort by {does}.", "shows": [*map(head, shows)]}
+        for by, after, does, shows in (
+            ("name-down", [], "Name in descending order", ["name up"]),
+            ("name-up", ["name-down"], "Name", ["name down"]),
+            ("age-up", [], "Age", ["name up", "age down"]),
+            ("age-down", ["age-up"], "Age in descending order", ["age up", "oldest first"]),
+        )
+    ],
+}
+TABLE = graph("table", "rows", rows=ORDERS)
+
+
+def rows(*heads: str, shown: str = "10", options: tuple[str, ...] = ()) -> tuple[UIElement, ...]:
+    """A table whose heads say what a press on them does, below the options of an open list."""
+    texts = [element("text", each, 1 + at, PRESS) for at, each in enumerate(heads)]
+    listed = [element("list_item", each, 1 + at, PRESS) for at, each in enumerate(options)]
+    return element("heading", "Rows", 0), *texts, element("combo_box", "Show", 4, PRESS, shown, "show"), *listed
+
+
+def test_the_last_order_counts_one_that_no_head_tells_is_no_wish_and_an_open_list_lies_over_the_heads() -> None:
+    assert {"rows-age-up", "rows-age-down"} == {task[6:] for task in samples_by_task(TABLE, 0) if "show" not in task}
+    walk = Walk(rows("name down", "age up"), Trees()).tap("age up", rows("name up", "age down"))
+    heads = ("name up", "age up", "oldest first")
+    walk = walk.tap("age down", rows(*heads)).tap("Show", rows(*heads, options=("10", "25")))
+    walk = walk.tap("25", rows(*heads, shown="25"))
+    assert vote(walk.end(query("rows-age-down-set-show", "25", TABLE)), walk.trees, TABLE).correct
+
+
 def test_an_act_needs_the_value_in_its_own_field() -> None:
     asked = query("notes-note", "Lathe")
     for text, correct in (("Lathe", True), ("oil", False)):

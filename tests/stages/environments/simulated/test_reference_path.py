@@ -16,7 +16,7 @@ from tests.stages.environments.simulated.worlds import (
     task_query,
     walk,
 )
-from trajmill.schemas.actions import Click, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.actions import Click, SystemButton, Terminate
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
@@ -68,19 +68,6 @@ def test_a_walk_presses_elsewhere_in_another_layout(seed: int) -> None:
         assert env.score_now() == 1.0
     middle = Size(720, 1280).width // 2
     assert middle in across[False] and (middle in across[True]) == (seed == 0), "the first layout is the usual one"
-
-
-def test_a_walk_scrolls_types_and_uses_the_menu() -> None:
-    shelf, paper = task_of(WORLD, "shelf.lend"), task_of(WORLD, "paper.save")
-    query = task_query(shelf, next(paths_of(shelf)), {"book": "Book 29"})
-    assert any(isinstance(action, Swipe) for action in walk(environment(), query, 0).actions)
-    query = task_query(paper, next(paths_of(paper)), {"line": "Hello", "font": "Sans"})
-    targets = [step.target.rpartition("/")[2] for step in query.path]
-    assert targets == ["Paper", "line", "file", "save", "Sans", "ok", ""]
-    assert query.path[-1].page == "paper.main", "OK leads back there"
-    actions = walk(environment(Platform.DESKTOP), query, 0).actions
-    assert TypeText(text="Hello") in actions
-    assert next(action.count for action in actions if isinstance(action, Click)) == 2
 
 
 def test_a_walk_survives_slow_pages_and_popups() -> None:
@@ -151,19 +138,6 @@ def test_a_wrong_folder_is_one_action_away_and_the_way_back_undoes_it() -> None:
     assert distances(ROOF, *script) == [6, 5, 6, 5, 4, 3, 2, 1, 0, 0]
     first, *others = distances(ROOF, "launcher/files", "home", "launcher/files", "home", "finish")
     assert first is not None and others == [first - 1, first, first - 1, first, first]
-
-
-def test_after_the_wrong_file_is_deleted_no_action_leads_to_the_goal() -> None:
-    script = ["launcher/files", "files.home/folders/Documents", "files.folder/files/cv.odt", "files.file/edit"]
-    found = distances(ROOF, *script, "files.file/delete", "files.delete/delete", "files.deleted/done", "finish")
-    assert found[-3:] == [None, None, None] and None not in found[:-3]
-
-
-def test_every_way_to_the_goal_counts_not_only_the_annotated_one() -> None:
-    pages = ("tunes.home", "tunes.search", "tunes.song", "tunes.playing")
-    query = annotated_query(task_of(BUILTIN, "tunes.play"), pages, {"song": "Old Fence"}, "play Old Fence")
-    by_artist = ["tunes.home/artists/Amber Lane", "tunes.artist/songs/Old Fence"]
-    assert distances(query, "launcher/tunes", *by_artist, "tunes.song/play", "finish") == [4, 3, 2, 1, 0, 0]
 
 
 def test_a_value_must_be_read_in_the_other_app_first() -> None:

@@ -160,11 +160,13 @@ def operated(
     keys = "+".join(action.keys).casefold() if isinstance(action, PressKeys) else keys
     if keys:  # they go to the element that has the focus
         names = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
-    operated = {name for name, each in spec.elements.items() if each.target in names}
-    marks = frozenset(mark for name in operated for mark in spec.elements[name].marks if not keys)
-    for name, slot in spec.slots.items():
-        pressed = {slot.target, slot.opens, *slot.targets.values(), *map(slot.target_of, slot.values)}
-        operated |= {name} if names & pressed else set()
+    options = {name: {*slot.targets.values(), *map(slot.target_of, slot.values)} for name, slot in spec.slots.items()}
+    # An open list lies over what else is at the point.
+    listed = {name for name, slot in spec.slots.items() if slot.opens and names & options[name]}
+    operated = listed or {name for name, each in spec.elements.items() if each.target in names}
+    marks = frozenset(mark for name in operated - listed for mark in spec.elements[name].marks if not keys)
+    for name, slot in spec.slots.items() if not listed else ():
+        operated |= {name} if names & {slot.target, slot.opens, *options[name]} else set()
     able = [each for each in spec.transitions if each.keys.casefold() == keys and (keys or each.by in operated)]
     # Of several ways, keys take that of the element, and a form is sent in the way that reads most of it.
     able.sort(key=lambda each: each.by not in operated if keys else -len(each.slots) * each.submits)
@@ -208,10 +210,13 @@ def asked_for(graph: AppGraph, query: Query) -> AskedFor:
         elif transition.by in values:
             opened[transition.by] = values[transition.by]
         values = {}
-    shown, is_last = list[Feature](), True
+    shown, is_last, needed = list[Feature](), True, set[str]()
     for name, transition, filled_in in reversed(taken):
-        lasting = (each for each in transition.shows if is_last or PLACE.search(each.text or ""))
+        # What only had to be done before something else may have been changed by it.
+        stays = is_last and transition.by not in needed
+        lasting = (each for each in transition.shows if stays or PLACE.search(each.text or ""))
         shown += (filled(each, filled_in) for each in lasting)
+        needed |= set(transition.after)
         is_last = is_last and f"{graph.app}.{name}" == query.pages[-1]
     own_goal = any(transition.goal for _, transition, _ in taken)
     all_given = frozenset(given | set(values.items()))
