@@ -81,9 +81,9 @@ def in_forms(graph: AppGraph, page: str) -> set[str]:
 
 
 def _is_untold(transition: GraphTransition, page: GraphPage) -> bool:
-    """Whether no screen tells an order from another one, as a head may only say what the next press on it does.
+    """Whether a transition sorts a table in an order that no screen tells from another.
 
-    It is told by what it shows, if that did not stand when the page opened, and no other order shows all of it.
+    A head may only say what its next press does: it tells nothing if it also stands there at first or in another order.
     """
     if not transition.does.startswith(SORTS) or transition.lacks:
         return False

@@ -161,12 +161,12 @@ def operated(
     if keys:  # they go to the element that has the focus
         names = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
     options = {name: {*slot.targets.values(), *map(slot.target_of, slot.values)} for name, slot in spec.slots.items()}
+    at_point = {name for name, each in spec.elements.items() if each.target in names}
+    at_point |= {name for name, slot in spec.slots.items() if names & {slot.target, slot.opens, *options[name]}}
     # An open list lies over what else is at the point.
-    listed = {name for name, slot in spec.slots.items() if slot.opens and names & options[name]}
-    operated = listed or {name for name, each in spec.elements.items() if each.target in names}
-    marks = frozenset(mark for name in operated - listed for mark in spec.elements[name].marks if not keys)
-    for name, slot in spec.slots.items() if not listed else ():
-        operated |= {name} if names & {slot.target, slot.opens, *options[name]} else set()
+    operated = {name for name, slot in spec.slots.items() if slot.opens and names & options[name]} or at_point
+    elements = [spec.elements[name] for name in operated & spec.elements.keys()]
+    marks = frozenset(mark for each in elements for mark in each.marks if not keys)
     able = [each for each in spec.transitions if each.keys.casefold() == keys and (keys or each.by in operated)]
     # Of several ways, keys take that of the element, and a form is sent in the way that reads most of it.
     able.sort(key=lambda each: each.by not in operated if keys else -len(each.slots) * each.submits)

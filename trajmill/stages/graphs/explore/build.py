@@ -244,7 +244,7 @@ class GraphBuilder:
         mark = None if any(map(shows_slot, shows)) else visible_mark(first, last, _standing(part.page))
         if slot is None and (head := first.by_target.get(trial.target)) is not None:
             common["does"] = sorts_by(head, last)
-            if common["does"]:  # The heads tell the order, where they do; the rows may be others after a search.
+            if common["does"]:  # After a search, the heads still tell the order, but the rows may be others.
                 change = change._replace(lacks=())
                 heads = {each.text for each in last.elements if each.bounds.top == head.bounds.top}
                 shows = tuple(each for each in shows if each.text in heads) or shows
