@@ -103,11 +103,11 @@ _BUDGETS = (
     Budget(("stages/derive", "stages/guidance"), 4_187),
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
-    Budget(("stages/graphs", "stages/annotation"), 4_621),
-    Budget(("",), 73_544),
+    Budget(("stages/graphs", "stages/annotation"), 4_623),
+    Budget(("",), 73_546),
 )
 _MOST_FILES = 464
-_MOST_LINES_OF_TESTS = 39_997
+_MOST_LINES_OF_TESTS = 39_999
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

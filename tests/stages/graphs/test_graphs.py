@@ -15,7 +15,7 @@ from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment, SimulatedFactory
 from trajmill.stages.environments.simulated.world import shared_world
-from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphTransition, Recogniser, ValueType
+from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphTransition, Mark, Recogniser, ValueType
 from trajmill.stages.graphs.check import GraphFindings, check_graph
 from trajmill.stages.graphs.explore.walker import Budget
 from trajmill.stages.graphs.file import graph_text, parse_graph, read_graph
@@ -49,6 +49,8 @@ def test_a_page_is_recognised_by_what_it_shows_and_lacks() -> None:
     graph = _graph(page=Recogniser(shows=(heading,)), dialog=Recogniser(shows=(heading, dialog)))
     seen = _seen(UIElement("heading", "todos", _BOX), UIElement("dialog", "Sure?", _BOX))
     assert page_on(graph, seen) == "dialog"
+    graph.pages["menu"] = GraphPage(recognise=Recogniser(shows=(dialog,)), marks=(Mark.OPENS,))
+    assert page_on(graph, seen) == "menu", "what opens over a page lies on top of it"
     graph = _graph(on=Recogniser(shows=(Feature(role="switch", text="Wi-Fi", state="checked"),)))
     assert page_on(graph, _seen(UIElement("switch", "Wi-Fi", _BOX))) is None
     assert page_on(graph, _seen(UIElement("switch", "Wi-Fi", _BOX, ("checked",)))) == "on"

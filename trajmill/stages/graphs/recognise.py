@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.stages.graphs.base import AppGraph, Feature, Recogniser
+from trajmill.stages.graphs.base import AppGraph, Feature, Mark, Recogniser
 
 _SIDE = 16
 _MOST_DIFFERENT_BITS = 12
@@ -18,13 +18,15 @@ _MOST_DIFFERENT_BITS = 12
 def page_on(graph: AppGraph, observation: Observation) -> str | None:
     """The page of a graph that an observation shows; None if no recogniser holds.
 
-    If several hold, the one that shows most features is taken, then the one that lacks most, then the first one.
+    If several hold, a page that only opens something over another is taken, then the one that shows most features,
+    then the one that lacks most, then the first one.
     """
     held = [name for name, page in graph.pages.items() if recognises(page.recognise, observation)]
 
-    def weight(name: str) -> tuple[int, int]:
-        recogniser = graph.pages[name].recognise
-        return len(recogniser.shows) + bool(recogniser.screen), len(recogniser.lacks)
+    def weight(name: str) -> tuple[bool, int, int]:
+        page = graph.pages[name]
+        shown = len(page.recognise.shows) + bool(page.recognise.screen)
+        return Mark.OPENS in page.marks, shown, len(page.recognise.lacks)
 
     return max(held, key=weight, default=None)
 
