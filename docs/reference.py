@@ -107,12 +107,12 @@ These options are shared:
 """
 
 _COMMAND_THEMES = {
-    "Start": ("config", "doctor", "evolve"),
+    "Start": ("init", "config", "doctor", "evolve"),
     "One stage at a time": ("generate", "rollout", "judge", "guide", "derive", "release", "train", "evaluate"),
     "Policies and releases": ("policy", "compare", "releases", "export", "import", "calibrate"),
-    "Environments and apps": ("walk", "graph", "apps", "pathways", "env", "untrained"),
+    "Environments and apps": ("walk", "graph", "apps", "pathways", "tasks", "env", "untrained"),
     "Look at results": ("status", "report", "view", "show", "sql"),
-    "Unattended operation": ("serve", "deploy", "vacuum", "compact"),
+    "Unattended operation": ("serve", "deploy", "worker", "vacuum", "compact", "verify"),
 }
 _SHARED_OPTIONS = {"--config", "--help", "--root", "--new-run"}
 
@@ -352,7 +352,7 @@ def _default(option: Any) -> str:
 
 def _metavar(param: Any) -> str:
     is_number = param.type_descriptor.annotation in (int, float)
-    return str(param.metavar or ("N" if is_number else param.name.upper())).strip("[]{}")
+    return re.sub(r"[][{}]", "", param.metavar or ("N" if is_number else param.name.upper()))
 
 
 def _text(text: str | None) -> str:

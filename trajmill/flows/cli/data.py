@@ -75,9 +75,9 @@ def report(
 
 @app.command(epilog="Example: trajmill show 3f2a9c --images pictures")
 def show(
-    trajectory: str = Argument(..., help="Id of a trajectory, or how it starts."),
+    trajectory: str = Argument(..., help="Id of a trajectory, or its first characters."),
     images: Path | None = Option(None, metavar="FOLDER", help="Write each screen there, with the action drawn on it."),
-    roles: bool = Option(False, "--roles", help="Print what each role of the agent was asked and answered, too."),
+    roles: bool = Option(False, "--roles", help="Also print the requests and replies of the agent's roles."),
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
@@ -96,7 +96,7 @@ def show(
 @app.command(epilog="Example: trajmill view --root trajmill-data --port 8080")
 def view(
     host: str = Option("127.0.0.1", help=_HOST),
-    port: int = Option(8080, min=0, max=65535, help="0 for any that is free."),
+    port: int = Option(8080, min=0, max=65535, help="Port; 0 picks a free one."),
     token_file: Path | None = Option(None, metavar="FILE", help="File with the token that readers must send."),
     config: ConfigFile = None,
     root: Root = None,
@@ -115,7 +115,7 @@ def status(
     live: bool = Option(False, "--live", help="Show what each rollout slot waits for, every second, until Ctrl-C."),
     server: bool = Option(False, "--server", help="Show all runs of the Prefect server that PREFECT_API_URL names."),
 ) -> None:
-    """Show what runs now, the last and the next flows, success, judge, money, disk, and what needs a person."""
+    """Show what runs now, the last and next flows, success, judge, cost, disk, and what needs a person."""
     warehouse = None if server else warehouse_of(config, root)  # fails before the imports, which take seconds
     from trajmill.flows.new_run import runs_to_show
     from trajmill.flows.status.page import server_lines, status_lines, watch
@@ -269,7 +269,7 @@ def export(
     family: str | None = Option(
         None,
         metavar="FAMILY",
-        help="Model family: gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl or ui-tars; atif and adp need none.",
+        help="Model family: gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl, ui-tars or gui-r1; atif and adp need none.",
     ),
     out: Path = Option(..., "--out", "-o", metavar="FOLDER", help="Where to write; new or empty."),
     release: ReleaseName = None,

@@ -86,7 +86,7 @@ def pathways(
 
 
 def _add_stage_command(stage: str, purpose: str) -> None:
-    about = f"{purpose} (One stage of the current round; done once, however often it is asked for.)"
+    about = f"{purpose} (One stage of the current round; a second call does nothing.)"
 
     @app.command(stage, help=about, epilog=f"Example: trajmill {stage} --config trajmill.toml")
     def command(config: ConfigFile = None, new_run: NewRun = False) -> None:
@@ -103,7 +103,7 @@ def train(
     new_run: NewRun = False,
     recipe: str | None = Option(None, metavar="NAME", help="A [recipes.NAME], for a model that is not the policy."),
 ) -> None:
-    """Train the policy on the release: one stage of the current round, done once, however often it is asked for.
+    """Train the policy on the release of the current round; a second call does nothing.
 
     With --recipe, train another model, such as a judge, on what the run has stored. No round and no policy changes.
     """
@@ -279,16 +279,16 @@ def deploy(
     pool: str = Option(..., metavar="NAME", help="Work pool whose workers run the deployments."),
     image: str | None = Option(None, metavar="IMAGE", help="Docker image with trajmill, for a Docker pool."),
     worker_config: Path | None = Option(
-        None, metavar="FILE", help="Where the workers find the configuration; here if none."
+        None, metavar="FILE", help="Path of the configuration on the workers. Default: as here."
     ),
     job: list[str] | None = Option(None, metavar="NAME=JSON", help="A variable of the pool's jobs; may be repeated."),
     replace: Replace = False,
     config: ConfigFile = None,
     new_run: NewRun = False,
 ) -> None:
-    """Register the deployments of `serve` at a Prefect server of yours, to be run by the workers of a work pool.
+    """Register the deployments of `serve` at your Prefect server, for the workers of a work pool.
 
-    The server is the one that PREFECT_API_URL names. A second call changes what the first has registered.
+    PREFECT_API_URL names the server. A second call updates the deployments.
     """
     here = _file_of(config)
     if worker_config is not None and (here is None or not worker_config.is_absolute()):

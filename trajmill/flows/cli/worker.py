@@ -23,14 +23,14 @@ _LOG = logging.getLogger(__name__)
 @app.command(epilog="Example: trajmill worker --scheduler tcp://scheduler:8786 --resources browser=8")
 def worker(
     scheduler: str = Option(..., metavar="ADDRESS", help="Dask scheduler, as `dask scheduler` prints it: tcp://..."),
-    workers: int = Option(1, min=1, max=256, help="Worker processes; each does one shard at a time."),
-    resources: list[str] = Option([], metavar="NAME=NUMBER", help="What each has, for beam.resources; repeatable."),
-    memory: str | None = Option(None, metavar="SIZE", help="Most memory of each, e.g. 8GiB. Default: its equal share."),
+    workers: int = Option(1, min=1, max=256, help="Worker processes; each runs one shard at a time."),
+    resources: list[str] = Option([], metavar="NAME=NUMBER", help="What each offers to beam.resources; repeatable."),
+    memory: str | None = Option(None, metavar="SIZE", help="Memory limit of each, e.g. 8GiB. Default: equal shares."),
     name: str | None = Option(None, help="Name in logs and on the dashboard. Default: host and process."),
 ) -> None:
-    """Work for a Dask cluster, which runs name with beam.cluster; may join and leave at any time.
+    """Start workers of the Dask cluster in beam.cluster; they may join and leave at any time.
 
-    It needs the environment variables of the bucket and of model servers.
+    They need the environment variables of the bucket and of the model servers.
     """
     found = {}
     for each in resources:

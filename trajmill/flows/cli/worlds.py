@@ -43,7 +43,7 @@ def check_apps(files: AppFiles) -> None:
 def generate_apps(
     out: Path = Option(..., metavar="FOLDER", help="Where to write; a new or empty folder."),
     count: int = Option(200, min=1, max=10_000, help="Apps to make; the first ones are the same for any count."),
-    seed: int = Option(0, min=0, help="Apps of another seed are others."),
+    seed: int = Option(0, min=0, help="Seed; another one makes other apps."),
 ) -> None:
     """Write app files that a grammar makes, and walk every task of them."""
     from trajmill.stages.environments.simulated.generated.generate import generated_apps, write_apps
@@ -67,7 +67,7 @@ def build_apps(
 
 @apps.command("serve", epilog="Example: trajmill apps serve my_app.yaml --port 8000")
 def serve_apps(
-    files: AppFiles, port: int = Option(8000, min=0, max=65535, help="On loopback; 0 for any that is free.")
+    files: AppFiles, port: int = Option(8000, min=0, max=65535, help="Port on loopback; 0 picks a free one.")
 ) -> None:
     """Serve app files and the built-in apps as a web app, for this machine only, until Ctrl-C."""
     from trajmill.stages.environments.webapp.compile import HOST, compile_files, web_app_server
@@ -82,7 +82,7 @@ def check_task_files(
     folder: Path = Argument(..., metavar="FOLDER", help="Folder with OSWorld's task files (*.json)."),
     config: ConfigFile = None,
 ) -> None:
-    """List the task files that OSWorld's own code cannot run, and why; [environment.osworld] says what there is."""
+    """List the task files that OSWorld's own code cannot run, with reasons; reads [environment.osworld]."""
     from trajmill.stages.environments.desktop.osworld.tasks import check_tasks
     from trajmill.stages.environments.desktop.spec import DesktopSpec, OsworldSpec
 
@@ -99,11 +99,11 @@ def check_task_files(
 @env.command("serve", epilog="Example: trajmill env serve --config docs/examples/desktop.toml --port 8000 --slots 4")
 def serve_env(
     config: ConfigFile = None,
-    host: str = Option("127.0.0.1", help="Address to listen on; not loopback only with a token."),
-    port: int = Option(8000, min=0, max=65535, help="0 for any that is free."),
+    host: str = Option("127.0.0.1", help="Address to listen on; any but loopback needs --token-file."),
+    port: int = Option(8000, min=0, max=65535, help="Port; 0 picks a free one."),
     slots: int = Option(8, min=1, max=1000, help="Sessions at once."),
-    splits: list[str] | None = Option(None, "--split", help="Split to serve; may be repeated. By default train."),
-    family: str = Option("", help="Family of the trainer's model; that of models.policy if none."),
+    splits: list[str] | None = Option(None, "--split", help="Split to serve, repeatable. Default: train."),
+    family: str = Option("", help="Family of the trainer's model. Default: that of models.policy."),
     judge: str = Option(
         "", metavar="NAME", help="Judge that gives the reward: `judge` (the run's own) or a [judges.NAME]."
     ),
@@ -136,7 +136,7 @@ def explore_graph(
     config: ConfigArgument,
     name: AppOption,
     out: Path | None = Option(None, metavar="FILE", help="YAML file; explore.folder/NAME.yaml by default."),
-    resume: bool = Option(False, help="Go on with what was tried; refuse to begin anew."),
+    resume: bool = Option(False, help="Continue an earlier call; fail if there is none."),
     allow_destructive: bool = Option(False, help="Also press what may delete, send, buy or log out."),
 ) -> None:
     """Explore a running app and write its graph; a second call continues and keeps your edits.
@@ -207,7 +207,7 @@ def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> N
 
 @graph.command("check", epilog="Example: trajmill graph check graphs/galculator.yaml")
 def check_graphs(files: list[Path] = Argument(..., metavar="GRAPH...", help="YAML files of graphs.")) -> None:
-    """List unreachable pages, ambiguous recognisers and slots that cannot be set, by line, and the ends of paths."""
+    """List by line: unreachable pages, ambiguous recognisers, slots that cannot be set, and pages where paths end."""
     from trajmill.stages.graphs.asked import asked_line
     from trajmill.stages.graphs.check import check_graph
     from trajmill.stages.graphs.file import parse_graph

@@ -81,7 +81,7 @@ class QueriesSection(GraphQueriesSpec):
     fresh: Annotated[NonNegativeInt, LATER] = 0
     """New training queries of each later round, from navigation graphs, as difficult as the success so far allows."""
     harder_above: Annotated[Fraction, With("fresh")] = 0.7
-    """Success at a difficulty from which `fresh` asks for the next one."""
+    """Success at a difficulty from which `fresh` adds queries of the next one."""
     retire_after: Annotated[NonNegativeInt, LATER] = 0
     """Unguided successes in a row after which a training query is retired; 0 disables this."""
     screenshot: NonNegativeInt = 0
@@ -106,8 +106,8 @@ class RolloutSection(Spec):
     branch_share: Annotated[Fraction, With("branches")] = 0.3
     """Largest share of a round's episodes that may be branches."""
     probe: Annotated[NonNegativeInt, LATER] = 0
-    """Most actions after an attempt has ended that look, by the app's graph, where its effect must show, and change
-    nothing; what they see is evidence for the judge's channel `probe`, and no step. 0 looks at nothing."""
+    """Longest probe in actions: after an attempt, it visits the pages of the app's graph that must show the effect. Its
+    screens are evidence for the judge's channel `probe`, never steps. 0 disables it."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 128
     """Episodes that one worker runs at the same time."""
     temperature: PositiveFloat = 1.0
@@ -115,7 +115,7 @@ class RolloutSection(Spec):
     max_seconds: PositiveFloat = 60.0
     """Time limit of one episode, from its first screen to the agent's last step."""
     environment_tries: PositiveInt = 3
-    """How often an attempt is tried, each time on a fresh environment, before the failure is stored."""
+    """Tries of an attempt, each on a fresh environment, before its failure is stored."""
     step_seconds: PositiveFloat = 30.0
     """Time limit of one action; an environment that takes longer is replaced."""
     recycle_after: PositiveInt = 1000
@@ -123,10 +123,10 @@ class RolloutSection(Spec):
     workers: Annotated[PositiveInt, OPERATIONAL] = 1
     """Worker processes on this machine, each with `concurrency` episodes; elsewhere the least number of shards."""
     store_after: Annotated[PositiveInt, OPERATIONAL] = 16
-    """Finished episodes that a worker stores together in a bucket, and at most loses when it is killed; in a folder
-    each is stored at once."""
+    """Finished episodes that a worker stores in a bucket at once. If it is killed, it loses at most these; in a folder
+    each episode is stored as it ends."""
     store_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
-    """Seconds after which it stores them at the latest."""
+    """Longest time in seconds before it stores them."""
 
 
 class JudgeSection(JudgeSpec):

@@ -130,15 +130,15 @@ class PathwaysSection(WalkReach):
     """Queries from the menus, dialogs and tabs of running programs: which programs are walked, and how far."""
 
     file: Path | None = None
-    """File of programs (YAML, see environments.md); without one, the programs of the local desktop."""
+    """File of programs (YAML, see desktop.md); without one, the programs of the local desktop."""
     programs: tuple[str, ...] = ()
     """Names of programs of the file; all if empty."""
     queries: NonNegativeInt = 0
-    """Most queries from each program, for training none of `queries.heldout_app_names`; with 0 none is walked."""
+    """Most queries from each program; those in `queries.heldout_app_names` give none for training. 0 walks none."""
     written: NonNegativeInt = 0
     """Training queries about selections in each program that `models.writer`, which must read images, writes."""
     second_opinion: Annotated[str, OPERATIONAL] = ""
-    """The endpoint that decides whether an element needs a selection if the program does not show it; none if empty."""
+    """Endpoint that decides whether an element needs a selection, if the program does not show it. Empty: none."""
 
 
 def _possible(cron: str) -> str:
@@ -163,7 +163,7 @@ class ServeSection(Spec):
     cron: Cron = "0 2 * * *"
     """When the nightly deployment runs (minute, hour, day, month, weekday), in UTC."""
     maintain_cron: Cron = "0 12 * * 0"
-    """When the maintain deployment runs, which does what `[retention]` says."""
+    """When the maintain deployment runs, which applies `[retention]`."""
     rounds_per_night: PositiveInt = 1
     """Rounds that one nightly run collects."""
     nightly_trains: bool = False
@@ -180,10 +180,10 @@ class NotifySection(Spec):
     """Who is notified when a nightly run or a retraining fails, or needs a person."""
 
     webhook: Address = ""
-    """Address that the message is posted to as JSON with the key `text`, as chat programs take it; none if empty."""
+    """Webhook that gets the notice as JSON with the key `text`, as chat programs take it; none if empty."""
     blocks: tuple[str, ...] = ()
     """Notification blocks of the Prefect server, e.g. `slack-webhook/team`."""
     heartbeat: Address = ""
-    """Address that is fetched at the end of each night, e.g. of healthchecks.io; none if empty."""
+    """Address to fetch at the end of each night, e.g. of healthchecks.io; none if empty."""
     judge_failures: Fraction = 0.2
     """Share of a night's finished attempts on which the judge may fail; above it, a person is notified."""

@@ -164,18 +164,18 @@ class JudgeSpec(Spec):
     """The critics that vote on a trajectory, and how the votes are combined."""
 
     channels: Annotated[tuple[Channel, ...], Field(min_length=1)] = (Channel.TEXT, Channel.MULTIMODAL)
-    """Channels that must all say Correct, in the order of asking. `programmatic` is the environment's own check;
-    `probe` reads what `rollout.probe` saw."""
+    """Channels that must all vote Correct, in this order. `programmatic` is the environment's own check; `probe` reads
+    the screens of `rollout.probe`."""
     votes: PositiveInt = 1
     """Votes of a channel at each resolution, sampled at temperature 1 if there are several. The models of an ensemble
     take turns, and each votes at least once."""
     quorum: NonNegativeInt = 0
     """Votes at each resolution that must say Correct; 0 means all of them."""
     tries: PositiveInt = 2
-    """How often a vote is asked for before it counts as missing. A missing vote is neither Correct nor Incorrect."""
+    """Tries of a vote before it counts as missing. A missing vote is neither Correct nor Incorrect."""
     resolutions: Annotated[tuple[Annotated[float, Field(gt=0.0, le=1.0)], ...], Field(min_length=1)] = (1.0,)
     """Factors for the width and height of the screenshots that a multimodal model sees, e.g. `[0.5, 1.0]`. Only
-    trajectories that are called correct at the first are judged at the next."""
+    trajectories judged correct at the first are judged at the next."""
     ask: Ask = Ask.CHANNELS
     """`needed` stops when the judgement is certain; `channels` asks every channel, so that each can be calibrated, and
     stops when the channel's result is certain; `all` asks for every vote at every resolution. The judgement is the
@@ -189,8 +189,8 @@ class JudgeSpec(Spec):
     multimodal_critic: Annotated[str, known_by(trajectory_critic_spec)] = "annotated_tree"
     """Kind of the critic that votes in the multimodal channel if `models.critic.multimodal` names no model."""
     milestones: bool = False
-    """Whether the models of the multimodal channel first name the milestones of the goal, check each on its own
-    screens, and then review the evidence; two requests and one for each milestone instead of one."""
+    """Whether the models of the multimodal channel name the milestones of the goal, check each on its own screens, and
+    then review the evidence. Costs two requests plus one for each milestone, instead of one."""
     graphs: tuple[Path, ...] = ()
     """Files of the graphs of apps that critics without a model judge by; those of `[graphs]` if empty."""
     critics: dict[str, dict[str, Any]] = {}

@@ -58,14 +58,14 @@ class DevicesSpec(Spec):
     """How much the simulated devices differ. There are eight looks; two are used in evaluation only."""
 
     orders: PositiveInt = 1
-    """Orders of icons and lists that are drawn for each look, so that a policy cannot learn them by heart."""
+    """Random orders of icons and lists for each look; more of them keep a policy from memorising one."""
     dark: bool = True
     """Whether every other look has the dark theme."""
     large_text: bool = True
     """Whether half of the looks have larger text."""
     layouts: Annotated[bool, LATER] = False
     """Whether looks also differ in layout: list items, buttons and toggles take the whole width, or stand in two
-    columns, at the left, or at the right. The places of presses are then less alike."""
+    columns, at the left, or at the right. Presses then spread over the screen."""
 
 
 @runtime_checkable
@@ -96,9 +96,9 @@ class AppFilesSpec(EnvironmentSpec):
 
 
 class GeneratedAppsSpec(Spec):
-    """Apps that nobody drew (see apps.md), for training queries alone. A device has a few of them or none.
+    """Apps from a grammar (see apps.md), for training queries only. A device has a few of them or none.
 
-    Each of their queries gets as many episodes as one of your own apps, beside those of `rollout.episodes_per_round`.
+    Each of their queries gets as many episodes as one of your own apps, on top of `rollout.episodes_per_round`.
     """
 
     count: NonNegativeInt = 0
@@ -108,7 +108,7 @@ class GeneratedAppsSpec(Spec):
     folders: tuple[Path, ...] = ()
     """Folders of app files to use in the same way."""
     per_round: PositiveInt = 25
-    """Most of these apps in the attempts of a round; the next round has the next ones."""
+    """Largest number of these apps in a round; the next round takes the next ones."""
 
     @property
     def any_wanted(self) -> bool:

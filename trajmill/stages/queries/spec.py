@@ -63,9 +63,9 @@ class GraphQueriesSpec(Spec):
     validation_app_names: tuple[str, ...] = ("rides",)
     """Ids of the apps kept for validation queries; the default is ignored if there is no such app."""
     infeasible: Fraction = 0.0
-    """Share of the queries of each split that ask for an item that is not there; the right end is to report failure."""
+    """Share of impossible queries in each split: the item is not there, and the right end is to report failure."""
     answers: Fraction = 0.0
-    """Share of the queries of each split that ask for a value on a page; the right end is to answer. Phones only."""
+    """Share of questions in each split: the agent must answer with a value on a page. Phones only."""
 
     @property
     def unseen_app_names(self) -> tuple[str, ...]:
@@ -91,9 +91,9 @@ class _PerSplit(Spec):
     validation: NonNegativeInt = 0
     """Queries that decide which policy is promoted."""
     heldout_slots: NonNegativeInt = 0
-    """New values and pages, phrased as in training."""
+    """Goals that training lacks, phrased as in training."""
     heldout_phrasings: NonNegativeInt = 0
-    """New values and pages in phrasings that training never sees."""
+    """Goals that training lacks, in phrasings that training never sees."""
     heldout_apps: NonNegativeInt = 0
     """Queries of apps that training never sees."""
 
@@ -112,7 +112,7 @@ class GraphSourceSpec(_PerSplit):
     """
 
     files: tuple[Path, ...] = ()
-    """Files of graphs, whose apps the environment runs; critics of the kinds `graph_...` know them, too."""
+    """Graphs of apps that the environment runs. The `graph_...` critics read them unless `judge.graphs` is set."""
 
 
 class CausalSpec(_PerSplit):
@@ -122,6 +122,6 @@ class CausalSpec(_PerSplit):
     """
 
     files: tuple[Path, ...] = ()
-    """Files of graphs (see graphs.md) of apps that the environment runs, beside the simulated apps that it has."""
+    """Graphs of apps that the environment runs (see graphs.md), beside its simulated apps."""
     level_weights: Annotated[tuple[NonNegativeFloat, ...], Field(min_length=3, max_length=3)] = (133.0, 92.0, 51.0)
     """Shares of levels 1 (2 atomic tasks), 2 (3 or 4) and 3 (5 to 7 in 3 apps or more), as in NaturalGAIA, table 5."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class RestoreHookSpec(Spec):
-    """How a device that is no emulator is restored between two tasks."""
+    """How a device other than an emulator is restored between two tasks."""
 
     command: Annotated[tuple[str, ...], Field(min_length=1)]
     """A program on this computer and its arguments, without a shell; `{serial}` is that of the device."""
@@ -59,7 +59,7 @@ class AndroidSpec(TaskFileSpec):
     apps: dict[str, str] = {}
     """Android package of each app, by the name that tasks and agents use."""
     apks: Annotated[dict[str, Path], LATER] = {}
-    """APK file of an app, by its name or package: a reset installs it if the device has another one, and grants the
+    """APK file of an app, by its name or package. A reset installs it if the device has another one, and grants all
     permissions that it requests."""
     call_seconds: Annotated[PositiveFloat, OPERATIONAL] = 30.0
     """Time limit of a call to a device."""
@@ -68,9 +68,9 @@ class AndroidSpec(TaskFileSpec):
     lease_seconds: Annotated[NonNegativeFloat, OPERATIONAL] = 60.0
     """Longest wait for a free device."""
     snapshot: Annotated[str, LATER, Field(pattern=r"^[\w.-]{0,80}$")] = ""
-    """Name of the snapshot that each reset loads into an emulator, as `adb emu avd snapshot save NAME` has saved it."""
+    """Snapshot that each reset loads into an emulator, saved by `adb emu avd snapshot save NAME`."""
     restore: Annotated[RestoreHookSpec | None, OPERATIONAL] = None
-    """How a device that is no emulator is restored before its next task."""
+    """How a device other than an emulator is restored before its next task."""
     android_world: Annotated[AndroidWorldSpec | None, LATER] = None
     """AndroidWorld's tasks, beside those of `tasks`."""
 

@@ -27,18 +27,18 @@ class ExploreBounds(Spec):
     depth: PositiveInt = 10
     """Largest number of operations from the start to a page that is explored."""
     breadth: PositiveInt = 60
-    """Most trials on one page."""
+    """Largest number of trials on one page."""
     pages: PositiveInt = 60
-    """Largest number of pages; an element that leads to a further page is recorded as a change."""
+    """Largest number of pages; the graph leaves out transitions to further ones."""
     actions: Annotated[PositiveInt, OPERATIONAL] = 4000
     """Largest number of actions in one call; the next call continues."""
     seconds: Annotated[PositiveFloat, OPERATIONAL] = 600.0
     """Time limit of one call in seconds; the next call continues."""
     submit: bool = True
-    """Whether forms are sent: the Enter key in a field, and buttons after all fields are filled."""
+    """Whether forms are submitted, by Enter in a field and by buttons after all fields are filled."""
     text: str = ""
-    """The harmless text that fields of free text are filled with, e.g. `trajmill`; examples of a title, a person and so
-    on, if the key is left out."""
+    """Text for fields that take any text, title or person, e.g. `trajmill`. By default they get examples of their
+    type."""
 
 
 class TrialKind(StrEnum):

@@ -60,7 +60,7 @@ def trials_on(
 
 
 def asks_for_password(page: FoundPage) -> bool:
-    """Whether a page has a field for a password; nothing is typed or sent there."""
+    """Whether a page has a field for a password; nothing is submitted there, and that field stays empty."""
     return any("password" in found.element.states for found in page.elements.values())
 
 

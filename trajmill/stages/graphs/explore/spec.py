@@ -28,7 +28,7 @@ class ExploreAppSpec(Spec):
     description: str = ""
     """What it is for."""
     platform: Platform | None = None
-    """`phone`, `desktop` or `web`; that of the kind of environment if the key is left out."""
+    """`phone`, `desktop` or `web`. Default: that of `environment.kind`."""
     start_state: dict[str, Any] = {}
     """Its start state, as in a task of the environment (see environments.md)."""
     opening: tuple[dict[str, str], ...] = ()
@@ -37,11 +37,11 @@ class ExploreAppSpec(Spec):
 
 
 class ExploreSpec(ExploreBounds):
-    """Apps that `trajmill graph explore` makes graphs of, and how far it goes."""
+    """Apps that `trajmill graph explore` explores, and how far."""
 
     folder: Path | None = None
-    """Folder of the graphs (`NAME.yaml`, with the pictures beside it); `graphs` in the working folder if it is left
-    out."""
+    """Folder of the graphs (`NAME.yaml`, with the pictures beside it). Default: `graphs` in the working
+    folder."""
     instances: PositiveInt = 2
     """Environments that explore at the same time."""
     apps: dict[AppName, ExploreAppSpec] = {}
