@@ -90,7 +90,7 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
     # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
-    Budget(("schemas",), 3_937),
+    Budget(("schemas",), 3_942),
     Budget(("warehouse",), 3_687),
     Budget(("pipelines",), 3_208),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
@@ -100,14 +100,14 @@ _BUDGETS = (
     Budget(("stages/critics",), 4_610),
     Budget(("stages/models",), 4_414),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
-    Budget(("stages/derive", "stages/guidance"), 4_187),
+    Budget(("stages/derive", "stages/guidance"), 4_191),
     Budget(("stages/training",), 3_015),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_957),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_956),
     Budget(("stages/graphs", "stages/annotation"), 4_623),
-    Budget(("",), 73_546),
+    Budget(("",), 73_554),
 )
 _MOST_FILES = 464
-_MOST_LINES_OF_TESTS = 39_999
+_MOST_LINES_OF_TESTS = 40_000
 """The design has 40,000: falls as tests that others imply go, and rises only with what is new."""
 _MOST_IMPORTED = 220
 """Files of ours behind `flows.tasks.rollout`."""

@@ -25,7 +25,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
-from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.query import Query, Source
 from trajmill.stages.curate.history import History, JudgedAttempt
 from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.guidance.write import (
@@ -111,8 +111,9 @@ def test_a_detour_on_which_something_was_set_or_read_is_kept() -> None:
     walk = Walk(launcher(), trees).tap("Food", history()).do(SystemButton(button="Home"), launcher())
     episode = finish(walk.tap("Food", menu()).tap("Margherita", dish()).tap("Large", dish(size="Large")))
     assert [dropped.index for dropped in written(episode, trees).dropped_steps] == [0, 1]
-    reads = episode.query.model_copy(update={"pages": ("food.history", *episode.query.pages)})
-    assert written(episode.model_copy(update={"query": reads}), trees).dropped_steps == ()
+    for changes in ({"pages": ("food.history", *episode.query.pages)}, {"source": Source.GRAPH}):
+        query = episode.query.model_copy(update=changes)
+        assert written(episode.model_copy(update={"query": query}), trees).dropped_steps == ()
 
 
 def test_more_than_needed_of_a_number_and_harmful_steps_are_left_out() -> None:

@@ -30,6 +30,11 @@ class Source(StrEnum):
     """A chain of atomic tasks in several apps; the answer of each is a slot of the next (NaturalGAIA 3)."""
     IMPORTED = "imported"
 
+    @property
+    def in_real_programs(self) -> bool:
+        """Whether the paths are walked by the ids of elements alone, with nothing in between that interrupts."""
+        return self in (self.IMPORTED, self.PATHWAY, self.ATOMIC, self.GRAPH, self.CAUSAL)
+
 
 class Split(StrEnum):
     """The use of a query, fixed before training; only `train` is trained on."""

@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, SwitchDevice, Terminate, TypeText, Wait
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
+from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.agents.base import Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import rows_before
 from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER, Walker, WalkMove, WalkPosition, scroll_over
 
 _STEP, _UPWARDS, _WAITS = "step", "upwards", "waits"
-_IN_REAL_PROGRAMS = frozenset({Source.IMPORTED, Source.PATHWAY, Source.ATOMIC, Source.GRAPH, Source.CAUSAL})
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +35,7 @@ class ReferenceAgent:
         last = episode.history[-1].role_outputs if episode.history else {}
         at, waits = int(last.get(_STEP, "0")), int(last.get(_WAITS, "0"))
         position = WalkPosition(at, waits, last.get(_UPWARDS) == "1")
-        if self.query.source in _IN_REAL_PROGRAMS:
+        if self.query.source.in_real_programs:
             action, (step, waits, upwards) = next_pathway_move(path, platform, screen, position)
             kept = {_WAITS: str(waits)} | ({_UPWARDS: "1"} if upwards else {})
         else:

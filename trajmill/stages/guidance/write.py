@@ -205,7 +205,8 @@ async def write_guidance(
     """Return guidance for the query of a successful or reference episode; a failure if no step is useful.
 
     Even a success has errors and useless steps (paper 6.4). Of a policy's own success, steps with another outcome than
-    it expected are dropped too; an annotated path states no expectation.
+    it expected are dropped too; an annotated path states no expectation. A path in a real program is told whole: two
+    of its screens may look alike without being the same, as when a sum repeats a number.
     """
     guide = guide or Guide()
     common = origin.common(made_by=guide.version)
@@ -218,6 +219,9 @@ async def write_guidance(
     try:
         steps = replay(episode, screens)
         reasons = useless_steps(steps, episode.step_verdicts, episode.query.pages)
+        if source == REFERENCE_PATH and episode.query.source.in_real_programs:
+            waits = {step.index for step in steps if step.action.kind == "wait"}
+            reasons = {index: reason for index, reason in reasons.items() if index in waits}
         for step in (step for step in steps if step.index not in reasons):
             outcome = await guide.describer.describe(episode, step, screens)
             if source == OWN_SUCCESS and outcome.unmet and step.action.kind not in ENDINGS:
