@@ -31,6 +31,12 @@ SCROLLABLE = "scrollable_down"
 _PLAIN_SIGNS = str.maketrans("×÷−", "*/-")
 _CLOSE = re.compile(r"(?<!\w)(?<!konto )(?:close|schließen)(?!\w)(?! account)", re.IGNORECASE)
 _OPENED_BY_TWO = frozenset({"icon", "list_item"})
+OPENS_DIALOG = ("...", "…")
+"""How the text of a button or menu item ends that opens a dialog."""
+
+
+def promises_dialog(text: str) -> bool:
+    return text.rstrip().endswith(OPENS_DIALOG)
 
 
 def trials_on(
@@ -121,7 +127,8 @@ def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterat
     # The first items tell whether the others do the same.
     groups = [list(group.items.values()) for group in page.groups if not _differ(page, group)]
     skipped.update(target for items in groups for target in items[_MOST_ITEMS:])
-    for target, found in page.elements.items():
+    # Dialogs hold the fields and settings that people ask for.
+    for target, found in sorted(page.elements.items(), key=lambda each: not promises_dialog(each[1].element.text)):
         element = found.element
         if not element.clickable or target in skipped or element.role in (*FIELDS, SLIDER):
             continue

@@ -25,6 +25,7 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.environments.tasks import bare_query
+from trajmill.stages.graphs.explore.plan import OPENS_DIALOG
 from trajmill.stages.graphs.explore.walker import MOST_READINGS, OutOfBoundsError, WayLost
 from trajmill.stages.queries.spec import WalkReach
 from trajmill.stages.queries.walk import close_quietly, follow
@@ -34,7 +35,6 @@ T = TypeVar("T")
 _SECONDS_TO_CLOSE = 20.0
 _WAIT = Wait(seconds=0.3)
 _WAITS = 2
-_OPENS_DIALOG = ("...", "…")
 
 
 class PathwayProgram(Record):
@@ -111,14 +111,10 @@ def start_query(program: PathwayProgram, origin: Origin) -> Query:
     return bare_query(program.platform, program.name, program.start_state, Source.PATHWAY, origin, "deep-search")
 
 
-def promises_dialog(text: str) -> bool:
-    return text.rstrip().endswith(_OPENS_DIALOG)
-
-
 def plain_name(text: str) -> str:
     """Return a name without ellipsis, colon and the mark of an access key."""
     text = " ".join(text.replace("_", "").split())
-    for ending in _OPENS_DIALOG:
+    for ending in OPENS_DIALOG:
         text = text.removesuffix(ending)
     return text.rstrip(" :")
 

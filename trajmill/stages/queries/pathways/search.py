@@ -14,6 +14,7 @@ from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayS
 from trajmill.stages.critics.model.marking import untrusted
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
+from trajmill.stages.graphs.explore.plan import promises_dialog
 from trajmill.stages.graphs.explore.walker import OutOfBoundsError, WayLost
 from trajmill.stages.models.prompts import PromptedModel, Sampling
 from trajmill.stages.queries.base import failure
@@ -27,7 +28,6 @@ from trajmill.stages.queries.pathways.programs import (
     WalkBounds,
     WalkResult,
     plain_name,
-    promises_dialog,
     start_query,
     targets_of,
 )
