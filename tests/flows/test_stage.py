@@ -85,8 +85,8 @@ def test_a_changed_configuration_is_named_and_begins_a_run_only_if_it_may(tmp_pa
     another = config(tmp_path, queries={"train": 50}, judge={"channels": ("text",)})
     with pytest.raises(NewRunError, match=r"\A[^\n]+\Z") as refused:
         begin_or_continue(another)
-    assert f"begins a new run {another.run_id} and does not go on with {first.run_id}" in str(refused.value)
-    assert "(judge.channels, queries.train changed since then): say --new-run" in str(refused.value)
+    assert f"starts a new run {another.run_id} instead of continuing {first.run_id}" in str(refused.value)
+    assert "(judge.channels, queries.train changed since then): pass --new-run" in str(refused.value)
     begin_or_continue(another, new_run=True)
     for each in (another, first):
         begin_or_continue(each)

@@ -41,9 +41,9 @@ def begin_or_continue(config: Config, new_run: bool = False) -> None:
             more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
             named = f"{', '.join(changed[:_MOST_NAMED])}{more} changed"
             raise NewRunError(
-                f"this configuration begins a new run {run_id} and does not go on with {earlier} "
+                f"this configuration starts a new run {run_id} instead of continuing {earlier} "
                 f"({named if changed else 'its configuration was another'} since then): "
-                "say --new-run to begin it, change the configuration back, or give it another run.name"
+                "pass --new-run to start it, change the configuration back, or give it another run.name"
             )
     # Who came first has stored the identity.
     warehouse.store.create(

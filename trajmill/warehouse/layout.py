@@ -156,7 +156,7 @@ def _version(warehouse: Warehouse) -> int | None:
         raise BadInputError(f"{where}:1: not a warehouse's version file; restore it from a copy") from error
     if version > SCHEMA_VERSION:
         raise BadInputError(
-            f"{where}:1: the warehouse has schema version {version}, this trajmill knows {SCHEMA_VERSION}; "
+            f"{where}:1: the warehouse has schema version {version}, this trajmill reads up to {SCHEMA_VERSION}; "
             "install a newer trajmill"
         )
     return version

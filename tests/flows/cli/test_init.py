@@ -219,7 +219,7 @@ def test_incomplete_tasks_are_lines_and_others_are_counted(folder: Path, command
     broken, proxy, counted = command.said("tasks", "check", "tasks", *asked).splitlines()
     assert broken.startswith("tasks/broken.json: no JSON task: ")
     assert proxy == "tasks/proxy.json: needs a proxy; name a file of proxies (`proxy_file`)"
-    assert counted == "1 of 3 tasks are complete, as far as no machine is needed to know"
+    assert counted == "1 of 3 tasks are complete (checked without a machine)"
 
 
 def test_a_missing_environment_or_folder_is_one_line(folder: Path, command: CommandLine) -> None:

@@ -102,7 +102,7 @@ def test_each_lack_of_a_curriculum_and_of_proposals_has_a_line(tmp_path: Path) -
     programmatic = "[judge]\nchannels = ['programmatic']\n"
     for text, lacks in (
         ("curriculum = 2\n", [*needed, *judged]),
-        (f"screenshot = 1\n{programmatic}", [*needed, "no check knows"]),
+        (f"screenshot = 1\n{programmatic}", [*needed, "cannot check"]),
     ):
         found = mistakes(tmp_path, f"[queries]\n{text}")
         assert [lack in line for lack, line in zip(lacks, found, strict=True)] == [True] * len(lacks)

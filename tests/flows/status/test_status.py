@@ -70,12 +70,12 @@ def test_after_the_last_round_nothing_is_next_until_something_of_a_further_one_h
     for number, stages in ((0, (BASELINE,)), (1, (GENERATE, PROMOTE))):
         for stage in stages:
             run_once(context.in_round(number), stage, lambda at: StageOutcome(0, 0))
-    done = "nobody is at work; all configured rounds are done; with a larger run.rounds `trajmill evolve` does more"
+    done = "idle; all configured rounds are done; with a larger run.rounds `trajmill evolve` does more"
     assert now_line(working_stage(context)) == done
     more = replace(context, config=Config.model_validate({"run": {"root": tmp_path, "rounds": 2}}))
-    assert now_line(working_stage(more)) == "nobody is at work; round 2, rollout is next"
+    assert now_line(working_stage(more)) == "idle; round 2, rollout is next"
     run_once(context.in_round(2), ROLLOUT, lambda at: StageOutcome(0, 0))
-    assert now_line(working_stage(context)) == "nobody is at work; round 2, judge is next"
+    assert now_line(working_stage(context)) == "idle; round 2, judge is next"
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ def test_what_needs_a_person_is_listed_as_plain_text(tmp_path: Path, monkeypatch
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=1000, used=10, free=990))
     lines = status_lines(RoundContext.of(config))
-    assert "now       nobody is at work; round 1, generate is next" in lines
+    assert "now       idle; round 1, generate is next" in lines
     assert "last      maintain Skipped at 2026-03-04 02:00:00: another process works on it" in lines
     assert lines[-2:] == [
         "to do     needs a person: maintain ended as Skipped twice in a row: another process works on it",

@@ -71,7 +71,7 @@ def test_processes_end_when_their_owner_is_killed() -> None:
 def test_a_killed_process_costs_its_shard_alone_and_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     side_by_side(partial(die_once, tmp_path), ["a", "b", "c", "d"], 2)
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "x", "b": "xx", "c": "x", "d": "x"}
-    assert caplog.messages == ["a worker process died (exit code -9); another one goes on with its shard"]
+    assert caplog.messages == ["a worker process died (exit code -9); another one takes over its shard"]
 
 
 def test_a_process_that_is_killed_between_two_stages_is_replaced() -> None:
@@ -92,7 +92,7 @@ async def test_a_killed_process_that_draws_costs_no_screen() -> None:
 
 
 def test_processes_that_die_again_and_again_or_fail_end_the_stage_with_one_line() -> None:
-    with pytest.raises(TrajmillError, match=r"died again and again \(exit code -9\)"):
+    with pytest.raises(TrajmillError, match=r"died at one shard \(exit code -9\)"):
         side_by_side(die_always, ["a", "b"], 2)
     with pytest.raises(BadInputError, match=r"^a: is wrong$"):
         side_by_side(refuse, ["a"], 2)

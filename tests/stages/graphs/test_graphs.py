@@ -200,7 +200,7 @@ def test_pages_that_are_recognised_alike_or_by_nothing_are_found(tmp_path: Path)
     assert _findings(tmp_path, told_apart).mistakes == ()
     text = GRAPH.replace("by: help, to: outside", "by: help, to: blank") + "  blank: {title: nothing}\n"
     (nothing,) = _findings(tmp_path, text).mistakes
-    assert nothing.text == "nothing says how `blank` is recognised; add `recognise` with what it shows"
+    assert nothing.text == "`blank` has no `recognise`; add it with what the page shows"
 
 
 @pytest.fixture(scope="module")

@@ -347,7 +347,7 @@ def import_(
     more = len(done.bad) - _MOST_NAMED
     lines += [f"left out  {more:,} more; table failures names all"] if more > 0 else []
     unjudged = max(done.trajectories - done.judged, 0)
-    not_judged = f"; {unjudged:,} could not be judged, table failures says why" if unjudged else ""
+    not_judged = f"; {unjudged:,} could not be judged, see table failures" if unjudged else ""
     print_lines(
         *lines,
         f"imported  {done.trajectories:,} trajectories, {done.steps:,} steps, into round {done.round}; "

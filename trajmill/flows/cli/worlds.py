@@ -93,7 +93,7 @@ def check_task_files(
         if each.reasons:
             print(f"{each.file}: {'; '.join(each.reasons)}")
     complete = sum(not each.reasons for each in checked)
-    print(f"{complete} of {len(checked)} tasks are complete, as far as no machine is needed to know")
+    print(f"{complete} of {len(checked)} tasks are complete (checked without a machine)")
 
 
 @env.command("serve", epilog="Example: trajmill env serve --config docs/examples/desktop.toml --port 8000 --slots 4")
@@ -171,7 +171,7 @@ def explore_graph(
     if report.left:
         places = ", ".join(f"{page} ({count})" for page, count in islice(report.left.items(), _MOST_LISTED))
         about = len(found.trials) + sum(report.left.values())
-        notes += [f"left      tried {len(found.trials)} of about {about}; --resume goes on; left on {places}"]
+        notes += [f"left      tried {len(found.trials)} of about {about}; --resume continues; left on {places}"]
     notes += [f"denied    {denied}; --allow-destructive presses them"] if denied else []
     print_lines(*notes, style="yellow")
 
@@ -257,4 +257,4 @@ def verify_graph_of_app(
         report = verify_app(settings, place, lambda edge: status.update(f"{name}: {next(walked)} transitions walked"))
     print_lines(*map(str, report.notes), ", ".join(f"{report.count(state)} {state}" for state in EdgeState))
     if report.count(EdgeState.CHANGED) or report.count(EdgeState.LOST):
-        raise TrajmillError("the app is not as the graph says; correct the graph, or explore again")
+        raise TrajmillError("the app differs from the graph; correct the graph, or explore again")

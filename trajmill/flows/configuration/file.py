@@ -225,7 +225,7 @@ def _queries(config: Config) -> Iterator[tuple[str, str]]:
         against.append(f"{environment.kind} has no start states for other tasks than its own; set it to 0")
     for channel in config.judge.channels:
         if channel in (Channel.PROGRAMMATIC, Channel.PROBE):
-            against.append(f"no check knows a proposed task; leave {channel} out of judge.channels")
+            against.append(f"{channel} cannot check a proposed task; leave it out of judge.channels")
         elif set(getattr(config.models.critic, channel)) == {EMBEDDED}:
             against.append(f"only a model can judge a proposed task; map models.critic.{channel} to one")
     for key, reason in product(proposals, against):
@@ -286,7 +286,7 @@ def _runner(config: Config) -> Iterator[tuple[str, str]]:
 
 
 def tasks_unknown_to_judge(config: Config) -> str | None:
-    """Return a one-line warning if embedded critics cannot judge the environment's tasks: they know simulated apps."""
+    """Return a one-line warning if embedded critics cannot judge the environment's tasks."""
     embedded = [
         f"models.critic.{channel}"
         for channel in config.judge.channels
@@ -297,7 +297,7 @@ def tasks_unknown_to_judge(config: Config) -> str | None:
     if isinstance(config.environment, AppFilesSpec) or not embedded:
         return None
     return (
-        f"the embedded critics know no task of environment {config.environment.kind!r}: trajectories stay unjudged and "
+        f"embedded critics cannot judge environment {config.environment.kind!r}: trajectories stay unjudged and "
         f'teach nothing; map {" and ".join(embedded)} to a model, set judge.channels = ["programmatic"], or judge by '
         'graphs of the apps (judge.text_critic = "graph_way", judge.multimodal_critic = "graph_end")'
     )

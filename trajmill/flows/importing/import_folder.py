@@ -107,7 +107,7 @@ def _landing_round(config: Config) -> RoundContext:
     """Return the first round whose training data is not made yet."""
     context = current_round(config)
     if report_of(context.in_round(1), GENERATE) is None:
-        reason = f"run {config.run_id} has no queries yet, so nothing says what is held out from training"
+        reason = f"run {config.run_id} has no queries yet, so its held-out queries are unknown"
         raise BadInputError(f"{reason}: run `trajmill generate` first")
     return context.in_round(context.round + 1) if has_begun(context, DERIVE) else context
 

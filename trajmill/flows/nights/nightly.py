@@ -325,6 +325,6 @@ def refuse_to_replace(config: Config) -> None:
                 continue
             if resource not in there.tags:
                 raise BadInputError(
-                    f"deployment {name} belongs to another run ({there.description or 'nothing says which'}): "
+                    f"deployment {name} belongs to another run ({there.description or 'unnamed'}): "
                     "change run.name, or replace it with --replace"
                 )

@@ -65,7 +65,7 @@ def conclude(flow: Flow[..., Any] | str, flow_run: FlowRun, state: State[Any]) -
     try:
         config = load_config(flow_run.parameters.get("config_file"))
     except TrajmillError as error:
-        _LOG.warning("nobody was notified, because the configuration cannot be read: %s", error)
+        _LOG.warning("no notice was sent, because the configuration cannot be read: %s", error)
         return
     now, secrets = datetime.now(UTC), config.secrets(os.environ)
     reason = " ".join((state.message or state.name or "no reason is known").split())

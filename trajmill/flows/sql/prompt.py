@@ -43,7 +43,7 @@ def run_prompt(warehouse: Warehouse, form: Format, limits: QueryLimits) -> None:
         return rows if found.is_whole else f"{rows}\nonly the first {_MOST_ROWS:,}; `trajmill sql QUERY` prints all"
 
     if typed:
-        print(f"{warehouse.root}: committed rows, read-only; .help says more")
+        print(f"{warehouse.root}: committed rows, read-only; .help lists the commands")
     with _remembered(names()) if typed else nullcontext():
         for statement in _statements(typed):
             if statement == ".quit":

@@ -127,7 +127,7 @@ def now_line(now: WorkingStage) -> str:
     where, done = f"round {now.round}, {now.stage}", "all configured rounds are done"
     if now.process is None:
         idle = f"{done}; with a larger run.rounds `trajmill evolve` does more" if now.is_further else f"{where} is next"
-        return f"nobody is at work; {idle}"
+        return f"idle; {idle}"
     of = "" if now.total is None else f" of {now.total:,}"
     parts = [f"{where} since {timedelta(seconds=round(now.seconds))}"]
     parts += [f"{now.done:,}{of}"] if now.done or of else []
@@ -344,7 +344,7 @@ def status_lines(context: RoundContext) -> list[str]:
     # A choice by a command or the configuration counts more than the last round.
     if chosen := choices(first_unfinished(context)):
         finished, version = results["rounds"][0].partition(",")[0], chosen[-1].policy_row.model_version
-        results["rounds"] = [f"{finished}, policy {version}, chosen since then; `trajmill policy list` says why"]
+        results["rounds"] = [f"{finished}, policy {version}, chosen since then; see `trajmill policy list`"]
     needs = [*_needs(context, runs, now), *([_DISK_IS_FULL] if disk.free < LITTLE_DISK * disk.total else [])]
     used = "used" if warehouse.store.is_local else "of copies on this machine"
     sections = {
@@ -376,4 +376,4 @@ def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage) -> Iterator
     if runs.problem and runs.address:
         yield f"{runs.problem}; start `trajmill serve` again, or correct PREFECT_API_URL"
     if now.stage == TRAIN and now.process is None:
-        yield f"round {now.round} waits at its training; `trajmill train` says for what"
+        yield f"round {now.round} waits before its training; `trajmill train` names the reason"

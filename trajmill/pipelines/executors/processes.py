@@ -69,10 +69,10 @@ def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -
                     died = f"(exit code {process.exitcode})"
                     if tries == _TRIES:
                         raise TrajmillError(
-                            f"a worker process died again and again {died}; look for what kills it (memory?), "
+                            f"{_TRIES} worker processes died at one shard {died}; find what kills them (memory?), "
                             "then run the same command again: nothing was lost"
                         ) from lost
-                    _LOG.warning("a worker process died %s; another one goes on with its shard", died)
+                    _LOG.warning("a worker process died %s; another one takes over its shard", died)
                     waiting.append((shard, tries + 1))
                 del running[ended]
     except BaseException:

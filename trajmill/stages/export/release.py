@@ -361,7 +361,7 @@ def _image_problems(screen_id: str, data: bytes, size: Size | None) -> Iterator[
         yield f"the image of screen {screen_id} does not open: {error}"
         return
     if found != size:
-        yield f"the image of screen {screen_id} is {found}, {SCREENS_FILE} says {size}"
+        yield f"the image of screen {screen_id} is {found}, but {size} in {SCREENS_FILE}"
 
 
 def _rows(path: Path, groups_every: int) -> Iterator[dict[str, Any]]:

@@ -38,7 +38,7 @@ def check_graph(file: GraphFile) -> GraphFindings:
             text = f"no transitions lead from `{graph.start}` to `{name}`; add one, or remove the page"
             mistakes.append(source.mistake(("pages", name), text))
         if page.recognise.is_empty:
-            text = f"nothing says how `{name}` is recognised; add `recognise` with what it shows"
+            text = f"`{name}` has no `recognise`; add it with what the page shows"
             mistakes.append(source.mistake(("pages", name), text))
         found = (*_slots(page), *_transitions(page, known), *_answers(page, known))
         mistakes += (source.mistake(("pages", name, *path), text) for path, text in found)
@@ -93,7 +93,7 @@ def _answers(page: GraphPage, known: set[str]) -> _Found:
         if ANSWER not in answer.text:
             yield path, f"the text of `{key}` has no `{ANSWER}`; add it"
         if not (answer.known or answer.prepare):
-            yield path, f"nobody knows `{key}`; add `known`, or `prepare` for the start state"
+            yield path, f"`{key}` has no answer; add `known`, or `prepare` for the start state"
 
 
 def _remarks(file: GraphFile) -> Iterator[Mistake]:
@@ -106,5 +106,5 @@ def _remarks(file: GraphFile) -> Iterator[Mistake]:
         ways = [each for each in page.transitions if each.by in page.elements]
         for key in dict.fromkeys(each.by for each in ways if why_not(graph, name, each) is NotAsked.NO_WORDS):
             if page.elements[key].is_nameless:
-                text = f"`{key}` has no name: no query asks for it until it has a `name`, or `does` says what it does"
+                text = f"`{key}` has no name: no query asks for it; add `name`, or `does` with its effect"
                 yield source.mistake(("pages", name, "elements", key), text)

@@ -208,7 +208,7 @@ async def served_queries(servers: Sequence[str], token: str, origin: Origin) -> 
                 return [_query(task, split, origin) for split, task in await _tasks(http)]
         except (httpx.HTTPError, httpx.InvalidURL, ValueError, KeyError, TypeError) as error:
             troubles.append(f"{url}: {' '.join(str(error).split()) or type(error).__name__}")
-    text = f"no environment server tells its tasks: {'; '.join(troubles)}; start one with `trajmill env serve`"
+    text = f"no environment server lists its tasks: {'; '.join(troubles)}; start one with `trajmill env serve`"
     raise EnvironmentFailure(text, FailureClass.SETUP)
 
 
