@@ -381,7 +381,9 @@ def _name(name: str) -> str:
     if inspect.isclass(found):
         return f"- **`{name}`**{meaning}"
     parameters = inspect.signature(found).parameters.values()
-    given = ", ".join(each.name if each.default is each.empty else f"{each.name}=..." for each in parameters)
+    starred = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    named = ((f"{starred.get(each.kind, '')}{each.name}", each.default is each.empty) for each in parameters)
+    given = ", ".join(name if is_needed else f"{name}=..." for name, is_needed in named)
     return f"- **`{name}({given})`**{meaning}"
 
 

@@ -182,12 +182,12 @@ class EvaluateSection(Spec):
     episodes: PositiveInt = 60
     """Greedy episodes on each held-out split."""
     train_sample: NonNegativeInt = 60
-    """Greedy episodes on training queries; they decide beside fewer than 40 validation queries."""
+    """Greedy episodes on training queries. They help to decide if there are fewer than 40 validation queries."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.05
     """Significance level of the paired test on the queries that decide: a new policy is refused if it is significantly
     worse. A higher level refuses more; 0.5 refuses whatever loses more queries than it wins."""
     promote_without_evidence: bool = False
-    """Whether a new policy is promoted if neither policy achieves a query that decides; for trials with weak models."""
+    """Whether a new policy is promoted if neither policy solves a deciding query; for trials with weak models."""
 
 
 class RetentionSection(Spec):

@@ -17,14 +17,14 @@ class CurateSpec(Spec):
     """Least score of a step that is learned from (tau of paper 2.2.3): GOOD is 1, NEUTRAL 0.5, HARMFUL 0. Above 0.5
     only GOOD steps are learned from."""
     consistent_thoughts: bool = True
-    """Whether steps are left out whose thought speaks of another kind of action, or of another element, than the action
-    that was taken."""
+    """Whether steps are left out whose thought is about another kind of action, or another element, than the action
+    itself."""
     grounded_answers: bool = True
-    """Whether trajectories are left out whose answer never was on a screen. An answer can be checked only where screens
-    have accessibility trees."""
+    """Whether trajectories are left out whose answer was on no screen. Answers are checked only if screens have
+    accessibility trees."""
     near_heldout: Fraction = 0.8
-    """Share of a held-out instruction in one line, in words that no training instruction has, from which a row is
-    left out; 0 checks for whole instructions only."""
+    """Share of a held-out instruction's three-word runs that excludes a row with them in one line. Half of the runs
+    that no training instruction has must be among them. 0 checks for whole instructions only."""
     benchmarks: dict[str, Path] = {}
     """Files with the tasks of benchmarks by NAME; rows that have one of them, or most of one, are left out. One task in
     each line, or JSON (`.json`, `.jsonl`) with keys such as `instruction`, `goal` or `task`."""

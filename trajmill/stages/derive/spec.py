@@ -29,17 +29,17 @@ class RLSpec(Spec):
     keep_without_spread: bool = False
     """Whether groups whose rewards are all equal give rows. Normalised within the group, their advantages are 0."""
     replay: bool = True
-    """Whether a success of an earlier round replaces one attempt, drawn at random, where all attempts of a group of two
-    or more failed."""
+    """Whether a success of an earlier round replaces one random attempt of a group, if all of its two or more attempts
+    failed."""
     replay_guided: bool = False
     """Whether that earlier success may have been made with guidance."""
     tokens: bool = True
-    """Whether a served policy is asked for the tokens of its replies and their log probabilities, as vLLM gives them.
-    Replies without them then give no RL rows. Set it to false for a server that does not know `return_token_ids`."""
+    """Whether requests to a served policy ask for the tokens of replies and their log probabilities, as vLLM returns
+    them. Replies without them then give no RL rows. Set it to false for servers without `return_token_ids`."""
     max_staleness: Annotated[NonNegativeInt, OPERATIONAL] = 2
-    """How many policy versions an attempt may lie behind the policy that is trained on it; older ones give no RL rows.
-    Successes that are replayed may be older. Without `run.asynchronous`, only groups that waited for a judgement lie
-    behind, by two versions at most unless versions are put in force by hand."""
+    """Largest number of policy versions between an attempt and the policy that trains on it; older attempts give no RL
+    rows. Replayed successes may be older. Without `run.asynchronous`, only groups that waited for a judgement are
+    older, by two versions at most unless you promote versions by hand."""
     carry_over: bool = True
     """Whether a group with an unjudged attempt waits for the round that judges it; if not, the group is used without
     that attempt."""

@@ -63,7 +63,7 @@ class CommandSpec(RecipeSpec):
     hours: Annotated[PositiveFloat, OPERATIONAL] = 24.0
     """Time limit of the command."""
     silent_minutes: Annotated[PositiveFloat, OPERATIONAL] = 60.0
-    """Longest time without output; a command that is silent longer hangs, and is ended."""
+    """Longest time without output; then the command counts as hung and is ended."""
 
     @property
     def takes(self) -> TrainerFormat | None:

@@ -55,8 +55,8 @@ class RecipeSpec(Spec):
     keep_per_query: PositiveInt = 2
     """Largest number of trajectories to keep per query, shortest first."""
     keep_per_reply: PositiveInt | None = None
-    """Most steps with the same reply that are kept; by default all. Some replies, e.g. that the task is done, are in
-    every trajectory, and would be a large part of the training data."""
+    """Largest number of steps with the same reply; no limit by default. Some replies, e.g. that the task is done, end
+    every trajectory and would otherwise be a large part of the training data."""
     reweight: bool = True
     """Whether queries that rarely succeed get more attempts and weigh more in training: from 1.15 (never) to 0.15
     (always)."""

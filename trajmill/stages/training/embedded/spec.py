@@ -64,14 +64,14 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     word_dropout: Dropout = 0.15
     """Chance that the meaning of a word of the instruction is hidden for one update."""
     pair_dropout: Dropout = 0.25
-    """Chance that the memory of pairs is silent for a row, so that the rest of the network learns too."""
+    """Chance that the memory of word pairs is off for a row; the rest of the network then learns from it."""
     strange_apps: Share = 0.4
-    """Chance that an app looks unknown for one update, so that the policy learns to work in apps that it never saw."""
+    """Chance that an app looks unknown for one update; prepares the policy for unseen apps."""
     renamed_controls: Share = 0.15
-    """Chance that the controls of a row have unknown labels, so that the policy also learns from page and place."""
+    """Chance that the controls of a row have unknown labels; the policy then learns from page and position."""
     detours: Share = 0.3
-    """Chance that a press on an app, an item of a list or a menu is learned with wrong ones before it that are taken
-    back, so that the policy learns to look elsewhere."""
+    """Chance that a press on an app, a list item or a menu follows wrong presses that were undone; the policy then
+    learns to look elsewhere."""
     forks: Annotated[bool, LATER] = False
     """Whether it also learns the fork points of failed attempts (`trajmill derive forks`)."""
 

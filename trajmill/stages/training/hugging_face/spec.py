@@ -65,10 +65,10 @@ class HuggingFaceRecipe(RecipeSpec):
     """A configuration file of accelerate for these processes, e.g. for FSDP or DeepSpeed; by default each process has
     the whole model. `processes` stands for its number of processes."""
     report_to: Annotated[tuple[Literal["tensorboard", "wandb", "mlflow", "trackio"], ...], OPERATIONAL] = ()
-    """Where the figures of each update are sent, besides `metrics.json`. TensorBoard's are files in the folder of the
-    new version; the others read where to send them from their own environment variables."""
+    """Trackers that get the figures of each update, beside `metrics.json`. TensorBoard writes files into the folder of
+    the new version; the others are configured by their own environment variables."""
     silent_minutes: Annotated[PositiveFloat, OPERATIONAL] = 60.0
-    """Longest time without a finished update; a training that takes longer hangs, and is ended."""
+    """Longest time without a finished update; then the training counts as hung and is ended."""
 
     def trains(self, folder: Path) -> bool:
         from trajmill.stages.models.embedded.model import is_embedded_policy
@@ -102,10 +102,10 @@ class TrlSftSpec(HuggingFaceRecipe):
     kind: Literal["trl-sft"] = "trl-sft"
     """Supervised training with TRL."""
     derived_kind: str = ""
-    """The derived kind whose rows are learned, which each round derives before its release, with the models of
-    `[derive]` if it asks any. Empty for the steps of judged attempts."""
+    """The derived kind to train on. Each round derives it before its release, with the models of `[derive]`. Empty for
+    the steps of judged attempts."""
     only_newest_round: bool = False
-    """Whether only the rows of the release's newest round are learned from; else those of all rounds."""
+    """Whether to train on the rows of the newest round only, instead of all rounds."""
 
     @property
     def learns_kind(self) -> str:
