@@ -164,7 +164,7 @@ def explore_graph(
     print_lines(
         f"pages     {len(report.graph.pages)}",
         f"trials    {len(found.trials)}, {found.actions} actions in this call",
-        f"wishes    {asked_line(report.graph)}",
+        f"queries   {asked_line(report.graph)}",
         f"graph     {report.path}",
     )
     notes = [f"failure   {failure}" for failure in found.failures]

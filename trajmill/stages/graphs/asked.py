@@ -18,12 +18,12 @@ _WHOLE = frozenset(
 
 
 class NotAsked(StrEnum):
-    IDLE = "change nothing that a person sees"
+    IDLE = "change nothing visible"
     OPENS = "only open or close something"
-    PART = "do a part of what a form does"
-    UNTOLD = "make an order that no screen tells from another"
-    NO_WORDS = "have no words for their purpose"
-    AVOIDED = "leave the app, destroy something or need a log-in"
+    PART = "are a part of a form"
+    UNTOLD = "sort in an order that the screen does not show"
+    NO_WORDS = "have no words for their effect"
+    AVOIDED = "leave the app, are destructive or need a login"
 
 
 def why_not(graph: AppGraph, page: str, transition: GraphTransition) -> NotAsked | None:
@@ -58,11 +58,11 @@ def not_asked(graph: AppGraph) -> Counter[NotAsked]:
 
 
 def asked_line(graph: AppGraph) -> str:
-    """Say how many transitions are wishes, and why the others are none."""
+    """Return how many transitions can be asked for, and why the others cannot."""
     reasons = not_asked(graph)
     wishes = sum(why_not(graph, *way) is None for way in graph.transitions())
     told = "".join(f"; {count} {why}" for why, count in reasons.most_common())
-    return f"{wishes} of {wishes + reasons.total()} transitions are wishes{told}"
+    return f"{wishes} of {wishes + reasons.total()} transitions can be asked for{told}"
 
 
 def in_forms(graph: AppGraph, page: str) -> set[str]:
