@@ -67,7 +67,7 @@ def options(
 
 @app.command("config", epilog="Example: trajmill config > trajmill.toml")
 def show_config(config: ConfigFile = None) -> None:
-    """Print the configuration in force, with what each key means."""
+    """Print the configuration in force, with all keys explained."""
     from trajmill.flows.configuration.tables import config_as_toml
 
     print(config_as_toml(load(config)), end="")

@@ -60,7 +60,7 @@ def report(
     run: str | None = Option(None, metavar="RUN", help="Run, if there are several."),
     out: Path | None = Option(None, metavar="FILE", help="HTML file; in the warehouse by default."),
 ) -> None:
-    """Write the report of a run as one HTML file, and print its path; with --root, of each run of that warehouse."""
+    """Write the report of a run as one HTML file. With --root, writes one for each run of that warehouse."""
     from trajmill.flows.report.page import runs_to_report, write_report
     from trajmill.warehouse.views import fresh_views
 
@@ -81,7 +81,7 @@ def show(
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Print a trajectory: its steps, the thoughts, the outputs of the agent's roles, and the verdicts."""
+    """Print a trajectory: steps, thoughts, role outputs, verdicts."""
     from rich.console import Console
 
     from trajmill.flows.terminal.show import find_trajectory, trajectory_lines, write_images
@@ -101,7 +101,7 @@ def view(
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Serve pages of runs, rounds and trajectories for a browser, until Ctrl-C."""
+    """Serve the viewer of runs and trajectories, until Ctrl-C."""
     from trajmill.flows.viewer.app import serve_viewer
 
     warehouse = warehouse_of(config, root)
@@ -115,7 +115,7 @@ def status(
     live: bool = Option(False, "--live", help="Show what each rollout slot waits for, every second, until Ctrl-C."),
     server: bool = Option(False, "--server", help="Show all runs of the Prefect server that PREFECT_API_URL names."),
 ) -> None:
-    """Show what runs now, the last and next flows, success, judge, cost, disk, and what needs a person."""
+    """Show what runs now, results, and what needs a person. Also the last and next flows, judge, cost and disk."""
     warehouse = None if server else warehouse_of(config, root)  # fails before the imports, which take seconds
     from trajmill.flows.new_run import runs_to_show
     from trajmill.flows.status.page import server_lines, status_lines, watch
@@ -134,7 +134,7 @@ def status(
 
 @app.command(epilog="Example: trajmill doctor --config trajmill.toml")
 def doctor(config: ConfigFile = None) -> None:
-    """Check installation, disk, permissions, servers and the warehouse, and print how to fix what is wrong."""
+    """Check installation, disk, servers and warehouse. Prints how to fix what is wrong."""
     from trajmill.flows.doctor import examine
 
     wrong = 0
@@ -152,7 +152,7 @@ def vacuum(
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Delete unreferenced files: leftovers of killed processes, and table versions that no release uses."""
+    """Delete unreferenced files. These are leftovers of killed processes and table versions that no release uses."""
     from trajmill.warehouse import upkeep
 
     warehouse = warehouse_of(config, root)
@@ -166,7 +166,7 @@ def vacuum(
 
 @app.command(epilog="Example: trajmill compact")
 def compact(config: ConfigFile = None, root: Root = None) -> None:
-    """Join small files of the tables into larger ones; no row changes, and `trajmill vacuum` deletes the small ones."""
+    """Join small files of the tables into larger ones. No row changes; `trajmill vacuum` deletes the small files."""
     from trajmill.warehouse import upkeep
 
     done = upkeep.compact(warehouse_of(config, root))
@@ -176,7 +176,7 @@ def compact(config: ConfigFile = None, root: Root = None) -> None:
 
 @app.command(epilog="Example: trajmill verify")
 def verify(config: ConfigFile = None, root: Root = None) -> None:
-    """Read all that is stored, and name each damaged file and what is lost with it; `maintain` reads a part."""
+    """Read all stored files, and name damaged ones. Lists what is lost with each; `maintain` reads a part."""
     from trajmill.warehouse.upkeep import damage
 
     lines = list(damage(warehouse_of(config, root)))
@@ -186,7 +186,7 @@ def verify(config: ConfigFile = None, root: Root = None) -> None:
 
 @releases.command("list", epilog="Example: trajmill releases list")
 def list_releases(config: ConfigFile = None, root: Root = None) -> None:
-    """List the releases, the newest of a run last, with their rows and sizes."""
+    """List the releases with their rows and sizes. The newest of a run comes last."""
     from trajmill.warehouse.releases import read_release, release_names
 
     warehouse = warehouse_of(config, root)
@@ -200,7 +200,7 @@ def list_releases(config: ConfigFile = None, root: Root = None) -> None:
 
 @releases.command(epilog="Example: trajmill derive grounding; trajmill releases make")
 def make(config: ConfigFile = None) -> None:
-    """Release the newest round again, with the kinds derived since; its first release stays."""
+    """Release the newest round again, with new derived kinds. Its first release stays."""
     from trajmill.flows.tasks.release import release_again
     from trajmill.warehouse.releases import read_release
 
@@ -216,7 +216,7 @@ def diff(
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Count the supervised rows that two releases share, and those that only one of them has."""
+    """Count the supervised rows in both or one of two releases."""
     from trajmill.stages.export.release import compare_releases
     from trajmill.warehouse.releases import release_folder
 
@@ -227,7 +227,7 @@ def diff(
 
 @releases.command(epilog="Example: trajmill releases drop default-0a1b2c3d-r0001")
 def drop(name: Name, config: ConfigFile = None, root: Root = None) -> None:
-    """Delete a release; rows and screens stay in the tables."""
+    """Delete a release. Rows and screens stay in the tables."""
     from trajmill.warehouse.layout import sole_keeper
     from trajmill.warehouse.releases import drop_release, run_of_release
 
@@ -246,9 +246,9 @@ def push(
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """List what a push to a Hugging Face hub sends; with --upload, send it in one commit.
+    """Push a release to a Hugging Face hub. Lists the files; with --upload, sends them in one commit.
 
-    HF_TOKEN has the token, and HF_ENDPOINT the address of another hub than huggingface.co.
+    HF_TOKEN has the token, HF_ENDPOINT the address of a hub other than huggingface.co.
     """
     from trajmill.flows.publishing.push import plan_push, push_planned
     from trajmill.warehouse.releases import newest_release
@@ -279,7 +279,7 @@ def export(
     config: ConfigFile = None,
     root: Root = None,
 ) -> None:
-    """Export a release in the format of a trainer and a model family, or its attempts as atif or adp."""
+    """Export a release in a trainer's format. The formats atif and adp export its attempts for other projects."""
     from trajmill.pipelines.export import ExportRequest, exchange_release, export_release_to
     from trajmill.schemas.dialects.families import FAMILIES, family_named
     from trajmill.stages.export.formats.base import format_spec
@@ -331,7 +331,7 @@ def import_(
     config: ConfigFile = None,
     new_run: NewRun = False,
 ) -> None:
-    """Import trajectories and judge them; accepted ones become training data.
+    """Import trajectories and judge them. Accepted ones become training data.
 
     Import a folder again when it has grown: known trajectories are skipped.
     """

@@ -67,7 +67,7 @@ def init(
     root: str = Option("", metavar="PLACE", help="Folder or s3://, gs://, abfs:// URL for the rows."),
     example: str = Option("", metavar="NAME", help="Write a worked example; `list` names them."),
 ) -> None:
-    """Write a configuration for what you have: a model server, an app, a place for the rows.
+    """Write a configuration for your model, app and warehouse.
 
     On a terminal, without options, it asks. Each answer is tested, and nothing is written if a test fails.
     """

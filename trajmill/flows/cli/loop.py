@@ -15,25 +15,25 @@ from trajmill.flows.cli.options import ConfigFile, NewRun, begin, load, print_li
 from trajmill.schemas.errors import BadInputError, TrajmillError
 
 app = typer.Typer()
-policy = typer.Typer(help="Show the policy versions of a run, add one, promote one or roll back.", no_args_is_help=True)
+policy = typer.Typer(help="List, add, promote and roll back policy versions.", no_args_is_help=True)
 
 _WORKERS = "Worker processes side by side, instead of rollout.workers."
 Workers = Annotated[int | None, Option("--workers", min=1, max=256, help=_WORKERS)]
 Replace = Annotated[bool, Option("--replace", help="Take the place of another run's deployments of this name.")]
 
 STAGE_COMMANDS = {
-    "generate": "Sample queries from the navigation graphs, and measure the untrained policy.",
+    "generate": "Sample queries, and measure the untrained policy.",
     "rollout": "Attempt training queries with the policy in force.",
-    "guide": "Write guidance for failed queries, attempt them again, and judge the attempts.",
-    "release": "Write the release: Parquet files for the trainers, card and manifest.",
-    "evaluate": "Measure the new policy on held-out queries, and promote it or not.",
+    "guide": "Write hints for failed queries. Then attempt these again and judge the attempts.",
+    "release": "Write the release: Parquet files, card and manifest.",
+    "evaluate": "Measure the new policy, and promote it or not.",
 }
 """The stages that are commands of their own, with their help."""
 
 
 @app.command(epilog="Example: trajmill evolve --config trajmill.toml --workers 2")
 def evolve(config: ConfigFile = None, new_run: NewRun = False, workers: Workers = None) -> None:
-    """Run the loop, round after round; a second call continues where the first stopped."""
+    """Run the loop, round after round. A second call continues where the first stopped."""
     settings = begin(config, new_run)
     if workers is not None:
         rollout = settings.rollout.model_copy(update={"workers": workers})
@@ -57,7 +57,7 @@ def walk(
     queries: int = Option(12, min=1, max=10_000, help="How many queries to try."),
     source: str = Option("", help="Only queries made in one way, e.g. atomic or pathway."),
 ) -> None:
-    """Try an environment: walk the annotated paths of some queries, and explore for queries without one."""
+    """Try an environment. Walks the annotated paths of some queries, and explores for queries without one."""
     settings = load(config)
     from trajmill.flows.walk import walk as walk_queries
 
@@ -74,7 +74,7 @@ def pathways(
     programs: list[str] | None = Argument(None, metavar="[PROGRAM]...", help="Programs to walk."),
     config: ConfigFile = None,
 ) -> None:
-    """Walk the menus, dialogs and tabs of programs, and make queries from them; a second call does nothing."""
+    """Make queries from menus, dialogs and tabs of programs. A second call does nothing."""
     settings = load(config)
     from trajmill.flows.walk import walk_for_pathways
 
@@ -103,9 +103,9 @@ def train(
     new_run: NewRun = False,
     recipe: str | None = Option(None, metavar="NAME", help="A [recipes.NAME], for a model that is not the policy."),
 ) -> None:
-    """Train the policy on the release of the current round; a second call does nothing.
+    """Train the policy on the release of the current round. A second call does nothing.
 
-    With --recipe, train another model, such as a judge, on what the run has stored. No round and no policy changes.
+    With --recipe, train another model, such as a judge, on the run's stored rows. No round and no policy changes.
     """
     if recipe is None:
         _run_alone("train", config, new_run)
@@ -146,10 +146,10 @@ def judge(
         None, "--round", metavar="N", min=1, max=9999, help="With --again: only trajectories of this round."
     ),
 ) -> None:
-    """Judge the steps and the outcome of the current round's trajectories; a second call does nothing.
+    """Judge the trajectories of the current round. A second call does nothing.
 
     With --again, judge all stored finished trajectories of the run again, without any environment. The new verdicts
-    carry the judge's name (view judgements_side_by_side), and nothing is trained on them.
+    have the judge's name (view judgements_side_by_side). Nothing is trained on them.
     """
     if not again:
         if name is not None or round_number is not None:
@@ -174,7 +174,7 @@ def calibrate(
     labels: Path | None = Option(None, metavar="FOLDER", help="A labelled set: AgentRewardBench or CUAVerifierBench."),
     heldout: bool = Option(False, "--heldout", help="Only attempts at queries that nothing is trained on."),
 ) -> None:
-    """Measure precision, recall and cost of judges, their channels and their critics.
+    """Measure precision, recall and cost of judges. Also of their channels and critics.
 
     The labels are the programmatic rewards of the run's stored trajectories, or those of a labelled set.
     """
@@ -194,7 +194,7 @@ def compare(
     out: Path | None = Option(None, metavar="FOLDER", help="For the page and the rows; in the warehouse by default."),
     config: ConfigFile = None,
 ) -> None:
-    """Compare two policies or models on the same queries and seeds: paired test, intervals, what changed sides.
+    """Compare two policies or models on equal queries and seeds. Prints a paired test and what changed sides.
 
     A version is compared by its stored evaluations. A model that the run has never measured attempts the same queries
     first; its attempts have the purpose `compare`, and no figure of the run counts them.
@@ -217,11 +217,11 @@ def derive(
     config: ConfigFile = None,
     new_run: NewRun = False,
 ) -> None:
-    """Derive training data from stored trajectories; a second call derives only from what is new.
+    """Derive training data from stored trajectories. A second call derives from new ones only.
 
-    Without a KIND: the examples and RL rows of the current round, as its stage. With a KIND: further
-    training data of that kind from all judged trajectories of the run, in table `examples`; table `refusals` has
-    what was refused, with the reason.
+    Without a KIND, it is the stage of the current round: examples and RL rows. With a KIND, it adds rows of that kind
+    from all judged trajectories of the run to the table `examples`. The table `refusals` has the refused rows with
+    their reasons.
     """
     if kind is None:
         _run_alone("derive", config, new_run)
@@ -246,7 +246,7 @@ def serve(
     replace: Replace = False,
     new_run: NewRun = False,
 ) -> None:
-    """Serve three deployments: collecting every night, retraining when enough has landed, and maintenance.
+    """Serve three deployments: nightly, retrain, maintain. Retraining starts when enough trajectories have landed.
 
     Uses the Prefect server that PREFECT_API_URL names; without one, it starts one here.
     """
@@ -286,9 +286,9 @@ def deploy(
     config: ConfigFile = None,
     new_run: NewRun = False,
 ) -> None:
-    """Register the deployments of `serve` at your Prefect server, for the workers of a work pool.
+    """Register the deployments of `serve` for a work pool. A second call updates them.
 
-    PREFECT_API_URL names the server. A second call updates the deployments.
+    PREFECT_API_URL names your Prefect server; the workers of the pool run the deployments.
     """
     here = _file_of(config)
     if worker_config is not None and (here is None or not worker_config.is_absolute()):
@@ -331,7 +331,7 @@ def _job_variables(written: list[str]) -> dict[str, Any]:
 
 @policy.command("list", epilog="Example: trajmill policy list --config trajmill.toml")
 def list_versions(config: ConfigFile = None) -> None:
-    """Show the versions of the run, where each came from, and what was decided about it last."""
+    """List the policy versions of the run. Shows where each came from, and the last decision about it."""
     settings = load(config)
     from trajmill.flows.policies.commands import list_policies
 
@@ -356,7 +356,7 @@ def add(
         None, metavar="NAME", help="What it was trained on; by default the release of the round that awaits it."
     ),
 ) -> None:
-    """Add a version that you have trained, measure it, and promote it or not.
+    """Add a version that you trained. It is measured, and promoted or not.
 
     It replaces the training of a round that awaits a policy; between two rounds it is compared at once.
     """
@@ -376,7 +376,7 @@ def add(
 def promote(
     version: str = Argument(..., help="A version that `trajmill policy list` shows."), config: ConfigFile = None
 ) -> None:
-    """Put a version in force whatever its success; it acts from the next stage on."""
+    """Put a version in force, whatever its success. It acts from the next stage on."""
     settings = load(config)
     from trajmill.flows.policies.commands import promote_policy
 
@@ -386,7 +386,7 @@ def promote(
 
 @policy.command(epilog="Example: trajmill policy rollback --config trajmill.toml")
 def rollback(config: ConfigFile = None) -> None:
-    """Replace the version in force by its parent, which acts from the next stage on."""
+    """Replace the version in force by its parent. The parent acts from the next stage on."""
     settings = load(config)
     from trajmill.flows.policies.commands import roll_back_policy
     from trajmill.flows.policies.policy import PolicyInForce

@@ -28,7 +28,7 @@ def worker(
     memory: str | None = Option(None, metavar="SIZE", help="Memory limit of each, e.g. 8GiB. Default: equal shares."),
     name: str | None = Option(None, help="Name in logs and on the dashboard. Default: host and process."),
 ) -> None:
-    """Start workers of the Dask cluster in beam.cluster; they may join and leave at any time.
+    """Start workers of a Dask cluster. They may join and leave at any time; runs name the cluster in beam.cluster.
 
     They need the environment variables of the bucket and of the model servers.
     """

@@ -31,7 +31,7 @@ _MOST_LISTED = 20
 
 @apps.command("check", epilog="Example: trajmill apps check my_app.yaml")
 def check_apps(files: AppFiles) -> None:
-    """List the mistakes of app files by line, and walk the paths of their tasks."""
+    """List the mistakes of app files by line. Also walks the paths of their tasks."""
     from trajmill.stages.queries.tasks.source import check_app_files
 
     if mistakes := check_app_files(files):
@@ -45,7 +45,7 @@ def generate_apps(
     count: int = Option(200, min=1, max=10_000, help="Apps to make; the first ones are the same for any count."),
     seed: int = Option(0, min=0, help="Seed; another one makes other apps."),
 ) -> None:
-    """Write app files that a grammar makes, and walk every task of them."""
+    """Generate app files from a grammar. Walks every task of them."""
     from trajmill.stages.environments.simulated.generated.generate import generated_apps, write_apps
     from trajmill.stages.queries.tasks.source import check_app_files
 
@@ -59,7 +59,7 @@ def generate_apps(
 def build_apps(
     files: AppFiles, out: Path = Option(..., metavar="FOLDER", help="Where to write; a new or empty folder.")
 ) -> None:
-    """Write app files and the built-in apps as a static web app, and print the page to open in a browser."""
+    """Write app files as a static web app. It has the built-in apps, too; prints the page to open in a browser."""
     from trajmill.stages.environments.webapp.compile import compile_files, write_web_app
 
     print(write_web_app(compile_files(files), out))
@@ -69,7 +69,7 @@ def build_apps(
 def serve_apps(
     files: AppFiles, port: int = Option(8000, min=0, max=65535, help="Port on loopback; 0 picks a free one.")
 ) -> None:
-    """Serve app files and the built-in apps as a web app, for this machine only, until Ctrl-C."""
+    """Serve app files as a web app, until Ctrl-C. It has the built-in apps, too, and is for this machine only."""
     from trajmill.stages.environments.webapp.compile import HOST, compile_files, web_app_server
 
     with web_app_server(compile_files(files), port) as server, suppress(KeyboardInterrupt):
@@ -82,7 +82,7 @@ def check_task_files(
     folder: Path = Argument(..., metavar="FOLDER", help="Folder with OSWorld's task files (*.json)."),
     config: ConfigFile = None,
 ) -> None:
-    """List the task files that OSWorld's own code cannot run, with reasons; reads [environment.osworld]."""
+    """List task files that OSWorld's own code cannot run. Names the reasons; reads [environment.osworld]."""
     from trajmill.stages.environments.desktop.osworld.tasks import check_tasks
     from trajmill.stages.environments.desktop.spec import DesktopSpec, OsworldSpec
 
@@ -109,7 +109,7 @@ def serve_env(
     ),
     token_file: Path | None = Option(None, metavar="FILE", help="File with the token that clients must send."),
 ) -> None:
-    """Serve the environment of a configuration with the OpenEnv protocol, until Ctrl-C.
+    """Serve an environment with the OpenEnv protocol, until Ctrl-C.
 
     Trainers step episodes of the run's queries; each becomes rows of the warehouse with purpose `online`.
     """
@@ -124,7 +124,7 @@ def serve_env(
 def untrained(
     config: ConfigFile = None, blind: bool = Option(False, help="Make a control whose pictures are always black.")
 ) -> None:
-    """Make the small untrained vision-language model of the policy's endpoint, if it does not exist."""
+    """Make a small untrained vision-language model. It is that of the policy's endpoint; an existing one stays."""
     from trajmill.flows.policies.commands import make_untrained_policy
 
     made = make_untrained_policy(load(config), blind)
@@ -139,7 +139,7 @@ def explore_graph(
     resume: bool = Option(False, help="Continue an earlier call; fail if there is none."),
     allow_destructive: bool = Option(False, help="Also press what may delete, send, buy or log out."),
 ) -> None:
-    """Explore a running app and write its graph; a second call continues and keeps your edits.
+    """Explore a running app and write its graph. A second call continues and keeps your edits.
 
     At a terminal it asks before it presses what may delete, send, buy or log out.
     """
@@ -178,10 +178,10 @@ def explore_graph(
 
 @graph.command("annotate", epilog="Example: trajmill graph annotate graphs/galculator.yaml --config models.toml")
 def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> None:
-    """Let models write missing titles, descriptions, functions of elements and names of slots.
+    """Let models write the missing texts of a graph. Your own texts stay.
 
-    The describer reads the pages' pictures; the writer names the slots. Your text stays. The file is written after
-    each page, and a second call fills what is left.
+    The describer writes titles, descriptions and what elements do; the writer names the slots. The file is written
+    after each page, and a second call fills what is left.
     """
     from rich.console import Console
 
@@ -207,7 +207,7 @@ def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> N
 
 @graph.command("check", epilog="Example: trajmill graph check graphs/galculator.yaml")
 def check_graphs(files: list[Path] = Argument(..., metavar="GRAPH...", help="YAML files of graphs.")) -> None:
-    """List by line: unreachable pages, ambiguous recognisers, slots that cannot be set, and pages where paths end."""
+    """List the mistakes of graphs by line. Also lists pages where paths end, and what queries can ask for."""
     from trajmill.stages.graphs.asked import asked_line
     from trajmill.stages.graphs.check import check_graph
     from trajmill.stages.graphs.file import parse_graph
@@ -243,7 +243,7 @@ def verify_graph_of_app(
     name: AppOption,
     file: Path | None = Option(None, "--graph", metavar="FILE", help="YAML file; explore.folder/NAME.yaml by default."),
 ) -> None:
-    """Walk every transition of a graph in the running app, and list what changed."""
+    """Walk every transition of a graph, and list what changed."""
     from itertools import count
 
     from rich.console import Console
