@@ -9,6 +9,8 @@ from itertools import chain, count
 from trajmill.schemas.observation import UIElement
 
 _LONGEST = 40
+_NEAR = 40
+"""Most pixels between an element and the text that labels it."""
 _SIGNS = {
     "+": "plus",
     "-": "minus",
@@ -55,6 +57,22 @@ def word_of(element: UIElement) -> str:
         return own_id
     signs = "-".join(_SIGNS[sign] for sign in element.text if sign in _SIGNS)
     return slug(element.text) or signs or own_id or slug(element.role)
+
+
+def label_beside(element: UIElement, others: Iterable[UIElement]) -> str:
+    """The text nearest to an element that has none: on its row, or right above it; empty without one."""
+    box, gaps = element.bounds, dict[str, int]()
+    for each in others:
+        if each.role != "text" or not each.text:
+            continue
+        in_row = each.bounds.top <= box.center.y < each.bounds.bottom
+        in_column = each.bounds.left == box.left and each.bounds.bottom <= box.top
+        if in_row:
+            gaps[each.text] = max(box.left - each.bounds.right, each.bounds.left - box.right)
+        elif in_column:
+            gaps[each.text] = box.top - each.bounds.bottom
+    label = min(gaps, key=gaps.__getitem__, default="")
+    return label.rstrip(": ") if label and 0 <= gaps[label] <= _NEAR else ""
 
 
 def name_of_address(address: str) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind, ValueType
 from trajmill.stages.graphs.explore.base import Trial, TrialKind, WalkedScreen, taken_text
 from trajmill.stages.graphs.explore.forms import BOX, FIELDS, SWITCHES, forms_of, radio_groups, said_often, values_for
-from trajmill.stages.graphs.explore.naming import slug, unique
+from trajmill.stages.graphs.explore.naming import label_beside, slug, unique
 from trajmill.stages.graphs.explore.pages import FoundPage
 from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of, keys_on, lists_of
 from trajmill.stages.graphs.operations import OFF, ON, keys_of
@@ -19,6 +20,8 @@ from trajmill.stages.graphs.sentences import starts_with_verb
 from trajmill.stages.graphs.values import examples, results, type_of
 
 _MARKED = ("checked", "selected")
+_NAMELESS = re.compile(r"(?:combo_box|checkbox|switch|slider|text_field)(?:#\d+)?(?: under .+)?")
+"""Names of slots that only say what they are, and where."""
 _MOST_ITEMS = 40
 """Most items of a list that can be asked for."""
 
@@ -66,19 +69,35 @@ def slots_of(
     own = typed_texts(trials, screens)
     found: list[FoundSlot] = []
     in_forms = {target for form in forms_of(page) for target in form.inputs}
-    for each in (
+    unnamed = (
         *_fields(page, {**typed, **own}),
         *_switches(page, trials),
         *_sliders(page, trials, screens),
         *_keypads(page, trials, screens),
         *chosen,
         *_lists(page, in_choices),
-    ):
+    )
+    for each in filter(None, map(partial(_named, page), unnamed)):
         if any(target in in_forms for target in each.targets) and each.slot.kind is SlotKind.FIELD:
             each = each._replace(slot=each.slot.model_copy(update={"in_form": True}))
         name = unique(slug(each.name) or each.slot.kind.value, [other.name for other in found])
         found.append(each._replace(name=name))
     return found
+
+
+def _named(page: FoundPage, found: FoundSlot) -> FoundSlot | None:
+    """Return a slot with a name from the texts around it, if it has none; None if nobody could say what it is.
+
+    A field without a name stays: it may be the text of a document.
+    """
+    operated = page.elements.get(found.slot.opens or found.slot.target)
+    if operated is None or not _NAMELESS.fullmatch(found.slot.name):
+        return found
+    others = [each.element for each in page.elements.values()]
+    label = label_beside(operated.element, others) or _group_of(operated.element, others)
+    if not label:
+        return found if found.slot.kind is SlotKind.FIELD else None
+    return found._replace(name=label, slot=found.slot.model_copy(update={"name": label}))
 
 
 def typed_texts(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> dict[str, str]:
