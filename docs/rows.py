@@ -70,9 +70,9 @@ _HEAD = """# Rows
 
 After reading this page you know what trajmill writes: ten rows of each family and of each derived kind.
 
-`make rows` makes this page from two small rounds of the default world and the exports of their releases. A cross
-marks the place of the action, a line the way of a swipe; numbers of pictures are those of the rows. The middle of long
-prompts is left out (`[…]`), and so are system messages. The kinds `reasoning`, `grounding_rl`, `judge` and
+`make rows` writes this page from two small rounds of the default world and the exports of their releases. A cross
+marks the position of the action, a line a swipe. The pictures have the numbers of their rows. System messages and the
+middle of long prompts (`[…]`) are left out. The kinds `reasoning`, `grounding_rl`, `judge` and
 `coda` need models and are not shown.
 """
 
