@@ -88,7 +88,7 @@ def check_consistency(warehouse: Warehouse) -> Iterator[Finding]:
             except BadInputError as error:
                 damaged += 1
                 yield Finding(f"{what}, {name}", str(error), _MEND)
-        yield Finding(what, f"{len(named) - damaged} of {len(named)} are whole")
+        yield Finding(what, f"{len(named) - damaged} of {len(named)} are intact")
 
 
 def check_installation(config: Config) -> Iterator[Finding]:
@@ -139,7 +139,7 @@ def check_surroundings(config: Config) -> Iterator[Finding]:
     if known.problem:
         text, mend = known.problem, "start it (`trajmill serve`), or correct PREFECT_API_URL"
     if not known.address:
-        text, mend = "none is named; each command starts one for itself", ""
+        text, mend = "PREFECT_API_URL is not set; each command starts its own server", ""
     yield Finding("Prefect server", text, mend)
 
 

@@ -94,7 +94,7 @@ def init(
     evolve = "trajmill evolve" + ("" if file == _DEFAULT_FILE else f" --config {file}")
     if world.kind:
         print(f"next  trajmill graph explore {file} --app {world.app}")
-        print(f"then  read graphs/{world.app}.yaml, name what can be set, and {evolve}")
+        print(f"then  name the slots in graphs/{world.app}.yaml, and run {evolve}")
     else:
         print(f"next  {evolve}")
 
@@ -135,7 +135,7 @@ def _ask(file: Path) -> World:
     def model(url: str) -> ServedModel:
         names = _served_names(url)
         name = answer(f"Which of {', '.join(names)}", names[0]) if len(names) > 1 else names[0]
-        family = answer("Its family: qwen2.5-vl, qwen3-vl, gui-owl, gui-owl-1.5 or ui-tars", _family_in(name))
+        family = answer("Its family: qwen2.5-vl, qwen3-vl, gui-owl, gui-owl-1.5, ui-tars or gui-r1", _family_in(name))
         return _tested_model(url, name, family, answer("Folder of its weights, to train it here (empty: not here)"))
 
     served = asked("Address of your model server (empty: the small embedded policy)", model)

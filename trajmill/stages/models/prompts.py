@@ -66,7 +66,7 @@ def load_prompt(package: str, name: str, own: Path | None = None) -> Prompt:
 def _packaged(package: str, name: str) -> Prompt:
     folder = files(package) / "prompts"
     if not _NAME.fullmatch(name):
-        raise BadInputError(f"prompt name {name!r} is none: letters, digits, '_', '-' and '.' only")
+        raise BadInputError(f"prompt name {name!r} is invalid: use letters, digits, '_', '-' and '.' only")
     try:
         text = (folder / f"{name}.md").read_text(encoding="utf-8")
     except FileNotFoundError:

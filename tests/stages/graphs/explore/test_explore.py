@@ -113,7 +113,7 @@ def test_a_button_that_closes_the_program_leaves_and_menus_are_pages(tmp_path: P
 
 
 def test_a_journal_that_is_damaged_or_of_another_app_is_refused_in_one_line(notes: Path, tmp_path: Path) -> None:
-    with pytest.raises(BadInputError, match="it explores another app or start state"):
+    with pytest.raises(BadInputError, match="it belongs to another app or start state"):
         explore(simulated_app("clock"), notes)
     journal = tmp_path / "notes.jsonl"
     journal.write_text("".join(notes.read_text().splitlines(keepends=True)[:3]) + '{"trial": {}}\n')

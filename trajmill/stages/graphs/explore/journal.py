@@ -44,7 +44,7 @@ class ExploreJournal:
         if cut_off:
             self._path.write_text("".join(f"{line}\n" for line in whole), encoding="utf-8")
         if whole and json.loads(whole[0]) != _app_line(self._app):
-            raise BadInputError(f"{self._path}: it explores another app or start state; delete it to begin anew")
+            raise BadInputError(f"{self._path}: it belongs to another app or start state; delete it to start over")
         return tuple(self._tried(whole[1:]))
 
     def open(self) -> None:
