@@ -59,12 +59,12 @@ _RUN_ID = """
 ## What starts a new run
 
 A run is named `NAME-HASH`. The hash covers every setting that affects rows: seeds, queries, judge, training, and the
-contents of apps, tasks and prompts. Change one, and a new run starts beside the old one in the same warehouse.
+contents of apps, graphs, tasks and prompts. Change one, and a new run starts beside the old one in the warehouse.
 
 These settings affect no rows. You can change them at any time: `run.rounds`, `run.root`, `run.asynchronous`,
 `rl.max_staleness`, `rollout.workers`, `rollout.concurrency`, `[beam]`, `[serve]`, `[notify]`, `[retention]`,
-`[judges.NAME]`, `[recipes.NAME]`, `[derive]`, the address and name of an endpoint, endpoints without a role, and the
-model of `models.policy`.
+`[judges.NAME]`, `[recipes.NAME]`, `[derive]`, `[explore]`, the address and name of an endpoint, endpoints without a
+role, and the model of `models.policy`.
 """
 
 _FIRST_KEYS = (
