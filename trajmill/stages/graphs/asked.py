@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections import Counter
 from enum import StrEnum
 
-from trajmill.stages.graphs.base import OUTSIDE, SORTS, AppGraph, GraphPage, GraphTransition, Mark, SlotKind, ValueType
+from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage, GraphTransition, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.network import marks_on_way
 from trajmill.stages.graphs.sentences import starts_with_verb, written
 
-_SHOWING = frozenset({"link", "tab", "menu_item", "list_item"})
-"""Roles of elements that show what they say."""
 _WHOLE = frozenset(
     {"undo", "redo", "refresh", "reload", "shuffle", "play", "pause", "start", "stop", "reset", "sync", "mute"}
 )
@@ -73,11 +71,14 @@ def in_forms(graph: AppGraph, page: str) -> set[str]:
     sent = {(other.slots[slot].target, other.slots[slot].type) for other, each in ways for slot in each.slots}
     typed = {name: each for name, each in spec.slots.items() if each.kind is SlotKind.FIELD}
     fields = {name for name, each in typed.items() if (each.target, each.type) in sent}
-    own = {slot for each in spec.transitions if each.submits for slot in each.slots}
-    searches = any(spec.slots[slot].type is ValueType.SEARCH for slot in own)
+    searches = any(spec.slots[slot].type is ValueType.SEARCH for slot in spec.sent)
     if Mark.AWAITS in spec.marks or (Mark.OPENS in spec.marks and searches):
         return {*spec.slots}
-    return fields | own | {name for name, each in spec.slots.items() if each.in_form}
+    return fields | _parts_of_forms(spec)
+
+
+def _parts_of_forms(page: GraphPage) -> set[str]:
+    return page.sent | {name for name, each in page.slots.items() if each.in_form}
 
 
 def _is_untold(transition: GraphTransition, page: GraphPage) -> bool:
@@ -85,11 +86,11 @@ def _is_untold(transition: GraphTransition, page: GraphPage) -> bool:
 
     A head may only say what its next press does: it tells nothing if it also stands there at first or in another order.
     """
-    if not transition.does.startswith(SORTS) or transition.lacks:
+    if not transition.sorts or transition.lacks:
         return False
     first = {page.elements[each.by].target for each in page.transitions if not each.after and each.by in page.elements}
     stood = all(not each.id and f"{each.role}:{each.text}" in first for each in transition.shows)
-    orders = (each for each in page.transitions if each.by != transition.by and each.does.startswith(SORTS))
+    orders = (each for each in page.transitions if each.by != transition.by and each.sorts)
     return stood or any({*transition.shows} <= {*each.shows} for each in orders)
 
 
@@ -103,8 +104,8 @@ def _is_part(transition: GraphTransition, name: str, page: GraphPage) -> bool:
     if (types[ValueType.SEARCH] and (awaits or texts > 1)) or (awaits and is_choice and not transition.submits):
         return True
     if not transition.submits:
-        fields = {slot for each in sends for slot in each.slots} | {n for n, each in page.slots.items() if each.in_form}
-        return transition.by in fields | {each.by for each in sends} or bool(fields & set(transition.slots))
+        parts = _parts_of_forms(page)
+        return transition.by in parts | {each.by for each in sends} or not parts.isdisjoint(transition.slots)
     whole = (set(each.slots) for each in sends if each.operation != "key")
     return transition.operation == "key" and any(set(transition.slots) <= slots for slots in whole)
 
@@ -115,4 +116,4 @@ def _says_purpose(page: GraphPage, transition: GraphTransition) -> bool:
     if element is None or written(element.does):
         return True
     is_whole = " " in element.name.strip() or element.name.strip().lower() in _WHOLE
-    return (is_whole and starts_with_verb(element.name)) or (element.role in _SHOWING and bool(transition.shows))
+    return (is_whole and starts_with_verb(element.name)) or (element.shows_its_name and bool(transition.shows))

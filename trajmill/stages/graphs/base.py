@@ -25,6 +25,8 @@ SORTS = "Sort by"
 """Begins what a transition `does` that sorts a column."""
 ANSWER = "{answer}"
 """Placeholder for the answer in the text of an element."""
+PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
+"""Placeholder for the value of a slot, which it names."""
 
 Name = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=60)]
 """Name of a page, an element or a slot: small letters, digits, `-` and `_`."""
@@ -73,6 +75,16 @@ class Feature(Record):
             raise PydanticCustomError("feature", "a feature with one of the keys id, role and text")
         return self
 
+    @property
+    def slots(self) -> list[str]:
+        """The slots whose values its text and its value have."""
+        return PLACE.findall(f"{self.text or ''} {self.value or ''}")
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it has a placeholder, so that it agrees with no element before it is filled."""
+        return "{" in f"{self.text}{self.value}"
+
 
 class Recogniser(Record):
     """How a page is recognised: all of it must hold."""
@@ -107,6 +119,11 @@ class GraphElement(Record):
     def is_nameless(self) -> bool:
         """Whether only its role and position distinguish it from others."""
         return not self.name and self.target.partition("#")[0] == f"{self.role}:"
+
+    @property
+    def shows_its_name(self) -> bool:
+        """Whether a press shows what its name says, rather than does it."""
+        return self.role in ("link", "tab", "menu_item", "list_item")
 
 
 class SlotKind(StrEnum):
@@ -185,8 +202,18 @@ class GraphSlot(Record):
         takes_text = self.kind is SlotKind.FIELD and self.type is ValueType.TEXT
         return takes_text and re.search(r"_field(#\d+)?$", self.name) is not None
 
+    @property
+    def is_picked(self) -> bool:
+        """Whether each value has an element of its own to press."""
+        return self.kind in (SlotKind.CHOICE, SlotKind.LIST)
+
+    @property
+    def offered(self) -> list[str]:
+        """The values other than the default."""
+        return [each for each in self.values if each != self.default]
+
     def target_of(self, value: str) -> str:
-        if self.kind not in (SlotKind.CHOICE, SlotKind.LIST):
+        if not self.is_picked:
             return self.target
         return self.targets.get(value, self.target.replace(VALUE, value))
 
@@ -225,6 +252,10 @@ class GraphTransition(Record):
     marks: tuple[Mark, ...] = ()
     address: str = ""
     """For one that leaves: where it leads to, if that is known."""
+
+    @property
+    def sorts(self) -> bool:
+        return self.does.startswith(SORTS)
 
 
 class GraphAnswer(Record):
@@ -268,6 +299,11 @@ class GraphPage(Record):
     slots: dict[Name, GraphSlot] = {}
     transitions: tuple[GraphTransition, ...] = ()
     answers: dict[Name, GraphAnswer] = {}
+
+    @property
+    def sent(self) -> set[str]:
+        """The slots that its forms send."""
+        return {slot for each in self.transitions if each.submits for slot in each.slots}
 
 
 class AppGraph(Record):

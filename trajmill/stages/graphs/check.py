@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from itertools import combinations
 from typing import NamedTuple
@@ -16,7 +15,6 @@ from trajmill.stages.graphs.file import GraphFile
 from trajmill.stages.graphs.network import network, walkable
 from trajmill.stages.graphs.recognise import looks_alike
 
-_SLOT = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
 _Found = Iterator[tuple[tuple[str | int, ...], str]]
 """The place of a mistake within a page, and its text."""
 
@@ -61,13 +59,12 @@ def is_same(first: Recogniser, second: Recogniser) -> bool:
 def _slots(page: GraphPage) -> _Found:
     for key, slot in page.slots.items():
         path = ("slots", key)
-        pressed = slot.kind in (SlotKind.CHOICE, SlotKind.LIST)
-        if pressed and VALUE not in slot.target and not set(slot.values) <= slot.targets.keys():
+        if slot.is_picked and VALUE not in slot.target and not set(slot.values) <= slot.targets.keys():
             yield path, f"the target of `{key}` has no `{VALUE}`; add it, or name all `targets`"
-        for value in slot.values if slot.kind is SlotKind.SLIDER else ():
-            if value not in slot.keys and value != slot.default:
+        for value in slot.offered if slot.kind is SlotKind.SLIDER else ():
+            if value not in slot.keys:
                 yield path, f"no key gives `{key}` the value `{value}`; add it to `keys`"
-        if not any(value != slot.default for value in slot.values):
+        if not slot.offered:
             yield path, f"`{key}` has no value to ask for; add `values`"
 
 
@@ -76,11 +73,9 @@ def _transitions(page: GraphPage, known: set[str]) -> _Found:
     for index, each in enumerate(page.transitions):
         path = ("transitions", index)
         if each.address and each.to != OUTSIDE:
-            text = f"it has an `address`, but leads to `{each.to}`; write `to: {OUTSIDE}`, or remove the address"
-            yield path, text
+            yield path, f"it has an `address`, but leads to `{each.to}`; write `to: {OUTSIDE}`, or remove the address"
         for key, features in (("shows", each.shows), ("lacks", each.lacks)):
-            named = [slot for f in features for slot in _SLOT.findall(f"{f.text or ''} {f.value or ''}")]
-            for slot in (slot for slot in named if slot not in known):
+            for slot in (slot for feature in features for slot in feature.slots if slot not in known):
                 yield (*path, key), f"there is no slot `{slot}` for `{{{slot}}}`; correct the name"
 
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
 from trajmill.stages.environments.tasks import bare_query
-from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphSlot, GraphTransition, SlotKind
+from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphTransition, SlotKind
 
 ON, OFF = "on", "off"
 """The values of a switch."""
@@ -25,26 +26,7 @@ def set_slot(graph: AppGraph, page: str, slot: str, value: str) -> tuple[PathSte
     Raises:
         KeyError: there is no such page or slot.
     """
-    spec, where = graph.pages[page].slots[slot], f"{graph.app}.{page}"
-    if spec.kind is SlotKind.SWITCH and value == (spec.default or OFF):
-        return ()
-    if spec.kind is SlotKind.KEYPAD:
-        *keys, last = (PathStep(page=where, operation="tap", target=spec.targets[key]) for key in keys_of(value))
-        return (*keys, last.model_copy(update={"text": value}))
-    press = PathStep(page=where, operation="tap", target=spec.target_of(value))
-    first = _scroll_to(graph, page, spec.opens or press.target)
-    if spec.kind is SlotKind.FIELD:
-        return (*first, press, PathStep(page=where, operation="replace", target=press.target, text=value))
-    if spec.kind is SlotKind.SLIDER:
-        return (*first, press, PathStep(page=where, operation="key", target="", text=spec.keys[value]))
-    if spec.opens:
-        return (*first, PathStep(page=where, operation="tap", target=spec.opens), press)
-    return (*first, press)
-
-
-def keys_of(total: str) -> str:
-    """The keys of a keypad that work out a sum, such as `48 + 27`."""
-    return f"{total.replace(' ', '')}="
+    return _OnPage(graph, page, {slot: value}).setting(slot)
 
 
 def take(
@@ -55,8 +37,14 @@ def take(
     A slot without a value in `values` gets its first one. Raises KeyError if the transition names no element or slot of
     the page, or a slot that has no value.
     """
-    first = [step for name in transition.after for step in _stay(graph, page, name, values)]
-    return (*first, *_operate(graph, page, transition, values))
+    here = _OnPage(graph, page, values or {})
+    first = [step for name in transition.after for step in here.staying(name)]
+    return (*first, *here.taking(transition))
+
+
+def keys_of(total: str) -> str:
+    """The keys of a keypad that work out a sum, such as `48 + 27`."""
+    return f"{total.replace(' ', '')}="
 
 
 def staying(page: GraphPage, name: str) -> dict[str, GraphTransition | None]:
@@ -66,55 +54,73 @@ def staying(page: GraphPage, name: str) -> dict[str, GraphTransition | None]:
     return {**dict.fromkeys(alone), **transitions}
 
 
-def _stay(graph: AppGraph, page: str, by: str, values: Mapping[str, str] | None) -> tuple[PathStep, ...]:
-    spec = graph.pages[page]
-    transition = staying(spec, page)[by]
-    if transition is not None:
-        return _operate(graph, page, transition, values)
-    if spec.slots[by].kind is SlotKind.FIELD:
-        return set_slot(graph, page, by, _value(spec.slots, by, values))
-    target = spec.slots[by].target
-    return (*_scroll_to(graph, page, target), PathStep(page=f"{graph.app}.{page}", operation="tap", target=target))
+class _OnPage(NamedTuple):
+    graph: AppGraph
+    name: str
+    values: Mapping[str, str]
+    """By slot, the value that it gets."""
 
+    @property
+    def page(self) -> GraphPage:
+        return self.graph.pages[self.name]
 
-def _operate(
-    graph: AppGraph, page: str, transition: GraphTransition, values: Mapping[str, str] | None
-) -> tuple[PathStep, ...]:
-    slots = graph.pages[page].slots
-    where = f"{graph.app}.{page}"
-    steps = [step for name in transition.slots for step in set_slot(graph, page, name, _value(slots, name, values))]
-    target = _pressed(graph, page, transition.by, values) if transition.by else ""
-    opens = slots[transition.by].opens if transition.by in slots else ""
-    if opens:
-        steps += [*_scroll_to(graph, page, opens), PathStep(page=where, operation="tap", target=opens)]
-    if transition.operation != "key":
-        if graph.platform is Platform.PHONE and steps:  # the keyboard may cover the element
-            steps.append(PathStep(page=where, operation="scroll", target=target))
-        else:
-            steps += _scroll_to(graph, page, target)
-        return (*steps, PathStep(page=where, operation=transition.operation, target=target))
-    if target and not steps:  # the key goes to the element, which must have the focus
-        steps += [*_scroll_to(graph, page, target), PathStep(page=where, operation="tap", target=target)]
-    return (*steps, PathStep(page=where, operation="key", target="", text=transition.keys))
+    def setting(self, slot: str) -> tuple[PathStep, ...]:
+        spec, value = self.page.slots[slot], self._value(slot)
+        if spec.kind is SlotKind.SWITCH and value == (spec.default or OFF):
+            return ()
+        if spec.kind is SlotKind.KEYPAD:
+            *keys, last = (self._step("tap", spec.targets[key]) for key in keys_of(value))
+            return (*keys, last.model_copy(update={"text": value}))
+        target = spec.target_of(value)
+        if spec.kind is SlotKind.FIELD:
+            return (*self._pressing(target), self._step("replace", target, value))
+        if spec.kind is SlotKind.SLIDER:
+            return (*self._pressing(target), self._step("key", "", spec.keys[value]))
+        return (*self._pressing(spec.opens), self._step("tap", target)) if spec.opens else self._pressing(target)
 
+    def staying(self, by: str) -> tuple[PathStep, ...]:
+        """The steps by which an element or a slot of the page is operated without leaving it."""
+        transition = staying(self.page, self.name)[by]
+        if transition is not None:
+            return self.taking(transition)
+        slot = self.page.slots[by]
+        return self.setting(by) if slot.kind is SlotKind.FIELD else self._pressing(slot.target)
 
-def _scroll_to(graph: AppGraph, page: str, target: str) -> tuple[PathStep, ...]:
-    """On a page that is longer than the screen: scroll until the element is there."""
-    if not graph.pages[page].scrolls:
-        return ()
-    return (PathStep(page=f"{graph.app}.{page}", operation="scroll", target=target),)
+    def taking(self, transition: GraphTransition) -> tuple[PathStep, ...]:
+        slot = self.page.slots.get(transition.by)
+        steps = [step for name in transition.slots for step in self.setting(name)]
+        target = self._target(transition.by) if transition.by else ""
+        if slot is not None and slot.opens:
+            steps += self._pressing(slot.opens)
+        if transition.operation != "key":
+            if self.graph.platform is Platform.PHONE and steps:  # the keyboard may cover the element
+                steps.append(self._step("scroll", target))
+            else:
+                steps += self._scrolling(target)
+            return (*steps, self._step(transition.operation, target))
+        if target and not steps:  # the key goes to the element, which must have the focus
+            steps += self._pressing(target)
+        return (*steps, self._step("key", "", transition.keys))
 
+    def _pressing(self, target: str) -> tuple[PathStep, ...]:
+        return (*self._scrolling(target), self._step("tap", target))
 
-def _pressed(graph: AppGraph, page: str, by: str, values: Mapping[str, str] | None) -> str:
-    slots = graph.pages[page].slots
-    return slots[by].target_of(_value(slots, by, values)) if by in slots else graph.pages[page].elements[by].target
+    def _scrolling(self, target: str) -> tuple[PathStep, ...]:
+        """On a page that is longer than the screen: scroll until the element is there."""
+        return (self._step("scroll", target),) if self.page.scrolls else ()
 
+    def _step(self, operation: str, target: str, text: str = "") -> PathStep:
+        return PathStep(page=f"{self.graph.app}.{self.name}", operation=operation, target=target, text=text)
 
-def _value(slots: Mapping[str, GraphSlot], name: str, values: Mapping[str, str] | None) -> str:
-    wanted = (values or {}).get(name)
-    if wanted is not None:
-        return wanted
-    offered = [each for each in slots[name].values if each != slots[name].default]
-    if not offered:
-        raise KeyError(name)
-    return offered[0]
+    def _target(self, by: str) -> str:
+        slot = self.page.slots.get(by)
+        return slot.target_of(self._value(by)) if slot is not None else self.page.elements[by].target
+
+    def _value(self, slot: str) -> str:
+        wanted = self.values.get(slot)
+        if wanted is not None:
+            return wanted
+        offered = self.page.slots[slot].offered
+        if not offered:
+            raise KeyError(slot)
+        return offered[0]

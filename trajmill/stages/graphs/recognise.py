@@ -10,6 +10,8 @@ from typing import Any
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.stages.graphs.base import AppGraph, Feature, Mark, Recogniser
 
+MARKED = ("checked", "selected")
+"""States of what is chosen or on."""
 _SIDE = 16
 _MOST_DIFFERENT_BITS = 12
 """Of 256; a blinking cursor or a clock changes fewer, another page more."""
@@ -45,6 +47,10 @@ def recognises(recogniser: Recogniser, observation: Observation) -> bool:
 
 def is_on(feature: Feature, elements: tuple[UIElement, ...]) -> bool:
     return any(agrees(feature, element) for element in elements)
+
+
+def is_marked(element: UIElement) -> bool:
+    return not set(MARKED).isdisjoint(element.states)
 
 
 def agrees(feature: Feature, element: UIElement) -> bool:

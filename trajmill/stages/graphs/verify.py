@@ -86,19 +86,17 @@ def _planned(graph: AppGraph) -> tuple[list[_EdgeWalk], list[VerifiedEdge]]:
         for index, transition in enumerate(page.transitions):
             marks = marks_on_way(graph, name, transition) - {Mark.LEAVES}
             reason = f"it is marked {', '.join(sorted(marks))}" if marks else ""
-            if name not in ways:
-                reason = "no way leads to its page"
-            if not reason:
-                used = [each for each in (*transition.slots, transition.by) if each in page.slots]
-                offered = {each: [v for v in page.slots[each].values if v != page.slots[each].default] for each in used}
-                values = {each: (found or [""])[0] for each, found in offered.items()}
-                try:
-                    steps = (*_steps_along(graph, ways[name]), *take(graph, name, transition, values))
-                    walks.append(_EdgeWalk(name, index, transition, values, steps))
-                except KeyError as error:
-                    reason = f"the slot {error} has no value"
+            reason = reason if name in ways else "no way leads to its page"
+            used = [each for each in (*transition.slots, transition.by) if each in page.slots]
+            values = {each: next(iter(page.slots[each].offered), "") for each in used}
+            try:
+                steps = () if reason else (*_steps_along(graph, ways[name]), *take(graph, name, transition, values))
+            except KeyError as error:
+                reason = f"the slot {error} has no value"
             if reason:
                 skipped.append(VerifiedEdge(name, index, EdgeState.SKIPPED, reason))
+            else:
+                walks.append(_EdgeWalk(name, index, transition, values, steps))
     return walks, skipped
 
 
@@ -141,8 +139,8 @@ def _change(graph: AppGraph, walk: _EdgeWalk, seen: Observation) -> str:
         return f"it leads to {f'`{page}`' if page else 'a page that the graph does not have'}"
     for features, wanted, words in ((transition.shows, True, "not shown"), (transition.lacks, False, "still shown")):
         for feature in (filled(each, walk.values) for each in features):
-            is_open = "{" in f"{feature.text}{feature.value}"  # It names a slot that was set on an earlier page.
-            if not is_open and is_on(feature, seen.elements or ()) is not wanted:
+            # An open one names a slot that was set on an earlier page.
+            if not feature.is_open and is_on(feature, seen.elements or ()) is not wanted:
                 named = (f"{key} {value!r}" for key, value in feature.model_dump(exclude_defaults=True).items())
                 return f"{', '.join(named)} is {words}"
     return ""
