@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from trajmill.stages.critics.model.marking import quotable
 from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.graphs.explore.base import WalkedScreen
+from trajmill.stages.graphs.explore.naming import label_of
 from trajmill.stages.graphs.explore.pages import page_key
-from trajmill.stages.graphs.explore.slots import label_of
 from trajmill.stages.graphs.sentences import written
 
 LONGEST_TITLE = 60

@@ -15,6 +15,14 @@ from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.graphs.base import AppGraph, GraphPage
 
+FIELDS = frozenset({"text_field", "search_field"})
+"""Here and below, roles of elements."""
+BUTTONS = frozenset({"button", "icon_button"})
+SWITCHES = frozenset({"checkbox", "switch"})
+BOX = "combo_box"
+SLIDER = "slider"
+INPUTS = FIELDS | SWITCHES | {BOX, "radio"}
+
 
 def unexplored(app: str, platform: Platform, **others: Any) -> AppGraph:
     """Return the graph of an app to explore: its first page, of which nothing is known."""
@@ -100,6 +108,11 @@ class WalkedScreen(Record):
         return any("title" not in element.states for element in self.elements)
 
 
+def step(operation: str, target: str, text: str = "") -> PathStep:
+    """An operation on whatever page is shown."""
+    return PathStep(page="", operation=operation, target=target, text=text)
+
+
 def seen_screen(observation: Observation) -> WalkedScreen:
     """The record of an observation; one without a tree has no elements."""
     return WalkedScreen(
@@ -122,12 +135,10 @@ class PlannedTrial(NamedTuple):
     def name(self) -> tuple[TrialKind, str]:
         return self.kind, self.target
 
-    def failed(self, reason: str) -> Trial:
-        return Trial(before=self.screen_id, effect=Effect.FAILED, reason=reason, **self.common)
-
-    @property
-    def common(self) -> dict[str, Any]:
-        return {"way": self.way, "kind": self.kind, "target": self.target, "steps": self.steps}
+    def carried_out(self, before: str, effect: Effect, **fields: Any) -> Trial:
+        """The record of the trial; `before` is the screen that its way led to this time."""
+        planned = {"way": self.way, "kind": self.kind, "target": self.target, "steps": self.steps}
+        return Trial(before=before, effect=effect, **planned, **fields)
 
 
 class Trial(Record):

@@ -24,10 +24,10 @@ from trajmill.stages.graphs.base import (
     ValueType,
 )
 from trajmill.stages.graphs.check import is_same
-from trajmill.stages.graphs.explore.base import SETTING, Effect, Trial, TrialKind, WalkedScreen
+from trajmill.stages.graphs.explore.base import BOX, FIELDS, SETTING, Effect, Trial, TrialKind, WalkedScreen
 from trajmill.stages.graphs.explore.deny_list import DenyList
-from trajmill.stages.graphs.explore.features import recognisers, said, screen_change, shows_slot, sorts_by, visible_mark
-from trajmill.stages.graphs.explore.forms import BOX, FIELDS, words_to_find
+from trajmill.stages.graphs.explore.features import recognisers, said, screen_change, sorts_by, visible_mark
+from trajmill.stages.graphs.explore.forms import words_to_find
 from trajmill.stages.graphs.explore.naming import element_names, name_of_address, slug, unique, word_of
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import asks_for_password, is_denied
@@ -53,6 +53,11 @@ class _PageParts(NamedTuple):
     def slot_with(self, target: str) -> FoundSlot | None:
         return next((slot for slot in self.slots if target in slot.targets), None)
 
+    def name_of(self, target: str) -> str:
+        """The name of the slot or the element that is pressed there."""
+        slot = self.slot_with(target)
+        return slot.name if slot is not None else self.elements[target]
+
 
 class GraphBuilder:
     def __init__(self, app: AppGraph, book: PageBook, trials: Sequence[Trial], deny_list: DenyList) -> None:
@@ -64,6 +69,10 @@ class GraphBuilder:
             if page is not None:
                 self._trials[page.number].append(trial)
         on_pages = [trial for each in self._trials.values() for trial in each]
+        self._origins: dict[str, Trial] = {}
+        """By screen, the first trial that led there."""
+        for trial in on_pages:
+            self._origins.setdefault(trial.after, trial)
         self._typed = typed_texts(on_pages, self._screens)
         self._popups = popup_options(on_pages, self._screens)
         self._leaving = {trial.target: trial for trial in trials if trial.effect is Effect.LEFT}
@@ -134,10 +143,8 @@ class GraphBuilder:
             transitions=self._transitions(part),
         )
         known = staying(page, part.name).keys()
-        ways = [
-            each if known >= set(each.after) else each.model_copy(update={"after": ()}) for each in page.transitions
-        ]
-        leading = {each.by for each in ways if Mark.IDLE not in each.marks}
+        ways = (e if known >= set(e.after) else e.model_copy(update={"after": ()}) for e in page.transitions)
+        leading = {each.by for each in page.transitions if Mark.IDLE not in each.marks}
         tried = {part.elements.get(each.target) for each in self._trials[part.page.number]} - leading
         vain = {name: each for name, each in page.elements.items() if name in tried and not each.marks}
         marked = {name: each.model_copy(update={"marks": (Mark.IDLE,)}) for name, each in vain.items()}
@@ -157,9 +164,9 @@ class GraphBuilder:
 
     def _origin(self, page: FoundPage) -> tuple[Trial | None, FoundPage]:
         """The trial that first led to a page, and the page before; none and the page itself for the start."""
-        found = ((each, self._book.pages[number]) for number, trials in self._trials.items() for each in trials)
-        led = (each for each in found if page.number and each[0].after == page.first.screen_id)
-        return next(led, (None, page))
+        origin = self._origins.get(page.first.screen_id) if page.number else None
+        before = self._book.page_of(origin.before) if origin is not None else None
+        return (origin, before) if before is not None else (None, page)
 
     def _element(self, part: _PageParts, target: str) -> GraphElement:
         element = part.page.elements[target].element
@@ -196,6 +203,7 @@ class GraphBuilder:
                     yield GraphTransition(by=by, to=self.names[end])
 
     def _transition(self, part: _PageParts, trial: Trial) -> GraphTransition | None:
+        """Return what a trial tells of a way from its page, or on it; None if that is nothing."""
         slot = part.slot_with(trial.target)
         is_key = slot is not None and slot.slot.kind is SlotKind.KEYPAD
         if trial.kind in _NO_TRANSITIONS or trial.undone or trial.effect not in (Effect.CHANGED, Effect.LEFT) or is_key:
@@ -204,57 +212,59 @@ class GraphBuilder:
         if after is None and trial.target not in part.page.first.by_target:
             return None  # It stands only in a state of the page that is set on other pages.
         used = _slots_used(part, trial.steps[:-1])
-        by = slot.name if slot is not None else part.elements[trial.target]
-        keys = trial.steps[-1].text if trial.kind is TrialKind.ENTER else ""
-        common = {
-            "by": by,
-            "operation": _OPERATIONS.get(trial.kind, "tap"),
-            "keys": keys,
-            "slots": tuple(dict.fromkeys(used.values())),
-            "after": after or (),
-            "does": slot.does if slot is not None else "",
-            "submits": bool(used) and trial.kind in (TrialKind.SUBMIT, TrialKind.PLAIN, TrialKind.ENTER),
-        }
+        way = GraphTransition(
+            by=part.name_of(trial.target),
+            operation=_OPERATIONS.get(trial.kind, "tap"),
+            keys=trial.steps[-1].text if trial.kind is TrialKind.ENTER else "",
+            slots=tuple(dict.fromkeys(used.values())),
+            after=after or (),
+            to=OUTSIDE,
+            does=slot.does if slot is not None else "",
+            submits=bool(used) and trial.kind in (TrialKind.SUBMIT, TrialKind.PLAIN, TrialKind.ENTER),
+        )
         if trial.effect is Effect.LEFT:
-            return GraphTransition.model_validate(
-                {**common, "to": OUTSIDE, "marks": (Mark.LEAVES,), "address": trial.address}
-            )
+            return way.model_copy(update={"marks": (Mark.LEAVES,), "address": trial.address})
         to = self._book.page_of(trial.after)
         if to is None:  # beyond the most pages
             return None
         if slot is not None and slot.slot.opens and to is part.page:
             return None  # The list of a choice was opened, or one of it chosen.
-        values = dict(used)
-        if slot is not None and slot.slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
-            values[slot.value_of(trial.target)] = slot.name
-        is_new_page = to.number != part.page.number
-        change = screen_change(self._screens[trial.before], self._screens[trial.after], values, is_new_page)
+        if slot is not None and slot.slot.is_picked:
+            used[slot.value_of(trial.target)] = slot.name
+        return self._with_effect(part, trial, way.model_copy(update={"to": self.names[to.number]}), used)
+
+    def _with_effect(
+        self, part: _PageParts, trial: Trial, way: GraphTransition, used: Mapping[str, str]
+    ) -> GraphTransition | None:
+        """Return a transition with what it shows and changes; `used` has the slot of each value on the way.
+
+        None for a button that needs no form for what it does, and for what changes nothing.
+        """
+        first, last = self._screens[trial.before], self._screens[trial.after]
+        change = screen_change(first, last, used, way.to != part.name)
         # The field itself, and the list of what was entered in it before, tell no effect.
         own = FIELDS | {BOX} if trial.kind is TrialKind.ENTER else FIELDS
-        shows = tuple(each for each in change.shows if each.role not in own or not shows_slot(each))
-        if common["submits"] and not any(map(shows_slot, shows)) and self._does_alone(trial):
+        shows = tuple(each for each in change.shows if each.role not in own or not each.is_open)
+        telling = tuple(each for each in shows if each.is_open)
+        if way.submits and not telling and self._does_alone(part, trial):
             return None
-        if is_new_page:
-            return GraphTransition.model_validate(
-                {**common, "to": self.names[to.number], "shows": tuple(filter(shows_slot, shows))}
-            )
+        if way.to != part.name:
+            return way.model_copy(update={"shows": telling})
         if not (shows or change.lacks):
             return None
-        first, last = self._screens[trial.before], self._screens[trial.after]
-        mark = None if any(map(shows_slot, shows)) else visible_mark(first, last, _standing(part.page))
-        if slot is None and (head := first.by_target.get(trial.target)) is not None:
-            common["does"] = sorts_by(head, last)
-            if common["does"]:  # After a search, the heads still tell the order, but the rows may be others.
-                change = change._replace(lacks=())
-                heads = {each.text for each in last.elements if each.bounds.top == head.bounds.top}
-                shows = tuple(each for each in shows if each.text in heads) or shows
-        common["marks"] = (mark,) if mark is not None and not common["does"] else ()
-        return GraphTransition.model_validate({**common, "to": part.name, "shows": shows, "lacks": change.lacks})
+        head = first.by_target.get(trial.target) if part.slot_with(trial.target) is None else None
+        if head is not None and (does := sorts_by(head, last)):
+            # After a search, the heads still tell the order, but the rows may be others.
+            heads = {each.text for each in last.elements if each.bounds.top == head.bounds.top}
+            in_heads = tuple(each for each in shows if each.text in heads)
+            return way.model_copy(update={"does": does, "shows": in_heads or shows})
+        mark = None if telling or way.does else visible_mark(first, last, _standing(part.page))
+        marks = (mark,) if mark is not None else ()
+        return way.model_copy(update={"shows": shows, "lacks": change.lacks, "marks": marks})
 
-    def _does_alone(self, trial: Trial) -> bool:
+    def _does_alone(self, part: _PageParts, trial: Trial) -> bool:
         """Whether a button does the same without the fields before it, so that it sends nothing."""
-        page = self._book.page_of(trial.before)
-        same = (each for each in self._trials[page.number if page else -1] if each.target == trial.target)
+        same = (each for each in self._trials[part.page.number] if each.target == trial.target)
         ends = [each.after for each in same if each.kind is TrialKind.PRESS and each.effect is Effect.CHANGED]
         told = said(self._screens[trial.after], FIELDS).keys()
         return any(said(self._screens[end], FIELDS).keys() == told for end in ends if end in self._screens)
@@ -272,8 +282,7 @@ class GraphBuilder:
             if step is None:
                 return None
             if step.kind is not TrialKind.SCROLL:
-                slot = part.slot_with(step.target)
-                names.append(slot.name if slot is not None else part.elements[step.target])
+                names.append(part.name_of(step.target))
             way = (*way, *step.steps)
         return tuple(names) if way == trial.way else None
 
@@ -354,7 +363,7 @@ def _continues(trial: Trial, way: tuple[PathStep, ...], whole: tuple[PathStep, .
 def _adds_nothing(transition: GraphTransition, known: GraphTransition) -> bool:
     """Whether a transition adds nothing to a known one: the same target page, and no slot value shown."""
     alike = (transition.by, transition.keys, transition.to) == (known.by, known.keys, known.to)
-    same_slots = transition.slots == known.slots or not any(map(shows_slot, transition.shows))
+    same_slots = transition.slots == known.slots or not any(each.is_open for each in transition.shows)
     return alike and same_slots
 
 
@@ -377,11 +386,10 @@ def _with_values(name: str, page: GraphPage) -> GraphPage:
 
     What sets a field of a form is no transition of its own: sending the form reads it.
     """
-    slots = {name: slot for name, slot in page.slots.items() if any(value != slot.default for value in slot.values)}
+    slots = {name: slot for name, slot in page.slots.items() if slot.offered}
     lost = page.slots.keys() - slots.keys()
-    fields = {field for each in page.transitions if each.submits for field in each.slots}
     kept = (each for each in page.transitions if lost.isdisjoint((each.by, *each.slots, *each.after)))
-    ways = tuple(each for each in kept if each.submits or each.to != name or each.by not in fields)
+    ways = tuple(each for each in kept if each.submits or each.to != name or each.by not in page.sent)
     return page.model_copy(update={"slots": slots, "transitions": ways})
 
 

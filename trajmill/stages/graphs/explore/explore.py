@@ -13,6 +13,7 @@ from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.explore.base import (
+    BOX,
     SETTING,
     Effect,
     ExploreBounds,
@@ -24,7 +25,6 @@ from trajmill.stages.graphs.explore.base import (
     taken_text,
 )
 from trajmill.stages.graphs.explore.deny_list import DenyList
-from trajmill.stages.graphs.explore.forms import BOX
 from trajmill.stages.graphs.explore.journal import ExploreJournal, Tried
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import origin_of, trials_on
@@ -67,6 +67,7 @@ class Findings:
         """Trials that were left when the last one was claimed."""
 
     def add(self, tried: Tried) -> None:
+        """Add a trial, and what its screens show."""
         trial = tried.trial
         page = self.book.add(tried.before, trial.way)
         name = (trial.kind, trial.target)
@@ -78,22 +79,19 @@ class Findings:
         if trial.kind is TrialKind.FILL and not taken_text(trial, tried.after):
             self._numbers.add(trial.target)
         after = tried.after if trial.effect is Effect.CHANGED else None
-        if after is None and trial.kind is TrialKind.PRESS:
-            page.results[trial.target] = page.number if trial.effect is Effect.NOTHING else -1
+        end = page.number if trial.effect is Effect.NOTHING else -1
         if after is not None and trial.kind in SETTING:
             self.book.add_filled(page, after)
-            return
-        if after is not None and trial.kind is TrialKind.SCROLL:
+        elif after is not None and trial.kind is TrialKind.SCROLL:
             self.book.add_scrolled(page, after, (*trial.way, *trial.steps), trial.region)
-            return
-        if after is None:
-            return
-        origin, end = None if _stays(page, trial.target, after) else origin_of(page, trial.target), -1
-        if self.book.knows(after, origin) or len(self.book.pages) < self._bounds.pages:
-            end = self.book.add(after, (*trial.way, *trial.steps), origin).number
+        elif after is not None:
+            origin = None if _stays(page, trial.target, after) else origin_of(page, trial.target)
+            if self.book.knows(after, origin) or len(self.book.pages) < self._bounds.pages:
+                end = self.book.add(after, (*trial.way, *trial.steps), origin).number
         if trial.kind is TrialKind.PRESS:
             page.results[trial.target] = end
-            if (pressed := page.elements.get(trial.target)) and pressed.element.role == BOX:
+            pressed = page.elements.get(trial.target)
+            if after is not None and pressed is not None and pressed.element.role == BOX:
                 before, shown = tried.before.by_target, after.by_target.items()
                 options = (name for name, each in shown if each.role == "list_item" and name not in before)
                 page.options[trial.target] = tuple(options)
@@ -224,7 +222,7 @@ class Exploration:
             self._findings.give_back(planned)
             raise
         except EnvironmentFailure as error:
-            self._add(planned.failed(str(error)), None, None)
+            self._add(planned.carried_out(planned.screen_id, Effect.FAILED, reason=str(error)), None, None)
             if not isinstance(error, WayLost):
                 raise
         else:

@@ -9,19 +9,16 @@ from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import SORTS, Feature, Mark, Recogniser
-from trajmill.stages.graphs.explore.base import WalkedScreen
-from trajmill.stages.graphs.explore.forms import FIELDS
+from trajmill.stages.graphs.explore.base import BOX, BUTTONS, FIELDS, INPUTS, SWITCHES, WalkedScreen
 from trajmill.stages.graphs.explore.pages import FoundPage
-from trajmill.stages.graphs.recognise import is_on
+from trajmill.stages.graphs.recognise import MARKED, is_on
 
 _MOST_SHOWN, _MOST_LACKED = 4, 6
 _OVER = ("dialog", "menu_item")
 """Roles of overlays."""
 _CONTENT = frozenset({"list_item", "icon", "value", "image", "list"})
-_INPUTS = frozenset({"text_field", "search_field", "combo_box", "radio", "checkbox", "switch"})
 _MOST = 3
-_STATES = ("checked", "selected")
-_CONTROLS = frozenset({"link", "button", "icon_button", "menu_item", "checkbox", "switch", "combo_box", *FIELDS})
+_CONTROLS = FIELDS | BUTTONS | SWITCHES | {BOX, "link", "menu_item"}
 _MOST_CONTROLS = 2
 """Of what appears, a menu has more controls than this for each thing to read."""
 _FEWEST_SORTED = 3
@@ -96,16 +93,12 @@ def _always(page: FoundPage, screens: Sequence[WalkedScreen]) -> dict[Feature, N
 def _features(screen: WalkedScreen) -> Iterator[Feature]:
     """The stable features of a screen: titles, headings and dialogs first, then what can be operated."""
     elements = [element for element in screen.elements if element.role not in _CONTENT]
-    for element in sorted(elements, key=_rank):
-        feature = feature_of(element)
-        if feature is not None:
-            yield feature
+    elements.sort(key=_rank)
+    yield from (_lasting_feature(each) for each in elements if each.text or each.element_id)
 
 
-def feature_of(element: UIElement) -> Feature | None:
-    """The feature of an element that other elements do not have; None for an element without id and text."""
-    if not element.text and not element.element_id:
-        return None
+def _lasting_feature(element: UIElement) -> Feature:
+    """The feature of an element that other elements do not have, on any screen of its page."""
     text = None if element.element_id and "editable" in element.states else element.text or None
     if "title" in element.states:
         return Feature(role=element.role, text=text, state="title", value=element.value or None)
@@ -118,7 +111,7 @@ def _rank(element: UIElement) -> int:
         return 0
     if element.role in ("dialog", "heading"):
         return 1
-    if element.role == "tab" or element.role == "menu_item":
+    if element.role in ("tab", "menu_item"):
         return 2
     return 3 if element.role != "text" else 4
 
@@ -129,7 +122,7 @@ class ScreenChange(NamedTuple):
 
 
 def screen_change(
-    before: WalkedScreen, after: WalkedScreen, slots: Mapping[str, str], is_new_page: bool = False
+    before: WalkedScreen, after: WalkedScreen, slots: Mapping[str, str], is_new_page: bool
 ) -> ScreenChange:
     """Return what only the second screen shows, and what only the first one shows.
 
@@ -141,19 +134,17 @@ def screen_change(
         for feature in _changing_features(after)
         if not is_on(feature, before.elements) or (is_new_page and feature.role == "heading")
     ]
-    lacks = [
-        feature for feature in _changing_features(before) if not is_on(feature, after.elements) and not feature.value
-    ]
+    lacks = [each for each in _changing_features(before) if not is_on(each, after.elements) and not each.value]
     # What says a value of a slot tells more than counts and other side effects.
-    said = [feature for feature in shows if shows_slot(feature)]
-    said = [feature for feature in said if feature.role not in _INPUTS] or said
-    return ScreenChange(tuple((said or shows)[:_MOST]), () if said else tuple(lacks[:_MOST]))
+    telling = [each for each in shows if each.is_open]
+    telling = [each for each in telling if each.role not in INPUTS] or telling
+    return ScreenChange(tuple((telling or shows)[:_MOST]), () if telling else tuple(lacks[:_MOST]))
 
 
 def said(screen: WalkedScreen, without: Collection[str] = ()) -> dict[tuple[object, ...], UIElement]:
     """Return what a person reads on a screen, wherever it stands; `without` are roles to leave out."""
     elements = (e for e in screen.elements if (e.text or e.value) and "title" not in e.states and e.role not in without)
-    return {(e.role, e.text, e.value, *(state for state in _STATES if state in e.states)): e for e in elements}
+    return {(e.role, e.text, e.value, *(state for state in MARKED if state in e.states)): e for e in elements}
 
 
 def visible_mark(before: WalkedScreen, after: WalkedScreen, stood: Sequence[WalkedScreen]) -> Mark | None:
@@ -187,39 +178,26 @@ def sorts_by(header: UIElement, after: WalkedScreen) -> str:
     return f"{SORTS} {name}{'' if keys == sorted(keys) else ' in descending order'}."
 
 
-def shows_slot(feature: Feature) -> bool:
-    return "{" in f"{feature.text}{feature.value}"
-
-
 def _changing_features(screen: WalkedScreen) -> dict[Feature, None]:
-    found = (_changing_feature(element) for element in screen.elements if "title" not in element.states)
-    return {feature: None for feature in found if feature is not None}
-
-
-def _changing_feature(element: UIElement) -> Feature | None:
-    if not (element.text or element.value or element.element_id):
-        return None
-    if "{" in f"{element.text}{element.value}":  # It would be read as a slot.
-        return None
-    state = next((state for state in _STATES if state in element.states and element.role != "menu"), "")
-    return Feature(
-        role=element.role, text=element.text or None, id=element.element_id, state=state, value=element.value or None
-    )
+    """Return the features of all elements as they stand there; what would be read as the place of a slot has none."""
+    found: dict[Feature, None] = {}
+    for e in screen.elements:
+        if "title" not in e.states and (e.text or e.value or e.element_id) and "{" not in f"{e.text}{e.value}":
+            state = next((state for state in MARKED if state in e.states and e.role != "menu"), "")
+            found[Feature(role=e.role, text=e.text or None, id=e.element_id, state=state, value=e.value or None)] = None
+    return found
 
 
 def _with_slots(feature: Feature, slots: Mapping[str, str]) -> Feature:
-    text, value = _replaced(feature.text, slots), _replaced(feature.value, slots)
+    # The longest first, and all at once, so that no value is looked for in the name of a slot.
+    one_of = "|".join(map(re.escape, sorted(filter(None, slots), key=len, reverse=True)))
+
+    def replaced(text: str | None) -> str | None:
+        if not text or not one_of:
+            return text
+        return re.sub(rf"(?<!\w)(?:{one_of})(?!\w)", lambda found: f"{{{slots[found[0]]}}}", text)
+
+    text, value = replaced(feature.text), replaced(feature.value)
     # An id with the value of a slot in it is another one for each value.
     own_id = "" if any(each in feature.id for each in slots) and text else feature.id
     return feature.model_copy(update={"text": text, "value": value, "id": own_id})
-
-
-def _replaced(text: str | None, slots: Mapping[str, str]) -> str | None:
-    if text is None:
-        return None
-    values = sorted(filter(None, slots), key=len, reverse=True)
-    if not values:
-        return text
-    # At once, so that no value is looked for in the name of a slot.
-    one_of = "|".join(map(re.escape, values))
-    return re.sub(rf"(?<!\w)(?:{one_of})(?!\w)", lambda found: f"{{{slots[found[0]]}}}", text)

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep
 from trajmill.stages.graphs.base import ValueType
+from trajmill.stages.graphs.explore.base import BOX, BUTTONS, FIELDS, INPUTS, step
 from trajmill.stages.graphs.explore.pages import FoundPage
+from trajmill.stages.graphs.recognise import is_marked
 from trajmill.stages.graphs.values import examples, fresh_example, type_of
 
-FIELDS = frozenset({"text_field", "search_field"})
-BUTTONS = frozenset({"button", "icon_button"})
-SWITCHES = frozenset({"checkbox", "switch"})
-BOX = "combo_box"
-_INPUTS = FIELDS | SWITCHES | {BOX, "radio"}
 _MOST_INPUTS = 12
 """A page with more is a table or a list of settings; of those, a form has the text fields alone."""
 _MOST_BUTTONS = 3
@@ -44,7 +42,7 @@ def forms_of(page: FoundPage) -> list[Form]:
     found: list[Form] = []
     inputs, buttons, before = list[str](), list[str](), list[str]()
     for target, element in [*_standing(page), ("", None)]:
-        is_input = element is not None and element.role in _INPUTS
+        is_input = element is not None and element.role in INPUTS
         if (is_input and buttons) or element is None:
             # Buttons above fields without a name are a tool bar above a document.
             named = any(page.elements[each].element.text for each in inputs)
@@ -69,9 +67,8 @@ def _form(page: FoundPage, inputs: Sequence[str], buttons: Sequence[str]) -> lis
     fields = [each for each in inputs if is_field(page.elements[each].element)]
     if not fields or not buttons:
         return []
-    radios = {group[0] for group in radio_groups(page)}
-    chosen = {target for group in radio_groups(page) for target in group}
-    kept = [each for each in inputs if each not in chosen or each in radios]
+    others = {target for _, *others in radio_groups(page) for target in others}
+    kept = [each for each in inputs if each not in others]
     return [Form(tuple(kept if len(kept) <= _MOST_INPUTS else fields), tuple(buttons[:_MOST_BUTTONS]))]
 
 
@@ -81,12 +78,11 @@ def radio_groups(page: FoundPage) -> list[tuple[str, ...]]:
     marked = False
     for target, element in _standing(page):
         if element.role == "radio":
-            is_marked = "checked" in element.states or "selected" in element.states
-            if is_marked and marked:
+            if marked and is_marked(element):
                 groups.append([])
-            marked = is_marked or (marked and bool(groups[-1]))
+            marked = is_marked(element) or (marked and bool(groups[-1]))
             groups[-1].append(target)
-        elif element.role in _INPUTS | BUTTONS:
+        elif element.role in INPUTS | BUTTONS:
             groups.append([])
             marked = False
     return [tuple(group) for group in groups if len(group) > 1]
@@ -107,7 +103,7 @@ def filling_of(page: FoundPage, inputs: Sequence[str], numbers: Collection[str],
             kind = ValueType.NUMBER if target in numbers else type_of(element)
             value = _example(page, kind, {*used, element.value}, text)
             used.add(value)
-            steps += [*_press(page, target), PathStep(page="", operation="replace", target=target, text=value)]
+            steps += [*_press(page, target), step("replace", target, value)]
             continue
         if element.role == BOX:
             other = [each for each in page.options.get(target, ()) if each.partition(":")[2] != element.value]
@@ -116,14 +112,15 @@ def filling_of(page: FoundPage, inputs: Sequence[str], numbers: Collection[str],
             pressed = [each for each in groups[target] if "checked" not in page.elements[each].element.states][-1:]
         elif "checked" in element.states:
             pressed = []
-        steps += [step for number, each in enumerate(pressed) for step in _press(page, each, scrolls=not number)]
+        steps += _press(page, *pressed)
     return tuple(steps)
 
 
-def _press(page: FoundPage, target: str, scrolls: bool = True) -> Iterator[PathStep]:
-    if page.scrolled and scrolls:
-        yield PathStep(page="", operation="scroll", target=target)
-    yield PathStep(page="", operation="tap", target=target)
+def _press(page: FoundPage, *targets: str) -> Iterator[PathStep]:
+    """Press elements; what the first one opens needs no scrolling."""
+    if page.scrolled and targets:
+        yield step("scroll", targets[0])
+    yield from (step("tap", each) for each in targets)
 
 
 def _example(page: FoundPage, kind: ValueType, used: Collection[str], text: str) -> str:
@@ -154,6 +151,5 @@ def words_to_find(page: FoundPage) -> tuple[str, ...]:
     columns = Counter((each.role, each.bounds.left) for each in texts)
     own = (each.text for each in texts if columns[each.role, each.bounds.left] >= _FEWEST_IN_COLUMN)
     heads = {each.text.partition(":")[0] for _, each in _standing(page) if "clickable" in each.states}
-    found = [name for name in dict.fromkeys((*names, *own)) if 3 < len(name) <= 40 and name[0].isalpha()]
-    found = [name for name in found if name not in heads]
-    return tuple(found[:_MOST_WORDS])
+    words = (name for name in dict.fromkeys((*names, *own)) if 3 < len(name) <= 40 and name[0].isalpha())
+    return tuple(islice((word for word in words if word not in heads), _MOST_WORDS))

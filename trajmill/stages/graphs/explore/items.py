@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
+from trajmill.stages.graphs.explore.base import BOX, BUTTONS, FIELDS, SLIDER
 from trajmill.stages.graphs.explore.naming import slug
 
 _FEWEST = 3
@@ -15,11 +16,10 @@ _FEWEST = 3
 _LARGEST = 10
 """Most elements of one item."""
 _NUMBER = re.compile(r"\d+")
-_INPUTS = frozenset({"text_field", "search_field", "combo_box", "radio", "slider"})
+_INPUTS = FIELDS | {BOX, "radio", SLIDER}
 _TITLES = frozenset({"heading", "link", "text", "cell", "list_item", "value", "icon", "image", "checkbox"})
 _NAMED_BY_ROLE = frozenset({"checkbox", "switch", "list_item", "icon", "cell", "menu_item", "tab"})
 """Roles that make lists and switches by themselves."""
-_BUTTONS = frozenset({"button", "icon_button"})
 _Signature = tuple[str, bool]
 
 
@@ -91,7 +91,7 @@ def _groups(rows: Sequence[Sequence[tuple[str, UIElement]]]) -> Iterator[ItemGro
         verb = _verb(own)
         kept = [not verb or _NUMBER.sub("", text).strip() == verb for text in own]
         is_run = len(columns) == 1
-        if not verb and (len(set(own)) < len(own) or not all(own) or (is_run and column[0][1].role in _BUTTONS)):
+        if not verb and (len(set(own)) < len(own) or not all(own) or (is_run and column[0][1].role in BUTTONS)):
             continue
         named = own if is_run or not verb else next((each for each in titles if each != own), own)
         items = {name: target for name, (target, _), same in zip(named, column, kept, strict=True) if name and same}

@@ -51,7 +51,7 @@ def element_names(elements: Mapping[str, UIElement], taken: Iterable[str] = ()) 
 
 def word_of(element: UIElement) -> str:
     """An element's text, id, signs or role, as a name."""
-    own_id = slug(element.element_id.rpartition("/")[2].rpartition(":")[2])
+    own_id = slug(last_word_of_id(element))
     # A text with a number in it, such as "Clear completed (1)", changes.
     if own_id and any(map(str.isdigit, element.text)):
         return own_id
@@ -73,6 +73,15 @@ def label_beside(element: UIElement, others: Iterable[UIElement]) -> str:
             gaps[each.text] = box.top - each.bounds.bottom
     label = min(gaps, key=gaps.__getitem__, default="")
     return label.rstrip(": ") if label and 0 <= gaps[label] <= _NEAR else ""
+
+
+def label_of(element: UIElement) -> str:
+    """The default name of a slot: the text of its element, else its id, else its role."""
+    return element.text or last_word_of_id(element) or element.role
+
+
+def last_word_of_id(element: UIElement) -> str:
+    return element.element_id.rpartition("/")[2].rpartition(":")[2]
 
 
 def name_of_address(address: str) -> str:

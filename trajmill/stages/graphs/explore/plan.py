@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from string import digits
 
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.graphs.explore.base import ExploreBounds, PlannedTrial, TrialKind
+from trajmill.stages.graphs.explore.base import (
+    BOX,
+    FIELDS,
+    SLIDER,
+    SWITCHES,
+    ExploreBounds,
+    PlannedTrial,
+    TrialKind,
+    step,
+)
 from trajmill.stages.graphs.explore.deny_list import DenyList
-from trajmill.stages.graphs.explore.forms import BOX, FIELDS, SWITCHES, filling_of, forms_of, is_field
+from trajmill.stages.graphs.explore.forms import filling_of, forms_of, is_field
 from trajmill.stages.graphs.explore.items import ItemGroup
 from trajmill.stages.graphs.explore.pages import FoundElement, FoundPage, ListOrigin
 from trajmill.stages.graphs.operations import keys_of
 from trajmill.stages.graphs.values import results
 
-ITEMS = frozenset({"list_item", "icon", "radio", "cell"})
+_ITEMS = frozenset({"list_item", "icon", "radio", "cell"})
 """Roles of elements of which several are alike; only the first ones are tried."""
 _MOST_ITEMS = 2
-SLIDER = "slider"
 KEYS = {TrialKind.HIGHEST: "end", TrialKind.LOWEST: "home"}
 """The keys that move a slider."""
 _MOST_SCROLLED = 8
@@ -31,6 +39,7 @@ SCROLLABLE = "scrollable_down"
 _PLAIN_SIGNS = str.maketrans("×÷−", "*/-")
 _CLOSE = re.compile(r"(?<!\w)(?<!konto )(?:close|schließen)(?!\w)(?! account)", re.IGNORECASE)
 _OPENED_BY_TWO = frozenset({"icon", "list_item"})
+_Denied = Callable[[UIElement], bool]
 OPENS_DIALOG = ("...", "…")
 """How the text of a button or menu item ends that opens a dialog."""
 
@@ -54,13 +63,14 @@ def trials_on(
     """
     if len(page.way) >= bounds.depth:
         return
-    planned = (
-        *_scrolls(page),
-        *_fields(page, numbers, bounds),
-        *_sliders(page, platform),
-        *_keypads(page),
-        *_forms(page, numbers, bounds, deny_list, platform),
-        *_presses(page, deny_list, platform),
+    denied = partial(is_denied, page, deny_list=deny_list, platform=platform)
+    planned = chain(
+        _scrolls(page),
+        _fields(page, numbers, bounds),
+        _sliders(page, platform),
+        _keypads(page),
+        _forms(page, numbers, bounds, denied, platform),
+        _presses(page, denied, platform),
     )
     yield from islice((trial for trial in planned if trial.target not in elsewhere), bounds.breadth)
 
@@ -74,7 +84,7 @@ def items_of(page: FoundPage) -> dict[str, list[str]]:
     """The elements that are alike, by their role and the common part of their ids: names in paths."""
     found: dict[str, list[str]] = defaultdict(list)
     for target, each in page.elements.items():
-        if each.element.role in ITEMS and (each.element.clickable or each.element.role == "radio"):
+        if each.element.role in _ITEMS and (each.element.clickable or each.element.role == "radio"):
             found[_kind_of_item(each.element)].append(target)
     return dict(found)
 
@@ -84,7 +94,7 @@ def origin_of(page: FoundPage, target: str) -> ListOrigin | None:
     found, group = page.elements.get(target), page.group_of(target)
     if group is not None:
         return ListOrigin(page.number, group.kind)
-    if found is None or found.element.role not in ITEMS:
+    if found is None or found.element.role not in _ITEMS:
         return None
     return ListOrigin(page.number, _kind_of_item(found.element))
 
@@ -114,15 +124,15 @@ def _scrolls(page: FoundPage) -> Iterator[PlannedTrial]:
         return
     for target, found in page.elements.items():
         if SCROLLABLE in found.element.states and found.way == page.way:
-            yield _planned(found, TrialKind.SCROLL, target, "scroll")
+            yield _planned(found, TrialKind.SCROLL, step("scroll", target))
     for part in page.scrolled:
         region = part.screen.by_target.get(part.region)
         if region is not None and SCROLLABLE in region.states:
-            step = PathStep(page="", operation="scroll", target=part.region)
-            yield PlannedTrial(part.way, part.screen.screen_id, TrialKind.SCROLL, part.last, (step,))
+            steps = (step("scroll", part.region),)
+            yield PlannedTrial(part.way, part.screen.screen_id, TrialKind.SCROLL, part.last, steps)
 
 
-def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterator[PlannedTrial]:
+def _presses(page: FoundPage, denied: _Denied, platform: Platform) -> Iterator[PlannedTrial]:
     skipped = {target for items in items_of(page).values() for target in items[_MOST_ITEMS:]}
     # The first items tell whether the others do the same.
     groups = [list(group.items.values()) for group in page.groups if not _differ(page, group)]
@@ -130,17 +140,15 @@ def _presses(page: FoundPage, deny_list: DenyList, platform: Platform) -> Iterat
     # Dialogs hold the fields and settings that people ask for.
     for target, found in sorted(page.elements.items(), key=lambda each: not promises_dialog(each[1].element.text)):
         element = found.element
-        if not element.clickable or target in skipped or element.role in (*FIELDS, SLIDER):
-            continue
-        if is_denied(page, element, deny_list, platform):
+        if not element.clickable or target in skipped or element.role in (*FIELDS, SLIDER) or denied(element):
             continue
         if not (element.text or element.element_id or element.role == "checkbox"):
             continue
         if element.role == "menu" and not element.text:  # The frame around the entries of a menu.
             continue
-        yield _planned(found, TrialKind.PRESS, target, "tap")
+        yield _planned(found, TrialKind.PRESS, step("tap", target))
         if element.role in _OPENED_BY_TWO and platform is Platform.DESKTOP:
-            yield _planned(found, TrialKind.DOUBLE, target, "double_tap")
+            yield _planned(found, TrialKind.DOUBLE, step("double_tap", target))
 
 
 def is_denied(page: FoundPage, element: UIElement, deny_list: DenyList, platform: Platform) -> bool:
@@ -156,8 +164,8 @@ def _fields(page: FoundPage, numbers: Collection[str], bounds: ExploreBounds) ->
         kind = TrialKind.NUMBER if target in numbers else TrialKind.FILL
         yield PlannedTrial(found.way, found.screen_id, kind, target, filling)
         if bounds.submit and not asks_for_password(page):
-            enter = PathStep(page="", operation="key", target="", text="enter")
-            yield PlannedTrial(found.way, found.screen_id, TrialKind.ENTER, target, (*filling, enter))
+            steps = (*filling, step("key", "", "enter"))
+            yield PlannedTrial(found.way, found.screen_id, TrialKind.ENTER, target, steps)
 
 
 def _sliders(page: FoundPage, platform: Platform) -> Iterator[PlannedTrial]:
@@ -165,10 +173,8 @@ def _sliders(page: FoundPage, platform: Platform) -> Iterator[PlannedTrial]:
         return
     for target, found in page.elements.items():
         if found.element.role == SLIDER and "disabled" not in found.element.states:
-            press = PathStep(page="", operation="tap", target=target)
             for kind, key in KEYS.items():
-                step = PathStep(page="", operation="key", target="", text=key)
-                yield PlannedTrial(found.way, found.screen_id, kind, target, (press, step))
+                yield _planned(found, kind, step("tap", target), step("key", "", key))
 
 
 def keys_on(page: FoundPage) -> dict[str, str]:
@@ -181,17 +187,18 @@ def keys_on(page: FoundPage) -> dict[str, str]:
 def _keypads(page: FoundPage) -> Iterator[PlannedTrial]:
     """Enter one sum on a keypad; the walks of queries try the others."""
     if keys := keys_on(page):
-        steps = tuple(PathStep(page="", operation="tap", target=keys[key]) for key in keys_of(next(iter(results()))))
+        steps = tuple(step("tap", keys[key]) for key in keys_of(next(iter(results()))))
         yield PlannedTrial(page.way, page.first.screen_id, TrialKind.KEYPAD, steps[-1].target, steps)
 
 
 def _forms(
-    page: FoundPage, numbers: Collection[str], bounds: ExploreBounds, deny_list: DenyList, platform: Platform
+    page: FoundPage, numbers: Collection[str], bounds: ExploreBounds, denied: _Denied, platform: Platform
 ) -> Iterator[PlannedTrial]:
     """Fill all that a form asks for, and send it; once the options of its choices are known."""
     if not bounds.submit or asks_for_password(page):
         return
-    denied = partial(is_denied, page, deny_list=deny_list, platform=platform)
+    # On a phone the keyboard may cover the button.
+    operations = ("scroll", "tap") if platform is Platform.PHONE or page.scrolled else ("tap",)
     for form in forms_of(page):
         # Each choice must have been opened, unless it cannot be.
         boxes = (target for target in form.inputs if page.elements[target].element.role == BOX)
@@ -199,20 +206,18 @@ def _forms(
             continue
         plain = tuple(each for each in form.inputs if page.elements[each].element.role not in SWITCHES)
         buttons = [each for each in form.buttons if not denied(page.elements[each].element)]
-        for kind, inputs in ((TrialKind.SUBMIT, form.inputs), (TrialKind.PLAIN, plain)):
-            if kind is TrialKind.PLAIN and inputs == form.inputs:
-                continue
+        ways = [(TrialKind.SUBMIT, form.inputs)]
+        ways += [(TrialKind.PLAIN, plain)] if plain != form.inputs else []
+        for kind, inputs in ways:
             filling = filling_of(page, inputs, numbers, bounds.text)
             for target in buttons:
-                # On a phone the keyboard may cover the button.
-                operations = ("scroll", "tap") if platform is Platform.PHONE or page.scrolled else ("tap",)
-                presses = (PathStep(page="", operation=operation, target=target) for operation in operations)
-                yield PlannedTrial(page.way, page.first.screen_id, kind, target, (*filling, *presses))
+                steps = (*filling, *(step(operation, target) for operation in operations))
+                yield PlannedTrial(page.way, page.first.screen_id, kind, target, steps)
 
 
-def _planned(found: FoundElement, kind: TrialKind, target: str, operation: str) -> PlannedTrial:
-    step = PathStep(page="", operation=operation, target=target)
-    return PlannedTrial(found.way, found.screen_id, kind, target, (step,))
+def _planned(found: FoundElement, kind: TrialKind, *steps: PathStep) -> PlannedTrial:
+    """Plan a trial with an element, the target of its first step."""
+    return PlannedTrial(found.way, found.screen_id, kind, steps[0].target, steps)
 
 
 def _kind_of_item(element: UIElement) -> str:

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind, ValueType
-from trajmill.stages.graphs.explore.base import Trial, TrialKind, WalkedScreen, taken_text
-from trajmill.stages.graphs.explore.forms import BOX, FIELDS, SWITCHES, forms_of, radio_groups, said_often, values_for
-from trajmill.stages.graphs.explore.naming import label_beside, slug, unique
+from trajmill.stages.graphs.explore.base import BOX, FIELDS, SWITCHES, Trial, TrialKind, WalkedScreen, taken_text
+from trajmill.stages.graphs.explore.forms import forms_of, radio_groups, said_often, values_for
+from trajmill.stages.graphs.explore.naming import label_beside, label_of, slug, unique
 from trajmill.stages.graphs.explore.pages import FoundPage
 from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of, keys_on, lists_of
 from trajmill.stages.graphs.operations import OFF, ON, keys_of
+from trajmill.stages.graphs.recognise import is_marked
 from trajmill.stages.graphs.sentences import starts_with_verb
 from trajmill.stages.graphs.values import examples, results, type_of
 
-_MARKED = ("checked", "selected")
 _NAMELESS = re.compile(r"(?:combo_box|checkbox|switch|slider|text_field)(?:#\d+)?(?: under .+)?")
 """Names of slots that only say what they are, and where."""
 _MOST_ITEMS = 40
@@ -66,11 +66,9 @@ def slots_of(
     screens = {screen.screen_id: screen for screen in page.every_screen}
     chosen = [*_choices(page, trials, screens), *_popups(page, popups), *_radios(page)]
     in_choices = {target for slot in chosen for target in slot.targets}
-    own = typed_texts(trials, screens)
     found: list[FoundSlot] = []
-    in_forms = {target for form in forms_of(page) for target in form.inputs}
     unnamed = (
-        *_fields(page, {**typed, **own}),
+        *_fields(page, {**typed, **typed_texts(trials, screens)}),
         *_switches(page, trials),
         *_sliders(page, trials, screens),
         *_keypads(page, trials, screens),
@@ -78,8 +76,6 @@ def slots_of(
         *_lists(page, in_choices),
     )
     for each in filter(None, map(partial(_named, page), unnamed)):
-        if any(target in in_forms for target in each.targets) and each.slot.kind is SlotKind.FIELD:
-            each = each._replace(slot=each.slot.model_copy(update={"in_form": True}))
         name = unique(slug(each.name) or each.slot.kind.value, [other.name for other in found])
         found.append(each._replace(name=name))
     return found
@@ -129,6 +125,7 @@ def _labelled(element: UIElement, kind: SlotKind, owned: tuple[str, ...], /, **f
 
 
 def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
+    in_forms = {target for form in forms_of(page) for target in form.inputs}
     for target in fields_of(page):
         if target in typed:
             element, value = page.elements[target].element, typed[target]
@@ -136,10 +133,9 @@ def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
             kind = type_of(element)
             kind = ValueType.NUMBER if kind is ValueType.TEXT and value in examples()[ValueType.NUMBER] else kind
             values = values_for(page, kind, value)
-            fields = {"target": target, "values": values, "default": default, "type": kind}
-            if kind is ValueType.SEARCH:
-                fields["common"] = said_often(page, values)
-            yield _labelled(element, SlotKind.FIELD, (target,), **fields)
+            common = said_often(page, values) if kind is ValueType.SEARCH else ()
+            fields = {"values": values, "common": common, "default": default, "type": kind}
+            yield _labelled(element, SlotKind.FIELD, (target,), target=target, in_form=target in in_forms, **fields)
 
 
 def _sliders(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
@@ -226,7 +222,7 @@ def _radios(page: FoundPage) -> Iterator[FoundSlot]:
         is_list = any(set(":/") & set(page.elements[target].element.element_id) for target in group)
         if len(named) < 2 or not all(named) or is_list:
             continue
-        marked = (text for text, target in named.items() if set(_MARKED) & set(page.elements[target].element.states))
+        marked = (text for text, target in named.items() if is_marked(page.elements[target].element))
         label = _words_before(page, group[0], named)
         fields = {"values": tuple(named), "default": next(marked, ""), **_pressed(named)}
         yield FoundSlot(label or "choice", GraphSlot(kind=SlotKind.CHOICE, name=label, **fields), group)
@@ -255,14 +251,11 @@ def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:
         named = {element.text: target for target, element in elements.items() if element.text}
         if len(named) < 2:
             continue
-        marked = [text for text, target in named.items() if set(_MARKED) & set(elements[target].states)]
-        is_choice = kind.startswith("radio")
-        slot = GraphSlot(
-            kind=SlotKind.CHOICE if is_choice else SlotKind.LIST,
-            values=tuple(named),
-            default=marked[0] if marked and is_choice else "",
-            **_pressed(named),
-        )
+        fields: dict[str, Any] = {"kind": SlotKind.LIST}
+        if kind.startswith("radio"):
+            marked = (text for text, target in named.items() if is_marked(elements[target]))
+            fields = {"kind": SlotKind.CHOICE, "default": next(marked, "")}
+        slot = GraphSlot(values=tuple(named), **fields, **_pressed(named))
         yield FoundSlot(kind.rpartition("/")[2].rpartition(" ")[2], slot, tuple(named.values()))
 
 
@@ -270,12 +263,5 @@ def _pressed(named: Mapping[str, str]) -> dict[str, object]:
     """The pattern of the elements to press, and those that do not follow it."""
     text, target = next(iter(named.items()))
     pattern = target.replace(text, VALUE) if text in target and VALUE not in target else VALUE
-    return {
-        "target": pattern,
-        "targets": {each: to for each, to in named.items() if pattern.replace(VALUE, each) != to},
-    }
-
-
-def label_of(element: UIElement) -> str:
-    """The default name of a slot: the text of its element, else its id, else its role."""
-    return element.text or element.element_id.rpartition("/")[2].rpartition(":")[2] or element.role
+    others = {each: to for each, to in named.items() if pattern.replace(VALUE, each) != to}
+    return {"target": pattern, "targets": others}

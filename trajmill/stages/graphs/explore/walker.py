@@ -14,7 +14,15 @@ from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.agents.reference import next_move
 from trajmill.stages.environments.base import Confined, Environment
 from trajmill.stages.environments.simulated.reference_path import WalkPosition, scroll_over
-from trajmill.stages.graphs.explore.base import Effect, PlannedTrial, Trial, TrialKind, WalkedScreen, seen_screen
+from trajmill.stages.graphs.explore.base import (
+    SWITCHES,
+    Effect,
+    PlannedTrial,
+    Trial,
+    TrialKind,
+    WalkedScreen,
+    seen_screen,
+)
 from trajmill.stages.graphs.explore.plan import SCROLLABLE
 
 _WAIT = Wait(seconds=0.3)
@@ -22,7 +30,6 @@ MOST_READINGS = 40
 _MOST_TURNS = 10
 """Most turns of the wheel until something comes up."""
 _VERBS = {"scroll": "scroll to", "double_tap": "double-tap", "right_tap": "right-tap", "key": "press a key in"}
-_SWITCHES = frozenset({"checkbox", "switch"})
 
 
 class OutOfBoundsError(Exception):
@@ -60,7 +67,7 @@ def _result(
     planned: PlannedTrial, before: Observation, after: Observation | None, effect: Effect, **fields: Any
 ) -> TrialResult:
     after_id = after.screen.screen_id if after is not None else ""
-    trial = Trial(**planned.common, before=before.screen.screen_id, effect=effect, after=after_id, **fields)
+    trial = planned.carried_out(before.screen.screen_id, effect, after=after_id, **fields)
     return TrialResult(trial, before, after)
 
 
@@ -143,13 +150,12 @@ class AppWalker:
             return _result(planned, before, self._seen, Effect.NOTHING)
         steps = (step.model_copy(update={"target": came_up[-1]}),)
         self.way = (*planned.way, *steps)
-        found = _result(planned._replace(steps=steps), before, self._seen, Effect.CHANGED)
-        return found._replace(trial=found.trial.model_copy(update={"region": step.target}))
+        return _result(planned._replace(steps=steps), before, self._seen, Effect.CHANGED, region=step.target)
 
     async def _go_back(self, planned: PlannedTrial, first: WalkedScreen, after: WalkedScreen) -> bool:
         """Press a switch a second time, or leave a menu or a dialog; returns whether a second press undid the first."""
         was, now = first.by_target.get(planned.target), after.by_target.get(planned.target)
-        if planned.kind is TrialKind.PRESS and was and now and was.role in _SWITCHES:
+        if planned.kind is TrialKind.PRESS and was and now and was.role in SWITCHES:
             if ("checked" in was.states) != ("checked" in now.states):
                 self.way = None
                 await self._do(planned.steps)
