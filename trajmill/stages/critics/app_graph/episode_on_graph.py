@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -13,12 +12,10 @@ from trajmill.schemas.observation import Observation, ScreenHandle, ScreenReader
 from trajmill.schemas.tables.query import PathStep, Query
 from trajmill.stages.critics.replay import SeenStep
 from trajmill.stages.environments.screen_goal import targets
-from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, Mark, SlotKind
+from trajmill.stages.graphs.base import PLACE, AppGraph, Feature, GraphPage, GraphSlot, GraphTransition, Mark, SlotKind
 from trajmill.stages.graphs.network import marks_on_way
 from trajmill.stages.graphs.operations import OFF, ON
-from trajmill.stages.graphs.recognise import filled, is_on
-
-PLACE = re.compile(r"\{[a-z0-9][a-z0-9_-]*\}")
+from trajmill.stages.graphs.recognise import filled, is_marked, is_on
 
 
 class Act(NamedTuple):
@@ -94,10 +91,6 @@ def value_on(slot: GraphSlot, elements: Mapping[str, UIElement]) -> str | None:
 
     A list has no value: an item that is pressed need not stay marked.
     """
-
-    def is_marked(element: UIElement) -> bool:
-        return "checked" in element.states or "selected" in element.states
-
     if slot.kind is SlotKind.CHOICE and not slot.opens:
         options = {value: elements.get(slot.target_of(value)) for value in slot.values}
         return next((value for value, option in options.items() if option and is_marked(option)), None)
@@ -126,7 +119,7 @@ def with_act(
     if page is None or transition is None:
         return step
     slot, names, pressed = graph.pages[page].slots.get(transition.by), names_at(seen[0], step.seen), {}
-    if slot is not None and slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
+    if slot is not None and slot.is_picked:
         picked = [value for value in slot.values if slot.target_of(value) in names]
         pressed = {transition.by: picked[0]} if picked else {}
     if act_of(page, transition) is None:
@@ -160,13 +153,8 @@ def operated(
     keys = "+".join(action.keys).casefold() if isinstance(action, PressKeys) else keys
     if keys:  # they go to the element that has the focus
         names = {name for name, each in targets(before.elements or ()).items() if "focused" in each.states}
-    options = {name: {*slot.targets.values(), *map(slot.target_of, slot.values)} for name, slot in spec.slots.items()}
-    at_point = {name for name, each in spec.elements.items() if each.target in names}
-    at_point |= {name for name, slot in spec.slots.items() if names & {slot.target, slot.opens, *options[name]}}
-    # An open list lies over what else is at the point.
-    operated = {name for name, slot in spec.slots.items() if slot.opens and names & options[name]} or at_point
-    elements = [spec.elements[name] for name in operated & spec.elements.keys()]
-    marks = frozenset(mark for each in elements for mark in each.marks if not keys)
+    operated = _operated_on(spec, names)
+    marks = frozenset(mark for by in operated & spec.elements.keys() for mark in spec.elements[by].marks if not keys)
     able = [each for each in spec.transitions if each.keys.casefold() == keys and (keys or each.by in operated)]
     # Of several ways, keys take that of the element, and a form is sent in the way that reads most of it.
     able.sort(key=lambda each: each.by not in operated if keys else -len(each.slots) * each.submits)
@@ -180,47 +168,61 @@ def operated(
     return GraphStep(step, page, page_after, taken, known, marks)
 
 
+def _operated_on(page: GraphPage, names: set[str]) -> set[str]:
+    """Return the elements and slots of a page to which names in paths belong."""
+    options = {name: {*slot.targets.values(), *map(slot.target_of, slot.values)} for name, slot in page.slots.items()}
+    slots = {name for name, slot in page.slots.items() if names & {slot.target, slot.opens, *options[name]}}
+    # An open list lies over what else is at the point.
+    opened = {name for name, slot in page.slots.items() if slot.opens and names & options[name]}
+    return opened or slots | {name for name, each in page.elements.items() if each.target in names}
+
+
 def asked_for(graph: AppGraph, query: Query) -> AskedFor:
     """Return what the path of a query does beside going from page to page."""
     taken = list[tuple[str, GraphTransition, dict[str, str]]]()
-    acts: list[Act] = []
-    opened: dict[str, str] = {}
-    given: set[tuple[str, str]] = set()
-    values: dict[str, str] = {}
+    acts, opened, values = list[Act](), dict[str, str](), dict[str, str]()
     names = [step.page.partition(".")[2] for step in query.path]
-    for at, (name, step) in enumerate(zip(names, query.path, strict=True)):
-        page = graph.pages.get(name)
-        if page is None:
+    for at, (name, to) in enumerate(zip(names, (*names[1:], *names[-1:]), strict=True)):
+        if name not in graph.pages:
             continue
+        page, step = graph.pages[name], query.path[at]
         values |= _given(page, step, query.path[at - 1].target if at else "")
-        able = [each for each in page.transitions if each.operation == step.operation and _operates(page, each, step)]
-        to = names[at + 1] if at + 1 < len(names) else name
-        # A form can be sent by one button in several ways: that which takes what was given, and little else.
-        able.sort(key=lambda each: len(set(each.slots) ^ values.keys()) if each.submits else 0)
-        transition = next((each for each in able if each.to == to), able[0] if able else None)
+        transition = _way_of(page, step, to, values)
         if transition is None:
             continue
         if transition.submits:
             values = {**{slot: page.slots[slot].default for slot in transition.slots}, **values}
         taken.append((name, transition, values))
-        given |= set(values.items())
         act = act_of(name, transition, values, opened)
         if act is not None:
             acts.append(act)
         elif transition.by in values:
             opened[transition.by] = values[transition.by]
         values = {}
-    shown, is_last, needed = list[Feature](), True, set[str]()
-    for name, transition, filled_in in reversed(taken):
+    given = frozenset(pair for each in (*(read for _, _, read in taken), values) for pair in each.items())
+    app, _, end = query.pages[-1].partition(".") if query.pages else ("", "", "")
+    shown = tuple(_shown_at_end(taken, end if app == graph.app else ""))
+    own_goal = any(transition.goal for _, transition, _ in taken)
+    return AskedFor(tuple(acts), opened, values, given, shown, own_goal, tuple(taken))
+
+
+def _way_of(page: GraphPage, step: PathStep, to: str, values: Mapping[str, str]) -> GraphTransition | None:
+    """Return the transition of a step after which the path goes on at a page; None if it is a part of another one."""
+    able = [each for each in page.transitions if each.operation == step.operation and _operates(page, each, step)]
+    # A form can be sent by one button in several ways: that which takes what was given, and little else.
+    able.sort(key=lambda each: len(set(each.slots) ^ values.keys()) if each.submits else 0)
+    return next((each for each in able if each.to == to), able[0] if able else None)
+
+
+def _shown_at_end(taken: Sequence[tuple[str, GraphTransition, Mapping[str, str]]], end: str) -> Iterator[Feature]:
+    """Yield what the last screen shows of what was done, the last first: all of the last page, and values given."""
+    is_last, needed = True, set[str]()
+    for page, transition, values in reversed(taken):
         # What only had to be done before something else may have been changed by it.
         stays = is_last and transition.by not in needed
-        lasting = (each for each in transition.shows if stays or PLACE.search(each.text or ""))
-        shown += (filled(each, filled_in) for each in lasting)
+        yield from (filled(each, values) for each in transition.shows if stays or PLACE.search(each.text or ""))
         needed |= set(transition.after)
-        is_last = is_last and f"{graph.app}.{name}" == query.pages[-1]
-    own_goal = any(transition.goal for _, transition, _ in taken)
-    all_given = frozenset(given | set(values.items()))
-    return AskedFor(tuple(acts), opened, values, all_given, tuple(shown), own_goal, tuple(taken))
+        is_last = is_last and page == end
 
 
 def act_of(
@@ -250,7 +252,7 @@ def _given(page: GraphPage, step: PathStep, pressed_before: str) -> dict[str, st
                 values = [step.text]
             case "tap" if slot.kind is SlotKind.SWITCH and slot.target == step.target:
                 values = [OFF if slot.default == ON else ON]
-            case "tap" if slot.kind in (SlotKind.LIST, SlotKind.CHOICE):
+            case "tap" if slot.is_picked:
                 values = [value for value in slot.values if slot.target_of(value) == step.target]
         found |= {name: values[-1]} if values else {}
     return found

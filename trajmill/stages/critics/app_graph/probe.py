@@ -23,7 +23,7 @@ from trajmill.stages.critics.replay import read_element_action, stored_evidence
 from trajmill.stages.critics.voting import FULL, StepResult, Vote, vote_of
 from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.environments.simulated.reference_path import scroll_over
-from trajmill.stages.graphs.base import AppGraph, Feature, GraphTransition, Mark, SlotKind
+from trajmill.stages.graphs.base import PLACE, AppGraph, Feature, GraphTransition, Mark, SlotKind
 from trajmill.stages.graphs.network import marks_on_way, network
 from trajmill.stages.graphs.recognise import filled, is_on, page_on
 
@@ -55,7 +55,7 @@ def facts_of(graph: AppGraph, query: Query, asked: on_graph.AskedFor) -> Iterato
         shown = [(filled(each, values), each) for each in way.shows]
         facts = [Fact(way.to, repr(full.text or full.id), "", full, full != each) for full, each in shown]
         if on_graph.act_of(page, way) is not None or Mark.CHANGES in way.marks:
-            yield from [fact for fact in facts if not on_graph.PLACE.search(fact.what)] or (way.by or way.keys,)
+            yield from [fact for fact in facts if not PLACE.search(fact.what)] or (way.by or way.keys,)
         settings += [(page, *each) for each in values.items() if each[0] not in (*way.slots, way.by)]
     for page, name, value in settings:
         slot = graph.pages[page].slots.get(name)
