@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, islice, product
@@ -15,7 +14,7 @@ import networkx as nx
 
 from trajmill.stages.environments.simulated.annotations import KnownSlot
 from trajmill.stages.graphs.asked import in_forms, why_not
-from trajmill.stages.graphs.base import SORTS, AppGraph, Feature, GraphSlot, GraphTransition, Mark, SlotKind, ValueType
+from trajmill.stages.graphs.base import PLACE, AppGraph, GraphSlot, GraphTransition, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.network import marks_on_way, walkable
 from trajmill.stages.graphs.operations import OFF, ON, staying
 from trajmill.stages.graphs.recognise import filled
@@ -32,7 +31,6 @@ _MOST_OF_FORMS = 2
 """Most values of forms that are asked for beside something else."""
 _MOST_SAMPLES = 240
 _MOST_COMBINATIONS = 20_000
-_PLACE = re.compile(r"\{([a-z0-9][a-z0-9_-]*)\}")
 
 
 class Wish(NamedTuple):
@@ -102,6 +100,11 @@ class RouteMove(NamedTuple):
     @property
     def values(self) -> dict[str, str]:
         return {setting.slot: setting.value for setting in self.settings}
+
+    @property
+    def shown(self) -> set[str]:
+        """The slots whose values stand on the page afterwards."""
+        return {slot for feature in self.transition.shows for slot in feature.slots}
 
 
 class Route(NamedTuple):
@@ -273,7 +276,7 @@ def _from(allowed: nx.MultiDiGraph[str], way: Route) -> Iterator[Route]:
                 yield way._replace(moves=(*way.moves, *chosen))
     used = {slot for move in loops for slot in (*move.transition.slots, move.transition.by)}
     settable = [name for name, slot in page.slots.items() if slot.kind is not SlotKind.LIST and name not in used]
-    sorts = [move for move in loops if move.transition.does.startswith(SORTS)]
+    sorts = [move for move in loops if move.transition.sorts]
     for number in range(1, _SET_TOGETHER + 1):
         for slots in combinations(settable, number):
             final = tuple(Setting(way.end, slot, page.slots[slot]) for slot in slots)
@@ -302,9 +305,7 @@ def _sent_back(way: Route) -> Iterator[Route]:
 
 def _is_told(move: RouteMove) -> bool:
     is_list = all(setting.spec.kind is SlotKind.LIST for setting in move.settings)
-    return not is_list or any(
-        setting.slot in slot_names(each) for setting in move.settings for each in move.transition.shows
-    )
+    return not is_list or not move.shown.isdisjoint(move.values)
 
 
 def _exclude(one_move: RouteMove, other_move: RouteMove) -> bool:
@@ -313,18 +314,13 @@ def _exclude(one_move: RouteMove, other_move: RouteMove) -> bool:
     if first == second:
         if any(each.spec.kind is SlotKind.CHOICE or each.spec.type is ValueType.SEARCH for each in one_move.settings):
             return True
-        return not (first.slots or any("{" in f"{each.text}{each.value}" for each in first.shows))
-    if first.does.startswith(SORTS) and second.does.startswith(SORTS):
-        return True
-    if set(first.shows) & set(second.lacks) or set(first.lacks) & set(second.shows):
+        return not (first.slots or any(each.is_open for each in first.shows))
+    if (first.sorts and second.sorts) or set(first.shows) & set(second.lacks) or set(first.lacks) & set(second.shows):
         return True
     # Two features may contradict each other about one element.
-    for one, other in product(first.shows, second.shows):
-        if one.id and (one.role, one.id) == (other.role, other.id):
-            told = ((one.text, other.text), (one.value, other.value))
-            if any(None not in pair and pair[0] != pair[1] and "{" not in f"{pair}" for pair in told):
-                return True
-    return False
+    same = ((a, b) for a, b in product(first.shows, second.shows) if a.id and (a.role, a.id) == (b.role, b.id))
+    told = (pair for a, b in same for pair in ((a.text, b.text), (a.value, b.value)))
+    return any(None not in pair and pair[0] != pair[1] and "{" not in f"{pair}" for pair in told)
 
 
 def is_wish(route: Route) -> bool:
@@ -374,10 +370,8 @@ def _can_be_asked(route: Route) -> bool:
     """Whether its moves have names and need no value for what comes before, and its goal shows its values."""
     for move in route.moves:
         page, transition = route.graph.pages[move.page], move.transition
-        shown = {name for feature in transition.shows for name in slot_names(feature)}
-        shown.update(_PLACE.findall(json.dumps(transition.goal)))
-        is_seen = shown.issuperset(setting.slot for setting in move.settings) or can_be_seen_before(move)
-        if not is_seen:
+        seen = move.shown.union(PLACE.findall(json.dumps(transition.goal)))
+        if not (seen.issuperset(move.values) or can_be_seen_before(move)):
             return False
         for name in transition.after:
             before = staying(page, move.page).get(name)
@@ -392,7 +386,3 @@ def is_nearest(graph: AppGraph, page: str) -> bool:
     distances: dict[str, int] = nx.single_source_shortest_path_length(walkable(graph), graph.start)
     same = [other for other in graph.pages if other in distances and graph.name_of(other) == graph.name_of(page)]
     return page == min(same, key=lambda other: distances[other], default=page)
-
-
-def slot_names(feature: Feature) -> list[str]:
-    return _PLACE.findall(f"{feature.text or ''} {feature.value or ''}")

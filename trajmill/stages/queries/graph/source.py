@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice, zip_longest
 from random import Random
 from typing import Any, NamedTuple
@@ -18,9 +18,9 @@ from trajmill.stages.graphs.asked import asked_line
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphSlot, SlotKind
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.operations import OFF, set_slot, take
-from trajmill.stages.graphs.recognise import fill, filled
+from trajmill.stages.graphs.recognise import MARKED, fill, filled
 from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written, phrased
-from trajmill.stages.queries.graph.routes import Route, RouteMove, can_be_seen_before, samples_by_task, slot_names
+from trajmill.stages.queries.graph.routes import Route, Setting, can_be_seen_before, samples_by_task
 from trajmill.stages.queries.graph.wishes import done_on_the_way, pressed_name
 from trajmill.stages.queries.leaks import (
     HELDOUT_GOALS,
@@ -38,7 +38,6 @@ _HEAD_START = 3
 _FEWEST_VALIDATED = 8
 """Goals of validation queries below which training goals in held-out phrasings join them: nobody achieves a page that
 training never names, and what no policy achieves promotes none."""
-_MARKED = ("checked", "selected")
 
 
 class RouteGoal(NamedTuple):
@@ -191,45 +190,39 @@ def route_goal(sample: Route) -> dict[str, Any]:
     staying = next((number for number, move in enumerate(reversed(moves)) if move.page != sample.end), len(moves) - 1)
     for left, move in zip(range(len(moves) - 1, -1, -1), moves, strict=True):
         # What an earlier page showed may be gone, except what was made there: the walk of the query decides.
-        kept = [each for each in move.transition.shows if left <= staying or slot_names(each)]
+        kept = [each for each in move.transition.shows if left <= staying or each.slots]
         showing += [_wanted(filled(feature, move.values)) for feature in kept]
         gone = move.transition.lacks if left <= staying else ()
         lacking += [_wanted(filled(feature, move.values)) for feature in gone]
         own = merged(own, fill(move.transition.goal, move.values))
-    for setting in sample.final:
-        (lacking if _is_off(setting.spec, setting.value) else showing).append(_stands(setting.spec, setting.value))
-    before = [_filled_form(move) for move in moves if can_be_seen_before(move) and _unseen(move)]
+    final = _standing(sample.final)
+    showing, lacking = [*showing, *final.showing], [*lacking, *final.lacking]
     goal = ScreenGoal(showing=tuple(dict.fromkeys(showing)), lacking=tuple(dict.fromkeys(lacking)))
+    # A form is looked at before it is sent, unless the page after it shows all that it was filled with.
+    unseen = (move for move in moves if can_be_seen_before(move) and not move.shown.issuperset(move.values))
+    before = [_standing(move.settings) for move in unseen]
     filled_forms = {PATHWAY: [each.model_dump(exclude_defaults=True) for each in before]} if before else {}
     return {**own, **goal.model_dump(exclude_defaults=True), **filled_forms}
 
 
-def _unseen(move: RouteMove) -> bool:
-    """Whether the page after a form does not show all that it was filled with."""
-    shown = {name for feature in move.transition.shows for name in slot_names(feature)}
-    return not shown.issuperset(setting.slot for setting in move.settings)
-
-
-def _filled_form(move: RouteMove) -> ScreenGoal:
-    """Return what the screen shows before a form is sent: the values asked for, and no other switch turned."""
-    stands = [_stands(each.spec, each.value) for each in move.settings if not _is_off(each.spec, each.value)]
-    lacks = [_stands(each.spec, each.value) for each in move.settings if _is_off(each.spec, each.value)]
-    return ScreenGoal(showing=tuple(stands), lacking=tuple(lacks))
-
-
-def _is_off(slot: GraphSlot, value: str) -> bool:
-    return slot.kind is SlotKind.SWITCH and value == OFF
+def _standing(settings: Sequence[Setting]) -> ScreenGoal:
+    """Return what the screen shows while settings have their values: these, and no switch on that is to be off."""
+    stands: dict[bool, list[Showing]] = {True: [], False: []}
+    for each in settings:
+        is_off = each.spec.kind is SlotKind.SWITCH and each.value == OFF
+        stands[not is_off].append(_stands(each.spec, each.value))
+    return ScreenGoal(showing=tuple(stands[True]), lacking=tuple(stands[False]))
 
 
 def _stands(slot: GraphSlot, value: str) -> Showing:
     """Return the element that shows the value of a slot; for a switch, that it is on."""
     if slot.kind is SlotKind.SWITCH:
-        return Showing(target=slot.target, any_state=_MARKED)
+        return Showing(target=slot.target, any_state=MARKED)
     if slot.kind in (SlotKind.FIELD, SlotKind.SLIDER, SlotKind.KEYPAD):
         return Showing(target=slot.target, value=slot.shown_for(value))
     if slot.opens:
         return Showing(target=slot.opens, value=slot.shown_for(value))
-    return Showing(target=slot.target_of(value), any_state=_MARKED)
+    return Showing(target=slot.target_of(value), any_state=MARKED)
 
 
 def _wanted(feature: Feature) -> Showing:

@@ -14,7 +14,6 @@ from trajmill.stages.graphs.sentences import starts_with_verb, written
 from trajmill.stages.queries.graph.routes import Route, RouteMove, Setting, Wish, is_nearest
 from trajmill.stages.queries.templates import listed
 
-_SHOWING = frozenset({"link", "tab", "menu_item", "list_item"})
 _MAKING = frozenset({"add", "create", "post", "publish", "save", "write", "enter", "insert", "record", "new"})
 _PLAIN_SENDING = frozenset(
     {"ok", "submit", "go", "apply", "done", "confirm", "send", "continue", "next", "finish", "save"}
@@ -102,7 +101,7 @@ def pressing(graph: AppGraph, move: RouteMove) -> str:
         return as_wish(does)
     if starts_with_verb(pressed):
         return re.sub(r" \(\d+\)$", "", pressed[:1].lower() + pressed[1:])
-    if element is not None and element.role in _SHOWING and move.transition.to == move.page:
+    if element is not None and element.shows_its_name and move.transition.to == move.page:
         return f"show the {pressed.lower()} page" if pressed.casefold() in _TURNING else f"show {pressed}"
     return f"press {pressed}"
 
