@@ -76,18 +76,17 @@ def graph_of_app(app: AppSpec) -> AppGraph:
 
 def _page(app: AppSpec, name: str, screen: ScreenSpec) -> GraphPage:
     own = [widget for widget in screen.widgets if widget.id]
-    slots = {_name(each.id): _slot(app, name, each, kind) for each in own if (kind := _slot_kind(each)) is not None}
     return GraphPage(
         title=screen.title if "$" not in screen.title else name,
         description=screen.description,
         recognise=Recogniser(shows=(Feature(role="heading", id=f"{app.app}.{name}/{_TITLE}"),)),
         elements={_name(each.id): _element(app, name, each) for each in own if isinstance(each, Button | Menu)},
-        slots=slots,
+        slots={_name(each.id): _slot(app, name, each, kind) for each in own if (kind := _slot_kind(each)) is not None},
         transitions=tuple(_transitions(app, name, screen, own)),
         answers={
             widget.id: answer
             for widget in screen.widgets
-            if isinstance(widget, ItemList) and not (widget.variable or widget.do or widget.to)
+            if isinstance(widget, ItemList) and not _is_pressed(widget)
             for answer in _answers(app, name, widget)
         },
     )
@@ -116,13 +115,12 @@ def _transitions(
 
 def _transition(app: AppSpec, name: str, screen: ScreenSpec, widget: Button | ItemList) -> GraphTransition:
     in_menu = isinstance(widget, Button) and screen.menu_of(widget) is not None
-    by_variable = {each.sets: _name(each.id) for each in screen.widgets if each.id and _slot_kind(each) is not None}
+    by_variable = {each.sets: _name(each.id) for each in screen.widgets if _slot_kind(each) is not None}
     needs = widget.needs if isinstance(widget, Button) and not in_menu else ()
     set_before = {variable: by_variable[variable] for variable in needs if variable in by_variable}
+    slots, to = tuple(set_before.values()), widget.to or name
     if isinstance(widget, ItemList) and widget.variable:
-        set_before |= {widget.variable: _name(widget.id)}
-    slots = tuple(by_variable[variable] for variable in needs if variable in by_variable)
-    to = widget.to or name
+        set_before[widget.variable] = _name(widget.id)
     shows, marks = tuple(_shown(app.screens[to], set_before)), (Mark.CHANGES,) if widget.do else ()
     return GraphTransition(by=_name(widget.id), slots=slots, to=_name(to), shows=shows, marks=marks)
 
@@ -162,7 +160,7 @@ def _slot(app: AppSpec, name: str, widget: AnyWidget, kind: SlotKind) -> GraphSl
             label = widget.id
     return GraphSlot(
         kind=kind,
-        target=f"{target}/{VALUE}" if kind in (SlotKind.CHOICE, SlotKind.LIST) else target,
+        target=f"{target}/{VALUE}" if isinstance(widget, Choice | ItemList) else target,
         name=label,
         values=tuple(shown(value) for value in offered(widget, app)),
         default=shown(app.start_values().get(widget.sets, "")),
@@ -177,9 +175,19 @@ def _target(app: AppSpec, name: str, widget: AnyWidget) -> str:
 
 def _slot_kind(widget: AnyWidget) -> SlotKind | None:
     """The kind of slot that a widget is; None for a list that cannot be pressed, and for other widgets."""
-    if isinstance(widget, ItemList) and not (widget.variable or widget.do or widget.to):
+    if not widget.id or (isinstance(widget, ItemList) and not _is_pressed(widget)):
         return None
-    return _KINDS.get(type(widget)) if widget.id else None
+    return _KINDS.get(type(widget))
+
+
+def _is_pressed(items: ItemList) -> bool:
+    return bool(items.variable or items.do or items.to)
+
+
+def _picking(app: AppSpec) -> list[ItemList]:
+    """The lists of an app that set a variable to the pressed item."""
+    widgets = chain.from_iterable(screen.widgets for screen in app.screens.values())
+    return [widget for widget in widgets if isinstance(widget, ItemList) and widget.variable]
 
 
 def _menu_page(name: str, menu: Menu) -> str:
@@ -197,12 +205,7 @@ def _answers(app: AppSpec, page: str, told: ItemList) -> Iterator[GraphAnswer]:
     An item of the app's state can be prepared with any answer; the answers about other items are known.
     """
     match, picked = _ONE_FIELD.fullmatch(told.text), str(told.where.get("name", ""))
-    lists = [
-        widget
-        for screen in app.screens.values()
-        for widget in screen.widgets
-        if isinstance(widget, ItemList) and widget.variable and f"${widget.variable}" == picked
-    ]
+    lists = [each for each in _picking(app) if f"${each.variable}" == picked]
     if match is None or len(lists) != 1 or lists[0].items != told.items or lists[0].to != page or not lists[0].id:
         return
     [asked], (label, field) = lists, match.groups()
@@ -229,11 +232,7 @@ def _answers(app: AppSpec, page: str, told: ItemList) -> Iterator[GraphAnswer]:
 
 def _prepared(app: AppSpec, asked: ItemList, like: Item, field: str) -> dict[str, object]:
     """Return the start state with a new item in the list, with the fields by which the list selects its items."""
-    by_variable = {
-        f"${widget.variable}": f"{{{widget.id}}}"
-        for widget in chain.from_iterable(screen.widgets for screen in app.screens.values())
-        if isinstance(widget, ItemList) and widget.variable and widget.id
-    }
+    by_variable = {f"${each.variable}": f"{{{each.id}}}" for each in _picking(app) if each.id}
     listed = {name: by_variable.get(str(value), value) for name, value in asked.where.items()}
     record = {**like, **listed, "name": f"{{{asked.id}}}", field: ANSWER}
     return {"setup": {f"{app.app}.{asked.items}": record}}

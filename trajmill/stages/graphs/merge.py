@@ -32,15 +32,9 @@ def keep_annotations(
         known = old.pages.get(names[name])
         others = [each for other, seen in screens.items() if other != name for each in seen]
         pages[names[name]] = _page(moved, known, screens.get(name, ()), others, outdated) if known else moved
-    kept = {name: page for name, page in old.pages.items() if name not in pages}
-    return new.model_copy(
-        update={
-            "title": old.title or new.title,
-            "description": old.description or new.description,
-            "start": names[new.start],
-            "pages": {**pages, **kept},
-        }
-    )
+    pages |= {name: page for name, page in old.pages.items() if name not in pages}
+    words = {"title": old.title or new.title, "description": old.description or new.description}
+    return new.model_copy(update={**words, "start": names[new.start], "pages": pages})
 
 
 def _renamed(new: AppGraph, old: AppGraph, screens: Mapping[str, Sequence[WalkedScreen]]) -> dict[str, str]:
@@ -63,17 +57,19 @@ def _page(
     others: Sequence[WalkedScreen],
     outdated: frozenset[Mark],
 ) -> GraphPage:
+    def holds(screen: WalkedScreen) -> bool:
+        return recognises(old.recognise, _observation(screen))
+
     keys = _same_keys(new, old)
     # Whether the old recogniser still holds on all screens of its page and on no other one.
-    still = all(recognises(old.recognise, _observation(each)) for each in own)
-    still = still and not any(recognises(old.recognise, _observation(each)) for each in others)
+    still = all(map(holds, own)) and not any(map(holds, others))
     elements = {
         keys.get(name, name): _element(each, old.elements.get(keys.get(name, "")), outdated)
         for name, each in new.elements.items()
     }
     slots = {keys.get(name, name): _slot(each, old.slots.get(keys.get(name, ""))) for name, each in new.slots.items()}
-    elements = {**elements, **{name: each for name, each in old.elements.items() if name not in (*elements, *slots)}}
-    slots = {**slots, **{name: each for name, each in old.slots.items() if name not in (*elements, *slots)}}
+    elements |= {name: each for name, each in old.elements.items() if name not in (*elements, *slots)}
+    slots |= {name: each for name, each in old.slots.items() if name not in (*elements, *slots)}
     return GraphPage(
         title=old.title or new.title,
         description=old.description or new.description,
@@ -115,19 +111,14 @@ def _element(new: GraphElement, old: GraphElement | None, outdated: frozenset[Ma
 def _slot(new: GraphSlot, old: GraphSlot | None) -> GraphSlot:
     if old is None:
         return new
-    values = old.values or new.values
-    return old.model_copy(
-        update={"values": values, "common": old.common or new.common}
-        | {"targets": {**new.targets, **old.targets}, "shown": {**new.shown, **old.shown}}
-    )
+    kept = {"values": old.values or new.values, "common": old.common or new.common}
+    return old.model_copy(update=kept | {"targets": new.targets | old.targets, "shown": new.shown | old.shown})
 
 
 def _transitions(new: GraphPage, old: GraphPage, keys: Mapping[str, str]) -> tuple[GraphTransition, ...]:
     """Those of the old page as they were written, and those that are new."""
     renamed = [
-        each.model_copy(
-            update={"by": keys.get(each.by, each.by), "slots": tuple(keys.get(slot, slot) for slot in each.slots)}
-        )
+        each.model_copy(update={"by": keys.get(each.by, each.by), "slots": tuple(keys.get(s, s) for s in each.slots)})
         for each in new.transitions
     ]
     found = {_way(each): each.marks for each in renamed}

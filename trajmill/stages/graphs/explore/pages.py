@@ -107,6 +107,10 @@ class FoundPage:
         """The group that an element belongs to; None for another element."""
         return next((group for group in self.groups if target in group.items.values()), None)
 
+    def add_elements(self, screen: WalkedScreen, way: tuple[PathStep, ...]) -> None:
+        for target, element in screen.by_target.items():
+            self.elements.setdefault(target, FoundElement(element, way, screen.screen_id))
+
     @property
     def every_screen(self) -> tuple[WalkedScreen, ...]:
         return (*self.screens, *(each.screen for each in self.scrolled))
@@ -135,10 +139,9 @@ class PageBook:
             return frozenset()
         key = page.number, other.number
         if key not in self._shared:
-            first, second = page.first.by_target, other.first.by_target
-            same = {
-                target for target, each in first.items() if each.role in _SHARED and _is_at(each, second.get(target))
-            }
+            second = other.first.by_target
+            shown = ((target, each) for target, each in page.first.by_target.items() if each.role in _SHARED)
+            same = {target for target, each in shown if _is_at(each, second.get(target))}
             self._shared[key] = frozenset(same if len(same) >= _FEWEST_SHARED else ())
         return self._shared[key]
 
@@ -153,16 +156,12 @@ class PageBook:
 
     def add(self, screen: WalkedScreen, way: tuple[PathStep, ...], origin: ListOrigin | None = None) -> FoundPage:
         """Add a screen to its page, which may be new; `origin` is the list of which an item was pressed last."""
-        known = self._by_screen.get(screen.screen_id)
-        page = known or self._alike(screen, origin)
+        page = self._by_screen.get(screen.screen_id) or self._alike(screen, origin)
         if page is None:
             page = FoundPage(len(self.pages), page_key(screen), operable(screen), way, origin)
             self.pages.append(page)
-        if known is None:
-            self._by_screen[screen.screen_id] = page
-            page.screens.append(screen)
-        for target, element in screen.by_target.items():
-            page.elements.setdefault(target, FoundElement(element, way, screen.screen_id))
+        self.add_filled(page, screen)
+        page.add_elements(screen, way)
         return page
 
     def add_filled(self, page: FoundPage, screen: WalkedScreen) -> None:
@@ -181,8 +180,7 @@ class PageBook:
         self._by_screen[screen.screen_id] = page
         part = ScrolledScreen(screen, way, region, way[-1].target, page_key(screen), operable(screen))
         page.scrolled.append(part)
-        for target, element in screen.by_target.items():
-            page.elements.setdefault(target, FoundElement(element, way, screen.screen_id))
+        page.add_elements(screen, way)
 
     def _alike(self, screen: WalkedScreen, origin: ListOrigin | None) -> FoundPage | None:
         key, names = page_key(screen), operable(screen)
