@@ -127,6 +127,11 @@ class Route(NamedTuple):
         return tuple(move for move in self.moves if move.settings or move.transition.to == move.page)
 
     @property
+    def parts(self) -> int:
+        """The number of things that it asks for."""
+        return len(self.acts) + len(self.final)
+
+    @property
     def task(self) -> str:
         """Name of its task: `app.visit`, or the last page with all that is done on the way."""
         done = [move.transition.by or move.transition.keys for move in self.acts]
@@ -175,8 +180,7 @@ def samples_by_task(graph: AppGraph, seed: int) -> dict[str, tuple[Route, ...]]:
         if route.task == f"{graph.app}.visit" and not is_nearest(graph, route.end):
             continue
         # By chance: otherwise the splits would follow the order of lists.
-        is_one = len(route.acts) + len(route.final) == 1
-        for values in _drawn([values_of(setting.spec, is_one) for setting in route.settings], rng):
+        for values in _drawn([values_of(setting.spec, route.parts == 1) for setting in route.settings], rng):
             if route.tells_apart(values):
                 sample = route.with_values(values)
                 found[sample.task].setdefault(sample.key, sample)
@@ -336,7 +340,7 @@ def is_wish(route: Route) -> bool:
     # No words say where a text goes that is entered without a name, on a page without one.
     if any(each.spec.is_nameless and not is_nearest(graph, each.page) for move in route.acts for each in move.settings):
         return False
-    if not (route.acts or route.final) and {Mark.IDLE, Mark.OPENS, Mark.AWAITS} & {*graph.pages[route.end].marks}:
+    if not route.parts and {Mark.IDLE, Mark.OPENS, Mark.AWAITS} & {*graph.pages[route.end].marks}:
         return False
     of_forms = sum(len(move.settings) for move in route.acts if move.transition.submits)
     alone = [move for move in route.acts if not move.settings and not move.transition.does]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import islice, zip_longest
+from itertools import chain, islice, zip_longest
 from random import Random
 from typing import Any, NamedTuple
 
@@ -19,7 +19,16 @@ from trajmill.stages.graphs.base import AppGraph, Feature, GraphSlot, SlotKind
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.operations import OFF, set_slot, take
 from trajmill.stages.graphs.recognise import MARKED, fill, filled
-from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written, phrased
+from trajmill.stages.queries.base import (
+    Candidate,
+    GoalFacts,
+    Offer,
+    QueryPlan,
+    SourceContext,
+    UnseenApps,
+    Written,
+    phrased,
+)
 from trajmill.stages.queries.graph.routes import Route, Setting, can_be_seen_before, samples_by_task
 from trajmill.stages.queries.graph.wishes import done_on_the_way, pressed_name
 from trajmill.stages.queries.leaks import (
@@ -56,7 +65,7 @@ class RouteGoal(NamedTuple):
         sample, rng, acts = self.sample, Random(seed), self.sample.acts
         alone = [act for act in acts if act.transition.to != act.page and not act.transition.does]
         kinds = [setting.spec.kind for setting in sample.settings]
-        if not (acts or sample.final):
+        if not sample.parts:
             kind, words = "visit", {"page": sample.graph.name_of(sample.end)}
             said = dict(words)
         elif len(alone) == len(acts) == 1 and kinds == [SlotKind.LIST] and not sample.final:
@@ -88,6 +97,19 @@ class RouteGoal(NamedTuple):
         )
 
 
+class _Share(NamedTuple):
+    """What a split gets of goals that are divided together."""
+
+    goals: tuple[Route, ...]
+    first: int
+    """The turn in which the first of them is taken; one is taken in each turn."""
+    said_anew: bool = False
+    """Whether training has the same goals in other phrasings."""
+
+    def goal_in(self, turn: int) -> Route | None:
+        return self.goals[turn - self.first] if self.first <= turn < self.first + len(self.goals) else None
+
+
 class GraphSource(NamedTuple):
     graphs: tuple[AppGraph, ...]
     wanted: Mapping[Split, int]
@@ -96,43 +118,49 @@ class GraphSource(NamedTuple):
         """Return routes and values, the tasks of all graphs in turn; held out are values of tasks, or whole apps."""
         seed = context.fresh.seed if context.fresh else context.seed
         wanted = dict.fromkeys(Split, 0) if context.fresh else self.wanted
-        by_graph = [(graph.app, _divided_together(samples_by_task(graph, seed), Random(seed))) for graph in self.graphs]
-        kinds = max(sum(len(of_graph) for _, of_graph in by_graph), 1)
-        of_kind = {split: SPARE_GOALS * math.ceil(wanted[split] / kinds) for split in HELDOUT_GOALS}
-        # No more than training will have, so that the held-out goals combine values that it really has.
-        of_kind[Split.TRAIN] = max(_HEAD_START, math.ceil(wanted[Split.TRAIN] / kinds))
-        shares: dict[Split, list[tuple[tuple[Route, ...], int]]] = {split: [] for split in Split}
-        for app, of_graph in by_graph:
-            for goals in of_graph:
-                given = share_goals(goals, of_kind)
-                if app in context.unseen.heldout:
-                    given = {Split.HELDOUT_APPS: goals}
-                elif app in context.unseen.validation:
-                    given = {Split.VALIDATION: goals}
-                # Tasks with several parts begin later: there are many, and an agent learns the single ones first. So
-                # do those without held-out goals, or training would lack other values of what is held out.
-                parts = max(1, _parts(goals[0]))
-                first = _HEAD_START * (parts - any(given.get(split) for split in HELDOUT_GOALS))
-                for split, of_split in given.items():
-                    shares[split].append((of_split, first))
-        fewest = min(_FEWEST_VALIDATED, wanted[Split.VALIDATION])
-        missing = max(fewest - sum(len(goals) for goals, _ in shares[Split.VALIDATION]), 0)
-        trained = zip_longest(*(goals for goals, _ in shares[Split.TRAIN]))
-        said_anew = tuple(islice((goal for turn in trained for goal in turn if goal), missing))
-        shares[Split.VALIDATION].append((said_anew, 0))
+        shares = self._shares(context.unseen, wanted, seed)
 
         def stream(split: Split) -> Iterator[Candidate]:
-            for turn in rephrasings(split):
-                for number in range(max((first + len(goals) for goals, first in shares[split]), default=0)):
-                    for goals, first in shares[split]:
-                        if first <= number < first + len(goals):
-                            sample = goals[number - first]
-                            words = int(content_id("live", seed, sample.task, sample.key, split, turn), 16)
-                            heldout = goals is said_anew or is_held_out_phrasing(split, turn + number)
+            turns = max((share.first + len(share.goals) for share in shares[split]), default=0)
+            for phrasing in rephrasings(split):
+                for turn in range(turns):
+                    for share in shares[split]:
+                        if (sample := share.goal_in(turn)) is not None:
+                            words = int(content_id("live", seed, sample.task, sample.key, split, phrasing), 16)
+                            heldout = share.said_anew or is_held_out_phrasing(split, phrasing + turn)
                             yield Candidate(RouteGoal(sample), split, heldout, words)
 
         note = "; ".join(f"{graph.app}: {asked_line(graph)}" for graph in self.graphs)
         return Offer.of(stream, wanted)._replace(note=note)
+
+    def _shares(self, unseen: UnseenApps, wanted: Mapping[Split, int], seed: int) -> dict[Split, list[_Share]]:
+        divided = [
+            (graph.app, goals)
+            for graph in self.graphs
+            for goals in _divided_together(samples_by_task(graph, seed), Random(seed))
+        ]
+        kinds = max(len(divided), 1)
+        of_kind = {split: SPARE_GOALS * math.ceil(wanted[split] / kinds) for split in HELDOUT_GOALS}
+        # No more than training will have, so that the held-out goals combine values that it really has.
+        of_kind[Split.TRAIN] = max(_HEAD_START, math.ceil(wanted[Split.TRAIN] / kinds))
+        shares: dict[Split, list[_Share]] = {split: [] for split in Split}
+        for app, goals in divided:
+            given = share_goals(goals, of_kind)
+            if app in unseen.heldout:
+                given = {Split.HELDOUT_APPS: goals}
+            elif app in unseen.validation:
+                given = {Split.VALIDATION: goals}
+            # Tasks with several parts begin later: there are many, and an agent learns the single ones first. So
+            # do those without held-out goals, or training would lack other values of what is held out.
+            parts = max(1, goals[0].parts)
+            first = _HEAD_START * (parts - any(given.get(split) for split in HELDOUT_GOALS))
+            for split, of_split in given.items():
+                shares[split].append(_Share(of_split, first))
+        fewest = min(_FEWEST_VALIDATED, wanted[Split.VALIDATION])
+        missing = max(fewest - sum(len(share.goals) for share in shares[Split.VALIDATION]), 0)
+        trained = chain.from_iterable(zip_longest(*(share.goals for share in shares[Split.TRAIN])))
+        shares[Split.VALIDATION].append(_Share(tuple(islice(filter(None, trained), missing)), 0, said_anew=True))
+        return shares
 
 
 def _divided_together(by_task: Mapping[str, tuple[Route, ...]], rng: Random) -> list[tuple[Route, ...]]:
@@ -143,17 +171,13 @@ def _divided_together(by_task: Mapping[str, tuple[Route, ...]], rng: Random) -> 
     """
     by_slots: dict[tuple[str, ...], tuple[Route, ...]] = {}
     for goals in by_task.values():
-        key = (goals[0].end, f"{_parts(goals[0])}", *(setting.name for setting in goals[0].settings))
+        key = (goals[0].end, f"{goals[0].parts}", *(setting.name for setting in goals[0].settings))
         by_slots[key] = (*by_slots.get(key, ()), *goals)
     found: dict[tuple[str, ...], tuple[Route, ...]] = {}
     for slots, goals in by_slots.items():
         key = slots if len(goals) >= HELDOUT_SHARE else slots[:1]
         found[key] = (*found.get(key, ()), *goals)
-    return [tuple(sorted(rng.sample(goals, len(goals)), key=_parts)) for goals in found.values()]
-
-
-def _parts(goal: Route) -> int:
-    return len(goal.acts) + len(goal.final)
+    return [tuple(sorted(rng.sample(goals, len(goals)), key=lambda goal: goal.parts)) for goals in found.values()]
 
 
 def graph_source(settings: GraphSourceSpec) -> GraphSource:
@@ -241,16 +265,13 @@ def merged(first: Any, second: Any) -> Any:
 
 
 def path_metadata(sample: Route) -> PathMetadata:
-    graph, pages, every = sample.graph, list[PageMetadata](), list[SlotValue]()
+    graph, pages = sample.graph, list[PageMetadata]()
     parts = [(move.page, move.settings, pressed_name(graph, move)) for move in sample.moves]
     for name, settings, leave_by in (*parts, (sample.end, sample.final, "")):
-        page, values = f"{graph.app}.{name}", list[SlotValue]()
-        for each in settings:
-            kind, words = each.spec.kind.value, (each.value,)
-            place = f"{graph.app}.{each.page}"
-            values.append(SlotValue(each.name, place, each.label, kind, each.value, words, False, ""))
-        every += values
-        pages.append(PageMetadata(page, graph.name, graph.purpose_of(name), tuple(values), leave_by))
+        told = ((e, f"{graph.app}.{e.page}", e.spec.kind.value) for e in settings)
+        values = tuple(SlotValue(e.name, at, e.label, kind, e.value, (e.value,), False, "") for e, at, kind in told)
+        pages.append(PageMetadata(f"{graph.app}.{name}", graph.name, graph.purpose_of(name), values, leave_by))
     done = " ".join(move.transition.does for move in sample.moves if move.transition.does)
     description = done or f"Get to {graph.name_of(sample.end)} in {graph.name}."
-    return PathMetadata(sample.task, description, graph.platform, tuple(pages), tuple(every))
+    every = tuple(value for page in pages for value in page.settings)
+    return PathMetadata(sample.task, description, graph.platform, tuple(pages), every)

@@ -136,7 +136,7 @@ def sending(graph: AppGraph, move: RouteMove) -> Wish:
     action = _action(graph, move, first)
     told = " ".join([action, *(part.text for part in parts if part.follows)])
     more = [part.text for part in parts if not part.follows]
-    said = {each.name: _said(each) for each in settings}
+    said = {e.name: _part(e, False).text if e.spec.kind is SlotKind.SWITCH else e.value for e in settings}
     return Wish(f"{told}, with {listed(more)}" if more else told, said)
 
 
@@ -167,12 +167,7 @@ def _action(graph: AppGraph, move: RouteMove, first: Setting | None) -> str:
         return f"save{thing} as {_label(first)}"
     if starts_with_verb(label) and verb not in _PLAIN_SENDING and not is_key:
         return own
-    return f"fill in and send {_form_name(graph, move)}"
-
-
-def _form_name(graph: AppGraph, move: RouteMove) -> str:
-    title = graph.pages[move.page].title
-    return f'the form "{title}"' if title else "the form"
+    return f'fill in and send the form "{title}"' if title else "fill in and send the form"
 
 
 def _part(setting: Setting, is_only: bool) -> _Part:
@@ -201,12 +196,6 @@ def _part(setting: Setting, is_only: bool) -> _Part:
             return _Part(f'{label} "{value}"', False)
         case _:
             return _Part(f"{label} {value}", False)
-
-
-def _said(setting: Setting) -> str:
-    if setting.spec.kind is not SlotKind.SWITCH:
-        return setting.value
-    return _part(setting, False).text
 
 
 def _label(setting: Setting) -> str:
