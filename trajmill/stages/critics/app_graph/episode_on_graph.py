@@ -29,6 +29,8 @@ class Act(NamedTuple):
 class AskedFor(NamedTuple):
     """What a path does beside going from page to page."""
 
+    end: str
+    """The page on which it ends."""
     acts: tuple[Act, ...]
     opened: Mapping[str, str]
     """By slot of kind list, the item that is opened last."""
@@ -118,10 +120,9 @@ def with_act(
     page, transition = step.page, step.transition
     if page is None or transition is None:
         return step
-    slot, names, pressed = graph.pages[page].slots.get(transition.by), names_at(seen[0], step.seen), {}
-    if slot is not None and slot.is_picked:
-        picked = [value for value in slot.values if slot.target_of(value) in names]
-        pressed = {transition.by: picked[0]} if picked else {}
+    slot, names = graph.pages[page].slots.get(transition.by), names_at(seen[0], step.seen)
+    picked = [value for value in slot.values if slot.target_of(value) in names] if slot and slot.is_picked else []
+    pressed = {transition.by: picked[0]} if picked else {}
     if act_of(page, transition) is None:
         opened |= pressed
         return step
@@ -203,7 +204,7 @@ def asked_for(graph: AppGraph, query: Query) -> AskedFor:
     app, _, end = query.pages[-1].partition(".") if query.pages else ("", "", "")
     shown = tuple(_shown_at_end(taken, end if app == graph.app else ""))
     own_goal = any(transition.goal for _, transition, _ in taken)
-    return AskedFor(tuple(acts), opened, values, given, shown, own_goal, tuple(taken))
+    return AskedFor(end, tuple(acts), opened, values, given, shown, own_goal, tuple(taken))
 
 
 def _way_of(page: GraphPage, step: PathStep, to: str, values: Mapping[str, str]) -> GraphTransition | None:

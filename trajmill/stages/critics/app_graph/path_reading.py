@@ -56,11 +56,6 @@ class PathReading(NamedTuple):
     def steps(self) -> tuple[SeenStep, ...]:
         return tuple(each.seen for each in self.taken)
 
-    @property
-    def end(self) -> str:
-        """The page on which the query's path ends."""
-        return self.query.pages[-1].partition(".")[2]
-
     def problems(self) -> list[Problem]:
         """Return all that is wrong.
 
@@ -88,8 +83,10 @@ class PathReading(NamedTuple):
         for step in self.taken:
             if step.page and step.page_after and (step.transition is None or step.transition.to != step.page_after):
                 network.add_edge(step.page, step.page_after)
+        ways_in = ((page, each.by) for page, each in self.graph.transitions() if act_of(page, each) is None)
+        lists = {by: page for page, by in ways_in if by in self.graph.pages[page].slots}
         ways = Ways(network)
-        return [_left_after(self, at, ways) for at in range(len(self.states))]
+        return [_left_after(self, at, ways, lists) for at in range(len(self.states))]
 
     def use_of(self, at: int) -> str:
         step = self.taken[at]
@@ -129,7 +126,8 @@ def follow(episode: Episode, screens: ScreenReader, graphs: Mapping[str, AppGrap
     return PathReading(graph, query, asked_for(graph, query), tuple(steps), seen, tuple(states))
 
 
-def _left_after(episode: PathReading, at: int, ways: Ways) -> Left:
+def _left_after(episode: PathReading, at: int, ways: Ways, lists: Mapping[str, str]) -> Left:
+    """Return what is left after some steps; `lists` has the page of each slot whose items only lead on."""
     asked, state, pages = episode.asked, episode.states[at], episode.graph.pages
     unasked, acts = acts_after(episode.taken[:at], asked.acts)
     wanted = {*asked.settings.items(), *(pair for act in acts for pair in act.values.items())}
@@ -143,16 +141,14 @@ def _left_after(episode: PathReading, at: int, ways: Ways) -> Left:
         aims = aims or [first[name].strip(), *(each for slot, each in asked.given if slot == name)]
         if value.strip() not in aims:  # a beginning of a value, or none, is nearer to it than another value
             to_set += 1 if value == first[name] or any(each.startswith(value.strip()) for each in aims) else 2
-    orders, end = permutations(to_do) if len(to_do) <= _MOST_ORDERED else [to_do], Act("", asked.opened, episode.end)
-    way = min(ways.past(_stops(episode.graph, state, (*order, end))) for order in orders)
+    orders, end = permutations(to_do) if len(to_do) <= _MOST_ORDERED else [to_do], Act("", asked.opened, asked.end)
+    way = min(ways.past(_stops(lists, state, (*order, end))) for order in orders)
     destroyed = sum(each.destroys for each in episode.taken[:at])
     return Left(destroyed + len(unasked), len(acts), way, to_set)
 
 
-def _stops(graph: AppGraph, state: GraphState, acts: Sequence[Act]) -> list[str]:
+def _stops(lists: Mapping[str, str], state: GraphState, acts: Sequence[Act]) -> list[str]:
     """Return the pages to pass: those of acts, and before each the lists of the items that it needs."""
-    ways_in = [(page, each) for page, each in graph.transitions() if act_of(page, each) is None]
-    lists = {each.by: page for page, each in ways_in if each.by in graph.pages[page].slots}
     stops, opened = [state.page or ""], dict(state.opened)
     for act in acts:
         other = {name: item for name, item in act.values.items() if name in lists and opened.get(name) != item}
@@ -225,7 +221,8 @@ def _end_problems(episode: PathReading) -> Iterator[str]:
     Raises JudgeFailure if the last screen is not in the graph, or the goal cannot be read or is about something that no
     screen shows.
     """
-    graph, query, end, last, asked = episode.graph, episode.query, episode.end, episode.screens[-1], episode.asked
+    graph, query, last, asked = episode.graph, episode.query, episode.screens[-1], episode.asked
+    end = asked.end
     if not episode.taken[-1].seen.action.ends:
         yield "the agent did not say that it was done"
         return

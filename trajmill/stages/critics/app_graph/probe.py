@@ -48,9 +48,9 @@ class Fact(NamedTuple):
         return value is not None and value.strip() == self.value.strip()
 
 
-def facts_of(graph: AppGraph, query: Query, asked: on_graph.AskedFor) -> Iterator[Fact | str]:
+def facts_of(graph: AppGraph, asked: on_graph.AskedFor) -> Iterator[Fact | str]:
     """Yield the facts that show what was asked for, and the name of what has none, such as a text, maybe a draft."""
-    settings = [(query.pages[-1].partition(".")[2], *each) for each in asked.settings.items()]
+    settings = [(asked.end, *each) for each in asked.settings.items()]
     for page, way, values in asked.taken:
         shown = [(filled(each, values), each) for each in way.shows]
         facts = [Fact(way.to, repr(full.text or full.id), "", full, full != each) for full, each in shown]
@@ -70,7 +70,7 @@ class _Looks:
         graph = graphs.get(query.apps[0] if query.apps and query.pages else "")
         if graph is None or query.pages[-1].partition(".")[2] not in graph.pages:
             raise JudgeFailure(f"{query.task}: no graph has its last page")
-        found = list(facts_of(graph, query, on_graph.asked_for(graph, query)))
+        found = list(facts_of(graph, on_graph.asked_for(graph, query)))
         # In one place of a page stands what came last.
         places = {(f.page, (f.shows and f.shows.id) or f.what): f for f in found if isinstance(f, Fact)}
         self.facts, self.graph, self.seen = list(places.values()), graph, seen
