@@ -117,10 +117,7 @@ class _OnPage(NamedTuple):
         return slot.target_of(self._value(by)) if slot is not None else self.page.elements[by].target
 
     def _value(self, slot: str) -> str:
-        wanted = self.values.get(slot)
-        if wanted is not None:
-            return wanted
-        offered = self.page.slots[slot].offered
-        if not offered:
+        value = self.values[slot] if slot in self.values else next(iter(self.page.slots[slot].offered), None)
+        if value is None:
             raise KeyError(slot)
-        return offered[0]
+        return value

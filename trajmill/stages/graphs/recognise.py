@@ -65,13 +65,7 @@ def agrees(feature: Feature, element: UIElement) -> bool:
 
 def filled(feature: Feature, values: Mapping[str, str]) -> Feature:
     """A feature of a transition with the values of slots in place of `{slot}`."""
-    return feature.model_copy(
-        update={
-            key: fill(text, values)
-            for key, text in (("text", feature.text), ("value", feature.value))
-            if text is not None
-        }
-    )
+    return feature.model_copy(update={"text": fill(feature.text, values), "value": fill(feature.value, values)})
 
 
 def fill(part: Any, values: Mapping[str, str]) -> Any:

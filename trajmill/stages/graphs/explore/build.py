@@ -65,22 +65,22 @@ class GraphBuilder:
         self._screens = {screen.screen_id: screen for page in book.pages for screen in page.every_screen}
         self._trials: dict[int, list[Trial]] = defaultdict(list)
         for trial in trials:
-            page = book.page_of(trial.before)
-            if page is not None:
-                self._trials[page.number].append(trial)
+            if (known := book.page_of(trial.before)) is not None:
+                self._trials[known.number].append(trial)
         on_pages = [trial for each in self._trials.values() for trial in each]
-        self._origins: dict[str, Trial] = {}
+        self._origins = {trial.after: trial for trial in reversed(on_pages)}
         """By screen, the first trial that led there."""
-        for trial in on_pages:
-            self._origins.setdefault(trial.after, trial)
         self._typed = typed_texts(on_pages, self._screens)
         self._popups = popup_options(on_pages, self._screens)
-        self._leaving = {trial.target: trial for trial in trials if trial.effect is Effect.LEFT}
+        self._leaving = {trial.target for trial in trials if trial.effect is Effect.LEFT}
         filled = [each for each in on_pages if each.kind is TrialKind.FILL and each.after]
-        self._idle = {each.target for each in filled} - {each.target for each in filled if self._tells(each)}
+        telling = {each.target for each in filled if not self._say_the_same(each.before, each.after)}
+        self._idle = {each.target for each in filled} - telling
         """Fields of which no text changes anything else."""
-        self.names = self._page_names()
+        self.names: list[str] = []
         """Of the pages, by number."""
+        for page in book.pages:
+            self.names.append(unique(self._page_name(page), (*self.names, OUTSIDE)))
 
     @property
     def screens_by_page(self) -> dict[str, list[WalkedScreen]]:
@@ -88,12 +88,9 @@ class GraphBuilder:
 
     def build(self, screenshots: Mapping[str, str]) -> AppGraph:
         """Build the graph; `screenshots` are the files of pictures by screen id."""
-        found = recognisers(self._book.pages)
-        parts = [self._parts(page) for page in self._book.pages]
-        pages = {
-            part.name: self._page(part, recogniser, screenshots) for part, recogniser in zip(parts, found, strict=True)
-        }
-        return sound(self._app.model_copy(update={"start": parts[0].name, "pages": pages}))
+        parts = zip(map(self._parts, self._book.pages), recognisers(self._book.pages), strict=True)
+        pages = {part.name: self._page(part, recogniser, screenshots) for part, recogniser in parts}
+        return sound(self._app.model_copy(update={"start": self.names[0], "pages": pages}))
 
     def _parts(self, page: FoundPage) -> _PageParts:
         slots = slots_of(page, self._trials[page.number], self._typed, self._popups)
@@ -265,37 +262,28 @@ class GraphBuilder:
     def _does_alone(self, part: _PageParts, trial: Trial) -> bool:
         """Whether a button does the same without the fields before it, so that it sends nothing."""
         same = (each for each in self._trials[part.page.number] if each.target == trial.target)
-        ends = [each.after for each in same if each.kind is TrialKind.PRESS and each.effect is Effect.CHANGED]
-        told = said(self._screens[trial.after], FIELDS).keys()
-        return any(said(self._screens[end], FIELDS).keys() == told for end in ends if end in self._screens)
+        ends = (each.after for each in same if each.kind is TrialKind.PRESS and each.effect is Effect.CHANGED)
+        return any(self._say_the_same(trial.after, end) for end in ends if end in self._screens)
 
-    def _tells(self, trial: Trial) -> bool:
-        before, after = (said(self._screens[each], FIELDS) for each in (trial.before, trial.after))
-        return before.keys() != after.keys()
+    def _say_the_same(self, first: str, second: str) -> bool:
+        """Whether two screens, by their ids, say the same outside of fields."""
+        return said(self._screens[first], FIELDS).keys() == said(self._screens[second], FIELDS).keys()
 
     def _operated_before(self, part: _PageParts, trial: Trial) -> tuple[str, ...] | None:
         """The elements of the page that were operated on the way to the screen of a trial; None for another way."""
+        known = (each for each in self._trials[part.page.number] if each.after and each.kind not in SETTING)
+        stays = [each for each in known if self._book.page_of(each.after) is part.page]
         names: list[str] = []
         way = part.page.way
         while way != trial.way and trial.way[: len(way)] == way:
-            step = next((each for each in self._stays(part.page) if _continues(each, way, trial.way)), None)
+            left = trial.way[len(way) :]
+            step = next((each for each in stays if each.way == way and left[: len(each.steps)] == each.steps), None)
             if step is None:
                 return None
             if step.kind is not TrialKind.SCROLL:
                 names.append(part.name_of(step.target))
             way = (*way, *step.steps)
         return tuple(names) if way == trial.way else None
-
-    def _stays(self, page: FoundPage) -> list[Trial]:
-        """The trials that changed a page without leaving it."""
-        found = (trial for trial in self._trials[page.number] if trial.after and trial.kind not in SETTING)
-        return [trial for trial in found if self._book.page_of(trial.after) is page]
-
-    def _page_names(self) -> list[str]:
-        names: list[str] = []
-        for page in self._book.pages:
-            names.append(unique(self._page_name(page), (*names, OUTSIDE)))
-        return names
 
     def _title(self, page: FoundPage) -> str:
         """What the page calls itself: its dialog, its first heading, else its title bar, with the first document."""
@@ -352,12 +340,6 @@ def _slots_used(part: _PageParts, steps: Sequence[PathStep]) -> dict[str, str]:
         elif kind is SlotKind.SWITCH:
             used[f"{slot.name}\n"] = slot.name  # No screen says its value.
     return used
-
-
-def _continues(trial: Trial, way: tuple[PathStep, ...], whole: tuple[PathStep, ...]) -> bool:
-    """Whether a trial was carried out at the end of a way, and is the next part of the whole way."""
-    end = len(way) + len(trial.steps)
-    return trial.way == way and whole[len(way) : end] == trial.steps
 
 
 def _adds_nothing(transition: GraphTransition, known: GraphTransition) -> bool:

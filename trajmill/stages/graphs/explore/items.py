@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
@@ -20,7 +20,6 @@ _INPUTS = FIELDS | {BOX, "radio", SLIDER}
 _TITLES = frozenset({"heading", "link", "text", "cell", "list_item", "value", "icon", "image", "checkbox"})
 _NAMED_BY_ROLE = frozenset({"checkbox", "switch", "list_item", "icon", "cell", "menu_item", "tab"})
 """Roles that make lists and switches by themselves."""
-_Signature = tuple[str, bool]
 
 
 class ItemGroup(NamedTuple):
@@ -40,7 +39,7 @@ def item_groups(elements: Mapping[str, UIElement]) -> list[ItemGroup]:
     """Return what repeats among elements in reading order, given by their names in paths."""
     found: dict[str, ItemGroup] = {}
     names = list(elements)
-    for start, period, count in _runs([_signature(each) for each in elements.values()]):
+    for start, period, count in _runs(elements.values()):
         rows = [names[start + period * row : start + period * (row + 1)] for row in range(count)]
         for group in _groups([[(name, elements[name]) for name in row] for row in rows]):
             known = found.get(group.kind)
@@ -50,25 +49,20 @@ def item_groups(elements: Mapping[str, UIElement]) -> list[ItemGroup]:
 
 def repeated(elements: Sequence[UIElement]) -> set[int]:
     """Return the positions of elements that belong to rows of several parts, in reading order."""
-    runs = _runs([_signature(each) for each in elements])
-    return {start + at for start, period, count in runs if period > 1 for at in range(period * count)}
+    return {start + at for start, period, count in _runs(elements) if period > 1 for at in range(period * count)}
 
 
-def _signature(element: UIElement) -> _Signature:
-    return element.role, element.clickable
-
-
-def _runs(signatures: Sequence[_Signature]) -> Iterator[tuple[int, int, int]]:
-    """Yield the places where a sequence of signatures repeats: start, period and number of repetitions."""
-    at = 0
+def _runs(elements: Iterable[UIElement]) -> Iterator[tuple[int, int, int]]:
+    """Yield the places where elements of the same roles repeat: start, period and number of repetitions."""
+    signatures, at = [(each.role, each.clickable) for each in elements], 0
     while at < len(signatures):
         best = (0, 0)
         for period in range(1, _LARGEST + 1):
-            first = tuple(signatures[at : at + period])
+            first = signatures[at : at + period]
             if len(first) < period or any(role in _INPUTS for role, _ in first) or not any(can for _, can in first):
                 continue
             count = 1
-            while tuple(signatures[at + count * period : at + (count + 1) * period]) == first:
+            while signatures[at + count * period : at + (count + 1) * period] == first:
                 count += 1
             # A run of like elements at the beginning of a row is part of the row.
             if count >= _FEWEST and count * period > best[0] * best[1]:

@@ -139,9 +139,8 @@ class PageBook:
             return frozenset()
         key = page.number, other.number
         if key not in self._shared:
-            second = other.first.by_target
-            shown = ((target, each) for target, each in page.first.by_target.items() if each.role in _SHARED)
-            same = {target for target, each in shown if _is_at(each, second.get(target))}
+            first, second = ({(n, e.role, e.bounds[:2]) for n, e in p.first.by_target.items()} for p in (page, other))
+            same = {name for name, role, _ in first & second if role in _SHARED}
             self._shared[key] = frozenset(same if len(same) >= _FEWEST_SHARED else ())
         return self._shared[key]
 
@@ -195,10 +194,6 @@ class PageBook:
 
         whole = (page for page in self.pages if same(page) and _is_alike(page.names, names))
         return next(whole, None) or next(filter(is_part, self.pages), None)
-
-
-def _is_at(element: UIElement, other: UIElement | None) -> bool:
-    return other is not None and other.bounds[:2] == element.bounds[:2] and other.role == element.role
 
 
 def page_key(screen: WalkedScreen) -> PageKey:
