@@ -20,7 +20,7 @@ from trajmill.schemas.actions import Click, SystemButton, Terminate
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.tables.query import PathStep, Platform, Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.app_files.app_spec import ListChange, Scalar
 from trajmill.stages.environments.simulated.app_files.references import shown
@@ -91,11 +91,8 @@ def test_a_press_that_is_lost_or_leads_elsewhere_is_done_again() -> None:
 
 
 def test_a_target_that_does_not_exist_ends_in_failure() -> None:
-    path = (
-        PathStep(page="launcher", operation="open", target="Shelf"),
-        PathStep(page="shelf.home", operation="tap", target="shelf.home/books/Book 99"),
-    )
-    assert walk(environment(), query_of(path=path), 0).actions[-1] == Terminate(status="failure")
+    missing = TO_BASIL.path[1].model_copy(update={"target": f"{TO_BASIL.path[1].page}/plants/None"})
+    assert walk(environment(), query_of(path=(TO_BASIL.path[0], missing)), 0).actions[-1] == Terminate(status="failure")
 
 
 BUILTIN = shared_world(())

@@ -1,10 +1,11 @@
-from trajmill.schemas.actions import Terminate
+from trajmill.schemas.actions import Click, Terminate
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.candidates import (
     CandidateAction,
     may_give_up,
     names,
+    next_keys,
     read_guidance_line,
     screen_candidates,
 )
@@ -29,3 +30,14 @@ def test_giving_up_is_offered_at_the_end_of_a_list_alone() -> None:
     assert give_up.action(phone=True) == Terminate(status="failure")
     line = read_guidance_line("3. Give up: the list ends without it.")
     assert names(line, give_up) and not names(line, screen_candidates([row], SIZE, phone=True)[0])
+
+
+def test_the_next_key_of_a_sum_follows_what_was_pressed_last() -> None:
+    for pressed, following in (("", "2"), ("24", "*"), ("24*7", "="), ("24*7=", ""), ("9", "")):
+        past = [read_conclusion(f'Tapped "{key}" on "Calculator".') for key in pressed]
+        assert "".join(next_keys("Please work out 24 * 7.", past)) == following
+
+
+def test_a_desktop_opens_icons_by_double_click() -> None:
+    icon, _ = screen_candidates([UIElement("icon", "Sheets", Box(0, 0, 100, 80), ("clickable",))], SIZE, phone=False)
+    assert (icon.verb, icon.action(phone=False)) == ("open", Click(x=50, y=40, count=2))

@@ -14,7 +14,6 @@ from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.errors import BadInputError, ModelFailure
-from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.models.base import ChatMessage, ChatRequest
@@ -129,11 +128,3 @@ def test_a_broken_folder_gives_one_error_line(harm: str, network: PolicyNetwork,
         (tmp_path / "config.json").write_text("{" if harm == "config" else json.dumps({"shape": {"width": 32}}))
     with pytest.raises(BadInputError, match="no embedded policy"):
         load_network(tmp_path)
-
-
-async def test_a_desktop_opens_icons_by_double_click() -> None:
-    system = ANY.dialect(Platform.DESKTOP).system_prompt(native_frame(Size(1280, 720)))
-    screen = observe(element("heading", "Desktop", "title"), element("icon", "Sheets", "clickable"))
-    asked = asking(system, compose("open Sheets", None, []), screen, 0.0)
-    (text,) = await said(embedded_model(untrained_network(0)), asked)
-    assert '"double_click"' in text and 'Opened "Sheets"' in text

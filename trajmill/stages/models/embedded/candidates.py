@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -22,6 +22,7 @@ MAX_PRESSES = 64
 MAX_TYPED = 24
 _LONGEST_SPAN = 3
 _WHEEL_CLICKS = 3
+_SUM = re.compile(r"\d[\d\s.+*/-]*\d")
 _QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”")
 _ASKS = re.compile(r"(?:^|[.:,;] )(?:what|which|when|where|who|how)\b|\b(?:tell me|want to know)\b", re.IGNORECASE)
 """Found in a question, but not in a request such as `Could you delete it?`."""
@@ -195,6 +196,17 @@ def remaining_lines(lines: Sequence[GuidanceLine], conclusions: Sequence[Conclus
     return lines[following:]
 
 
+def next_keys(instruction: str, conclusions: Sequence[Conclusion]) -> frozenset[str]:
+    """Return the keys of a keypad that go on with a sum or number of the instruction, after those pressed last."""
+    pressed = ""
+    for past in reversed(conclusions):
+        if past.verb != CONCLUSION_VERBS["press"] or len(past.target) != 1:
+            break
+        pressed = past.target + pressed
+    sums = ("".join(match[0].split()) + "=" for match in _SUM.finditer(instruction))
+    return frozenset(each[len(pressed)] for each in sums if each.startswith(pressed) and each != pressed)
+
+
 def names(line: GuidanceLine, candidate: CandidateAction) -> bool:
     """Return whether a line asks for a candidate: equal texts, and equal groups if the line names one."""
     if _confirms(line):
@@ -308,13 +320,14 @@ def with_task_flags(
     title: str,
     conclusions: Sequence[Conclusion],
     numbers: Sequence[int],
+    keys: Collection[str],
     *,
     filled: bool,
 ) -> NDArray[np.float32]:
     """Set the flags that depend on the task.
 
     `flags` are (candidates, FLAGS), the result of `fixed_flags`; `title` is the screen's; `numbers` are the whole
-    numbers of the instruction; `filled` tells an input with text from an empty one.
+    numbers of the instruction, `keys` the result of `next_keys`; `filled` tells an input with text from an empty one.
     """
     flags = flags.copy()
     title = plain(title)
@@ -342,6 +355,8 @@ def with_task_flags(
             above, below = (any(n > shown for n in numbers), any(n < shown for n in numbers))
             towards = shown not in numbers and {"+": above, "-": below}.get(candidate.text, False)
             flags[row, _COUNTS] = 1.0, float(shown in numbers), float(towards), float(not towards)
+        elif text in keys and candidate.role == "button":
+            flags[row, _FLAG_INDEX["towards_number"]] = 1.0
     return flags
 
 

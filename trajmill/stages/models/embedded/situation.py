@@ -26,6 +26,7 @@ from trajmill.stages.models.embedded.candidates import (
     fixed_flags,
     kind_of,
     may_give_up,
+    next_keys,
     pair_code,
     read_guidance_line,
     remaining_lines,
@@ -196,7 +197,10 @@ class InputReader:
         left = remaining_lines(hints, conclusions)
         numbers = [int(token.normal) for token in tokens(user.instruction) if token.normal.isdecimal()]
         filled = part.focused is not None and bool(part.focused.value)
-        flags = with_task_flags(offered["flags"], candidates, part.title_text, conclusions, numbers, filled=filled)
+        keys = next_keys(user.instruction, conclusions)
+        flags = with_task_flags(
+            offered["flags"], candidates, part.title_text, conclusions, numbers, keys, filled=filled
+        )
         if hints:
             flags = with_guidance_flags(flags, candidates, left)
         empty = np.zeros(0, np.int32)
