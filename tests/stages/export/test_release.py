@@ -148,7 +148,7 @@ def test_what_was_exported_is_sound(release: Path) -> None:
         (SFT_FILE, {"prompt": [{"role": "user", "content": NO_CALL}]}, "do not match"),
         (SFT_FILE, {"images": [{"bytes": b"no png", "path": None}]}, "does not open"),
         (SFT_FILE, {"images": [{"bytes": png("s0")[:-40], "path": None}]}, "does not open"),
-        (SFT_FILE, {"images": [{"bytes": png("d0"), "path": None}]}, "screens.parquet says"),
+        (SFT_FILE, {"images": [{"bytes": png("d0"), "path": None}]}, "in screens.parquet"),
         (SFT_FILE, {"prompt": [{"role": "user", "content": LEFT_IN_A_TEXT}]}, "left in a text"),
         (RL_FILE, {"advantage": float("nan")}, "advantage nan"),
         (RL_FILE, {"step_weight": 0.0}, "step weight 0.0"),
