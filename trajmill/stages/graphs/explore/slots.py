@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -178,7 +178,7 @@ def _choices(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, Wal
 def _popups(page: FoundPage, popups: Mapping[str, Sequence[PopupOption]]) -> Iterator[FoundSlot]:
     """The boxes of which a press opened a menu; what was opened stays a page, so no element belongs to the slot."""
     for target, (element, *_) in page.elements.items():
-        options = {each.text: each for each in popups.get(target, ()) if each.text}
+        options = {each.text: each for each in _that_took(popups.get(target, ())) if each.text}
         opened = any(each.target in page.elements for each in options.values())
         if element.role == BOX and not opened and len({each.shown for each in options.values()}) > 1:
             yield _labelled(
@@ -191,6 +191,12 @@ def _popups(page: FoundPage, popups: Mapping[str, Sequence[PopupOption]]) -> Ite
                 shown={text: each.shown for text, each in options.items() if each.shown != text},
                 **_pressed({text: each.target for text, each in options.items()}),
             )
+
+
+def _that_took(options: Sequence[PopupOption]) -> Iterator[PopupOption]:
+    """The options that the box shows when chosen; where it shows the same after another one, a press was missed."""
+    times = Counter(shown for _, shown in {(each.text, each.shown) for each in options})
+    yield from (each for each in options if times[each.shown] == 1 or slug(each.text) == slug(each.shown))
 
 
 def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
