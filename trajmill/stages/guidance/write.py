@@ -218,10 +218,10 @@ async def write_guidance(
     described = []
     try:
         steps = replay(episode, screens)
-        reasons = useless_steps(steps, episode.step_verdicts, episode.query.pages)
         if source == REFERENCE_PATH and episode.query.source.in_real_programs:
-            waits = {step.index for step in steps if step.action.kind == "wait"}
-            reasons = {index: reason for index, reason in reasons.items() if index in waits}
+            reasons = {step.index: "only waited" for step in steps if step.action.kind == "wait"}
+        else:
+            reasons = useless_steps(steps, episode.step_verdicts, episode.query.pages)
         for step in (step for step in steps if step.index not in reasons):
             outcome = await guide.describer.describe(episode, step, screens)
             if source == OWN_SUCCESS and outcome.unmet and step.action.kind not in ENDINGS:

@@ -337,11 +337,11 @@ def test_a_keypad_works_out_sums_if_its_display_shows_the_first_one() -> None:
 def test_a_switch_is_called_after_its_label_or_group_and_is_a_part_of_the_field_beside_it() -> None:
     labels = ("Show marks", "Notation", "Column:", "")
     shown = [at(row, "checkbox", each, 20) for row, each in enumerate(labels, 2)]
-    shown += at(1, "text", "Modules", 10), at(5, "text", "Alarm:", 80), at(4, "text_field", "", 90)
+    shown += at(1, "text", "Set", 10), at(5, "text", "Sun:", 80), at(4, "text_field", "", 90)
     first, presses = screen("a", "", *shown), (tap(f"checkbox:{each}") for each in labels)
     (page,) = pages_of(*(tried(first, first, TrialKind.PRESS, steps, undone=True) for steps in presses))
     named = {each.name: each.in_form for each in page.slots.values() if each.kind is SlotKind.SWITCH}
-    assert named == {"Show marks": False, "Notation under Modules": False, "Column under Modules": True, "Alarm": False}
+    assert named == {"Show marks": False, "Notation under Set": False, "Column under Set": True, "Sun under Set": False}
 
 
 def test_a_page_without_the_menu_bar_is_not_below_the_first_one_and_has_its_name() -> None:

@@ -142,13 +142,13 @@ class GraphBuilder:
         known = staying(page, part.name).keys()
         ways = (e if known >= set(e.after) else e.model_copy(update={"after": ()}) for e in page.transitions)
         leading = {each.by for each in page.transitions if Mark.IDLE not in each.marks}
-        told = filter(self._is_told, self._trials[part.page.number])
-        tried = {part.elements.get(each.target) for each in told} - leading
+        conclusive = filter(self._is_conclusive, self._trials[part.page.number])
+        tried = {part.elements.get(each.target) for each in conclusive} - leading
         vain = {name: each for name, each in page.elements.items() if name in tried and not each.marks}
         marked = {name: each.model_copy(update={"marks": (Mark.IDLE,)}) for name, each in vain.items()}
         return page.model_copy(update={"transitions": tuple(ways), "elements": page.elements | marked})
 
-    def _is_told(self, trial: Trial) -> bool:
+    def _is_conclusive(self, trial: Trial) -> bool:
         """Whether it is known what a trial did: it neither failed nor led to a page beyond the bounds."""
         leads = trial.effect is not Effect.CHANGED or self._book.page_of(trial.after) is not None
         return leads and trial.effect is not Effect.FAILED

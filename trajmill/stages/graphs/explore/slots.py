@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 from trajmill.schemas.observation import UIElement
@@ -20,8 +19,6 @@ from trajmill.stages.graphs.recognise import is_marked
 from trajmill.stages.graphs.sentences import starts_with_verb
 from trajmill.stages.graphs.values import examples, results, type_of
 
-_NAMELESS = re.compile(r"(?:combo_box|checkbox|switch|slider|text_field)(?:#\d+)?(?: under .+)?")
-"""Names of slots that only say what they are, and where."""
 _MOST_ITEMS = 40
 """Most items of a list that can be asked for."""
 
@@ -67,33 +64,17 @@ def slots_of(
     chosen = [*_choices(page, trials, screens), *_popups(page, popups), *_radios(page)]
     in_choices = {target for slot in chosen for target in slot.targets}
     found: list[FoundSlot] = []
-    unnamed = (
+    for each in (
         *_fields(page, {**typed, **typed_texts(trials, screens)}),
         *_switches(page, trials),
         *_sliders(page, trials, screens),
         *_keypads(page, trials, screens),
         *chosen,
         *_lists(page, in_choices),
-    )
-    for each in filter(None, map(partial(_named, page), unnamed)):
+    ):
         name = unique(slug(each.name) or each.slot.kind.value, [other.name for other in found])
         found.append(each._replace(name=name))
     return found
-
-
-def _named(page: FoundPage, found: FoundSlot) -> FoundSlot | None:
-    """Return a slot with a name from the texts around it, if it has none; None if nobody could say what it is.
-
-    A field without a name stays: it may be the text of a document.
-    """
-    operated = page.elements.get(found.slot.opens or found.slot.target)
-    if operated is None or not _NAMELESS.fullmatch(found.slot.name):
-        return found
-    others = [each.element for each in page.elements.values()]
-    label = label_beside(operated.element, others) or _group_of(operated.element, others)
-    if not label:
-        return found if found.slot.kind is SlotKind.FIELD else None
-    return found._replace(name=label, slot=found.slot.model_copy(update={"name": label}))
 
 
 def typed_texts(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> dict[str, str]:
@@ -119,9 +100,27 @@ def popup_options(trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) 
     return dict(found)
 
 
-def _labelled(element: UIElement, kind: SlotKind, owned: tuple[str, ...], /, **fields: Any) -> FoundSlot:
-    label = label_of(element)
-    return FoundSlot(label, GraphSlot(kind=kind, name=label, **fields), owned)
+def _labelled(
+    page: FoundPage, element: UIElement, kind: SlotKind, owned: tuple[str, ...], /, **fields: Any
+) -> Iterator[FoundSlot]:
+    """Yield a slot with the label of its element; none for a control that nobody could name.
+
+    A field without a name is kept: it may be the text of a document.
+    """
+    label = _label(page, element)
+    if kind is SlotKind.FIELD or not _is_role(label, element):
+        yield FoundSlot(label, GraphSlot(kind=kind, name=label, **fields), owned)
+
+
+def _label(page: FoundPage, element: UIElement) -> str:
+    """The name of an element, else the text beside or above it, else that of its group, else its role."""
+    own, others = label_of(element), [each.element for each in page.elements.values()]
+    named = not _is_role(own, element)
+    return own if named else label_beside(element, others) or _group_of(element, others) or own
+
+
+def _is_role(label: str, element: UIElement) -> bool:
+    return label.partition("#")[0] == element.role
 
 
 def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
@@ -135,7 +134,9 @@ def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
             values = values_for(page, kind, value)
             common = said_often(page, values) if kind is ValueType.SEARCH else ()
             fields = {"values": values, "common": common, "default": default, "type": kind}
-            yield _labelled(element, SlotKind.FIELD, (target,), target=target, in_form=target in in_forms, **fields)
+            yield from _labelled(
+                page, element, SlotKind.FIELD, (target,), target=target, in_form=target in in_forms, **fields
+            )
 
 
 def _sliders(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
@@ -144,7 +145,7 @@ def _sliders(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, Wal
         keys = {value: KEYS[each.kind] for each in moved if (value := taken_text(each, screens.get(each.after)))}
         if keys:
             fields = {"target": target, "values": tuple(keys), "default": element.value, "keys": keys}
-            yield _labelled(element, SlotKind.SLIDER, (target,), **fields)
+            yield from _labelled(page, element, SlotKind.SLIDER, (target,), **fields)
 
 
 def _keypads(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, WalkedScreen]) -> Iterator[FoundSlot]:
@@ -172,7 +173,7 @@ def _choices(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, Wal
         }
         if len(options) > 1 and box.value in options:
             fields = {"values": tuple(options), "default": box.value, "opens": trial.target, **_pressed(options)}
-            yield _labelled(box, SlotKind.CHOICE, (trial.target, *options.values()), **fields)
+            yield from _labelled(page, box, SlotKind.CHOICE, (trial.target, *options.values()), **fields)
 
 
 def _popups(page: FoundPage, popups: Mapping[str, Sequence[PopupOption]]) -> Iterator[FoundSlot]:
@@ -181,7 +182,8 @@ def _popups(page: FoundPage, popups: Mapping[str, Sequence[PopupOption]]) -> Ite
         options = {each.text: each for each in _that_took(popups.get(target, ())) if each.text}
         opened = any(each.target in page.elements for each in options.values())
         if element.role == BOX and not opened and len({each.shown for each in options.values()}) > 1:
-            yield _labelled(
+            yield from _labelled(
+                page,
                 element,
                 SlotKind.CHOICE,
                 (),
@@ -207,10 +209,10 @@ def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
             row = [each for each in others if each.bounds.top == element.bounds.top and each.role in FIELDS]
             is_part = element.text.endswith(":") and not all(each.text for each in row)
             fields = {"target": trial.target, "values": (OFF, ON), "default": ON if is_on else OFF, "in_form": is_part}
-            found = _labelled(element, SlotKind.SWITCH, (trial.target,), **fields)
             group = _group_of(element, others) if is_on or not starts_with_verb(element.text) else ""
-            name = f"{found.name.rstrip(': ')} under {group}" if group else found.name
-            yield found._replace(slot=found.slot.model_copy(update={"name": name}))
+            for found in _labelled(page, element, SlotKind.SWITCH, (trial.target,), **fields):
+                name = f"{found.name.rstrip(': ')} under {group}" if group not in ("", found.name) else found.name
+                yield found._replace(slot=found.slot.model_copy(update={"name": name}))
 
 
 def _group_of(element: UIElement, others: Sequence[UIElement]) -> str:

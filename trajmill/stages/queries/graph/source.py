@@ -268,10 +268,14 @@ def path_metadata(sample: Route) -> PathMetadata:
     graph, pages = sample.graph, list[PageMetadata]()
     parts = [(move.page, move.settings, pressed_name(graph, move)) for move in sample.moves]
     for name, settings, leave_by in (*parts, (sample.end, sample.final, "")):
-        told = ((e, f"{graph.app}.{e.page}", e.spec.kind.value) for e in settings)
-        values = tuple(SlotValue(e.name, at, e.label, kind, e.value, (e.value,), False, "") for e, at, kind in told)
+        values = tuple(_slot_value(graph, setting) for setting in settings)
         pages.append(PageMetadata(f"{graph.app}.{name}", graph.name, graph.purpose_of(name), values, leave_by))
     done = " ".join(move.transition.does for move in sample.moves if move.transition.does)
     description = done or f"Get to {graph.name_of(sample.end)} in {graph.name}."
     every = tuple(value for page in pages for value in page.settings)
     return PathMetadata(sample.task, description, graph.platform, tuple(pages), every)
+
+
+def _slot_value(graph: AppGraph, setting: Setting) -> SlotValue:
+    kind, place = setting.spec.kind.value, f"{graph.app}.{setting.page}"
+    return SlotValue(setting.name, place, setting.label, kind, setting.value, (setting.value,), False, "")
