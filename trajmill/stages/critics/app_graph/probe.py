@@ -67,8 +67,9 @@ class _Looks:
 
     def __init__(self, graphs: Mapping[str, AppGraph], query: Query, seen: Sequence[Observation]) -> None:
         """Raises JudgeFailure if there is no graph with the query's last page."""
-        graph = graphs.get(query.apps[0] if query.apps and query.pages else "")
-        if graph is None or query.pages[-1].partition(".")[2] not in graph.pages:
+        app, _, page = next(reversed(query.pages), "").partition(".")
+        graph = graphs.get(app if app in query.apps[:1] else "")
+        if graph is None or page not in graph.pages:
             raise JudgeFailure(f"{query.task}: no graph has its last page")
         found = list(facts_of(graph, on_graph.asked_for(graph, query)))
         # In one place of a page stands what came last.

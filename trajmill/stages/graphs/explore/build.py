@@ -123,10 +123,14 @@ class GraphBuilder:
 
     def _belongs(self, page: FoundPage, target: str, element: UIElement, is_below: bool) -> bool:
         """Whether an element is listed: it was tried, or can be operated and stands on no page below."""
-        trials = (trial for trial in self._trials[page.number] if trial.kind is not TrialKind.SCROLL)
-        tried = any(trial.target == target for trial in trials)
         operable = element.clickable or element.role in FIELDS
-        return tried or (operable and not is_below and bool(element.text or element.element_id))
+        named = bool(element.text or element.element_id)
+        return self._is_tried(page, target) or (operable and not is_below and named)
+
+    def _is_tried(self, page: FoundPage, target: str) -> bool:
+        """Whether an element was operated; scrolling it says nothing."""
+        trials = (trial for trial in self._trials[page.number] if trial.kind is not TrialKind.SCROLL)
+        return any(trial.target == target for trial in trials)
 
     def _page(self, part: _PageParts, recogniser: Recogniser, screenshots: Mapping[str, str]) -> GraphPage:
         page = GraphPage(
@@ -161,7 +165,7 @@ class GraphBuilder:
         awaits = cancels == 1 and (is_window or bool(page.key.dialogs))
         holds = {Mark.NEEDS_LOGIN: asks_for_password(page), Mark.AWAITS: awaits, Mark.OPENS: False}
         if origin is not None and page.key.address == before.key.address:
-            mark = visible_mark(self._screens[origin.before], page.first, _standing(before))
+            mark = visible_mark(self._screens[origin.before], page.first, before.standing)
             holds[Mark.OPENS] = bool(page.key.menu - before.key.menu) or mark is not None
         return tuple(mark for mark, held in holds.items() if held)
 
@@ -173,7 +177,7 @@ class GraphBuilder:
 
     def _element(self, part: _PageParts, target: str) -> GraphElement:
         element = part.page.elements[target].element
-        tried = any(trial.target == target for trial in self._trials[part.page.number])
+        tried = self._is_tried(part.page, target)
         denied = not tried and is_denied(part.page, element, self._deny_list, self._app.platform)
         holds = {Mark.DESTRUCTIVE: denied, Mark.LEAVES: target in self._leaving}
         marks = tuple(mark for mark, held in holds.items() if held)
@@ -261,7 +265,7 @@ class GraphBuilder:
             heads = {each.text for each in last.elements if each.bounds.top == head.bounds.top}
             in_heads = tuple(each for each in shows if each.text in heads)
             return way.model_copy(update={"does": does, "shows": in_heads or shows})
-        mark = None if telling or way.does else visible_mark(first, last, _standing(part.page))
+        mark = None if telling or way.does else visible_mark(first, last, part.page.standing)
         marks = (mark,) if mark is not None else ()
         return way.model_copy(update={"shows": shows, "lacks": change.lacks, "marks": marks})
 
@@ -321,12 +325,6 @@ class GraphBuilder:
             return "filled"
         element = self._screens[trial.before].by_target.get(trial.target)
         return word_of(element) if element else ""
-
-
-def _standing(page: FoundPage) -> list[WalkedScreen]:
-    """The screens of a page before anything was done there."""
-    further = (each for each in page.scrolled if all(step.operation == "scroll" for step in each.way[len(page.way) :]))
-    return [page.first, *(each.screen for each in further)]
 
 
 def _slots_used(part: _PageParts, steps: Sequence[PathStep]) -> dict[str, str]:

@@ -59,7 +59,7 @@ def forms_of(page: FoundPage) -> list[Form]:
 
 def _standing(page: FoundPage) -> Iterator[tuple[str, UIElement]]:
     """Yield the elements of a page as it is first shown, and below the visible part."""
-    shown = {page.first.screen_id, *(part.screen.screen_id for part in page.scrolled)}
+    shown = {screen.screen_id for screen in page.standing}
     yield from ((target, each.element) for target, each in page.elements.items() if each.screen_id in shown)
 
 

@@ -96,6 +96,12 @@ class FoundPage:
         return self.screens[0]
 
     @property
+    def standing(self) -> list[WalkedScreen]:
+        """The screens of a page before anything was done there, wherever it is scrolled to."""
+        ways = ((each.screen, each.way[len(self.way) :]) for each in self.scrolled)
+        return [self.first, *(screen for screen, way in ways if all(step.operation == "scroll" for step in way))]
+
+    @property
     def groups(self) -> list[ItemGroup]:
         """What repeats on it, also below the visible part."""
         if self._groups[0] != len(self.elements):
