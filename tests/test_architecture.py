@@ -92,19 +92,19 @@ _BUDGETS = (
     # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
     Budget(("schemas",), 3_942),
     Budget(("warehouse",), 3_687),
-    Budget(("pipelines",), 3_208),
+    Budget(("pipelines",), 3_225),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_597),
+    Budget(("flows",), 10_605),
     Budget(("stages/environments",), 15_965),
     Budget(("stages/queries",), 5_048),
-    Budget(("stages/critics",), 4_610),
+    Budget(("stages/critics",), 4_611),
     Budget(("stages/models",), 4_433),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
     Budget(("stages/derive", "stages/guidance"), 4_191),
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_956),
-    Budget(("stages/graphs", "stages/annotation"), 4_670),
-    Budget(("",), 73_616),
+    Budget(("stages/graphs", "stages/annotation"), 4_674),
+    Budget(("",), 73_646),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

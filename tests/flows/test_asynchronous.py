@@ -1,4 +1,4 @@
-"""With `run.asynchronous`, the next round is rolled out beside the stages that learn; all else stays in order."""
+"""With `run.asynchronous`, the next round's attempts are made beside the stages that learn; all else stays in order."""
 
 import multiprocessing
 import os
@@ -15,7 +15,7 @@ from tests.flows.runs import assert_same, changed, do, run_stages, small_config,
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import BASELINE, PROMOTE, Policy, PolicyInForce, acting_round, stale_versions
 from trajmill.flows.round import concurrently, do_stage, do_stages, rolled_out_ahead, stages_of
-from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, report_of, run_once
+from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, finished, report_of, run_once
 from trajmill.flows.status.page import ahead_line
 from trajmill.flows.tasks.generate import PROPOSE
 from trajmill.flows.tasks.judge import CALIBRATE, JUDGE_GUIDED
@@ -56,12 +56,12 @@ class Script:
         return self.events.index(event)  # type: ignore[arg-type]
 
 
-def test_the_next_rollout_goes_on_while_the_policy_trains_and_ends_before_the_evaluation(tmp_path: Path) -> None:
+def test_the_next_attempts_are_made_while_the_policy_trains_and_end_before_its_evaluation(tmp_path: Path) -> None:
     script, context = Script(), RoundContext.of(small_config(tmp_path))
     assert do_stages(context, script, context.in_round(2)) == ""
     assert script.position("end", JUDGE_GUIDED, 1) < script.position("begin", ROLLOUT, 2)
     assert script.position("begin", ROLLOUT, 2) < script.position("end", TRAIN, 1)
-    assert script.position("end", ROLLOUT, 2) < script.position("begin", EVALUATE, 1)
+    assert script.position("end", JUDGE_GUIDED, 2) < script.position("begin", EVALUATE, 1)
     own = [name for what, name, number in script.events if what == "end" and number == 1]
     assert own == [stage.name for stage in stages_of(context.config)]
 
@@ -72,20 +72,16 @@ def test_tasks_for_the_next_round_are_proposed_before_this_one_is_derived(tmp_pa
     assert script.position("end", PROPOSE, 2) < script.position("begin", CALIBRATE, 1)
 
 
-def test_a_round_that_awaits_a_policy_ends_when_the_next_one_is_rolled_out(tmp_path: Path) -> None:
+def test_a_round_that_awaits_a_policy_ends_when_the_next_attempts_are_made(tmp_path: Path) -> None:
     script, context = Script("awaiting a policy"), RoundContext.of(small_config(tmp_path))
     assert do_stages(context, script, context.in_round(2)) == "awaiting a policy"
     assert script.events[-1][0] == "end"
-    assert {name for _, name, number in script.events if number == 2} == {ROLLOUT}
+    assert [name for what, name, number in script.events if (what, number) == ("end", 2)][-1] == JUDGE_GUIDED
     assert EVALUATE not in {name for _, name, _ in script.events}
 
 
-def asynchronous(config: Config) -> Config:
-    return changed(config, run={"asynchronous": True})
-
-
 def test_no_round_beyond_the_last_one_is_begun_and_the_run_stays_the_same(tmp_path: Path) -> None:
-    config = asynchronous(small_config(tmp_path, rounds=2))
+    config = changed(small_config(tmp_path, rounds=2), run={"asynchronous": True})
     assert config.run_id == small_config(tmp_path).run_id
     assert rolled_out_ahead(RoundContext.of(config)) == RoundContext.of(config).in_round(2)
     assert rolled_out_ahead(RoundContext.of(config).in_round(2)) is None
@@ -156,9 +152,8 @@ def killed_in_rollout(config: Config) -> None:
 @pytest.mark.slow
 def test_a_rollout_ahead_that_is_killed_goes_on_with_the_same_policy(tmp_path: Path) -> None:
     # One after the other, so that of several the first one is finished early.
-    config = asynchronous(
-        changed(smallest_config(tmp_path, rounds=2), rollout={"episodes_per_round": 12, "concurrency": 1})
-    )
+    one_by_one = {"episodes_per_round": 12, "concurrency": 1}
+    config = changed(smallest_config(tmp_path, rounds=2), rollout=one_by_one, run={"asynchronous": True})
     process = PROCESSES.Process(target=killed_in_rollout, args=(config,))
     process.start()
     process.join(300)
@@ -169,8 +164,11 @@ def test_a_rollout_ahead_that_is_killed_goes_on_with_the_same_policy(tmp_path: P
     assert seen is not None
     do(ROLLOUT, context.in_round(2))
     assert "rollout: finished, by" in ahead_line(context)
+    do_stages(context, do_stage, rolled_out_ahead(context))
+    assert PolicyInForce.of(finished(context, PROMOTE)).policy_row.model_version != seen[1]
     rows = read_rows(context.warehouse, Trajectory, rounds=[1, 2])
-    assert {row.model_version for row in rows if row.purpose is Purpose.TRAIN} == {seen[1]}
+    acted = [row for row in rows if row.purpose in (Purpose.TRAIN, Purpose.GUIDED)]
+    assert {(row.round, row.model_version) for row in acted} == {(1, seen[1]), (2, seen[1])}
     ended = {row.trajectory_id: row.wall_ms for row in rows if row.round == 2}
     assert kept.items() <= ended.items() and len(ended) == sum(row.round == 2 for row in rows)
 

@@ -85,7 +85,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
 }
 """By command, the stages of other commands that must be finished before it, in their order."""
 LEARNING = frozenset({"derive", "release", "train"})
-"""The commands whose stages call no model of `[models]`: they need no servers, and may overlap the next rollout."""
+"""The commands whose stages call no model of `[models]`: they need no servers, and may overlap the next attempts."""
 
 
 def stages_of(config: Config) -> tuple[Stage, ...]:
@@ -127,15 +127,15 @@ def concurrently(work: Callable[[], object]) -> Iterator[None]:
 def do_stages(
     context: RoundContext, do: Callable[[Stage, RoundContext], StageReport], ahead: RoundContext | None = None
 ) -> str:
-    """Do the stages of a round, with the rollout of round `ahead` beside those that learn; says what one awaits."""
+    """Do the stages of a round, and beside those that learn the attempts of round `ahead`; says what one awaits."""
     for learn, stages in groupby(stages_of(context.config), lambda each: each.command in LEARNING):
         overlap: AbstractContextManager[None] = nullcontext()
         if learn and ahead is not None:
+            *first, last = (each for each in collecting_stages(ahead.config) if each.command == "rollout")
             # The stages before the rollout, which add queries, are done first.
-            *first, last = (each for each in stages_of(ahead.config) if each.command == "rollout")
             for each in first:
                 do(each, ahead)
-            overlap = concurrently(partial(do, last, ahead))
+            overlap = concurrently(partial(_collect, do, ahead, last))
         with overlap:
             for each in stages:
                 if waiting := do(each, context).waiting:
@@ -143,8 +143,16 @@ def do_stages(
     return ""
 
 
+def _collect(do: Callable[[Stage, RoundContext], StageReport], ahead: RoundContext, first: Stage) -> None:
+    """Make, judge and guide the attempts of a round; a stage that waits is done when the round is."""
+    stages = collecting_stages(ahead.config)
+    for each in stages[stages.index(first) :]:
+        if do(each, ahead).waiting:
+            return
+
+
 def rolled_out_ahead(context: RoundContext) -> RoundContext | None:
-    """The next round if its rollout has begun, or may begin while this round's policy trains and stays in force."""
+    """The next round if its attempts have begun, or may begin while this round's policy trains and stays in force."""
     following = context.in_round(context.round + 1)
     if has_begun(following, rollout.ROLLOUT):
         return following

@@ -67,7 +67,7 @@ class RunSection(Spec):
     """Folder of the warehouse, or a URL such as `s3://bucket/nightly`, `gs://...` or `abfs://...`, whose credentials
     come from the environment."""
     asynchronous: Annotated[bool, OPERATIONAL] = False
-    """Whether the next round's rollout begins while the policy trains, with the policy in force at that time."""
+    """Whether the next round's attempts are made and judged while the policy trains, by the policy in force then."""
 
 
 class QueriesSection(GraphQueriesSpec):

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from trajmill.flows.configuration.config import model_or_none
 from trajmill.flows.configuration.judges import NamedJudge, own_judge, prompts_of
-from trajmill.flows.policies.policy import endpoint_of, untrained_policy
+from trajmill.flows.policies.policy import acting_round, endpoint_of, untrained_policy
 from trajmill.flows.progress import progress
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage
 from trajmill.flows.tasks.rollout import MIXED, attempt_all, exploring_agent, shares
@@ -225,7 +225,7 @@ def rollout_guided(context: RoundContext, at: StageRun) -> StageOutcome:
     by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
     guided = [(queries[query_id], by_source[source]) for query_id, source in sources.items() if source in by_source]
     attempts = plan_guided(guided, episodes, seed, context.round, ATTEMPTS_PER_QUERY)
-    return attempt_all(context, at, attempts, exploring_agent(context, context))
+    return attempt_all(context, at, attempts, exploring_agent(context, acting_round(context)))
 
 
 BRANCHES = "rollout_branches"
@@ -243,7 +243,7 @@ def rollout_branches(context: RoundContext, at: StageRun) -> StageOutcome:
     most = -(-config.branch_episodes // config.rollout.branches)
     points = choose_points(_judged_episodes(context, failed), solved, WarehouseScreens(context.warehouse), most)
     chosen = (config.branch_episodes, config.run.seed, context.round, config.rollout.branches)
-    return attempt_all(context, at, plan_branches(points, *chosen), exploring_agent(context, context))
+    return attempt_all(context, at, plan_branches(points, *chosen), exploring_agent(context, acting_round(context)))
 
 
 def reference_paths_used(context: RoundContext) -> int:

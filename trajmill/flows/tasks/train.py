@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ from trajmill.flows.tasks.release import (
     release_to_train_on,
 )
 from trajmill.flows.tasks.rollout import ROLLOUT, attempt_all
+from trajmill.pipelines.executors.processes import elsewhere
 from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
 from trajmill.schemas.names import instead_of
@@ -183,16 +185,17 @@ def trained_weights(
         shutil.rmtree(training_set, ignore_errors=True)
         request = ExportRequest(name, recipe.takes, parent.family, training_set, recipe.learns_kind)
         export_release_to(context.warehouse, request)
-    progress = ShardProgress(staging, "updates")
-
-    def count(done: int, updates: int) -> None:
-        plan_items(staging, updates)
-        progress.fill(done)
-
     seed = int(content_id("train", config.run.seed, seed)[:12], 16)
-    report = recipe.train(parent=parent, release=training_set, seed=seed, folder=weights, progress=count)
+    training = partial(recipe.train, parent, training_set, seed, weights, partial(_count_updates, staging))
+    # Threads that make the next attempts and a network in one process would wait for one another.
+    report = elsewhere(training) if config.run.asynchronous else training()
     admit(weights, parent.folder)
     return report
+
+
+def _count_updates(staging: Path, done: int, updates: int) -> None:
+    plan_items(staging, updates)
+    ShardProgress(staging, "updates").fill(done)
 
 
 class TrainedModel(NamedTuple):
@@ -329,11 +332,8 @@ def measured_queries(context: RoundContext) -> list[Query]:
 
 def _of_split(context: RoundContext, split: Split) -> Sequence[Query]:
     """The queries of a split with which the run began; no check can measure proposed ones."""
-    return [
-        query
-        for query in context.queries.values()
-        if query.split is split and query.source not in PROPOSED and query.round <= 1
-    ]
+    first = (query for query in context.queries.values() if query.split is split and query.round <= 1)
+    return [query for query in first if query.source not in PROPOSED]
 
 
 def compared(context: RoundContext, new: Evaluation) -> Promotion:

@@ -31,6 +31,7 @@ from trajmill.schemas.errors import TrajmillError
 from trajmill.warehouse.store.base import is_alive
 
 S = TypeVar("S")
+T = TypeVar("T")
 
 _TRIES = 3
 """How many processes a shard may cost before the work is given up."""
@@ -44,24 +45,35 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM)
 _LOG = logging.getLogger(__name__)
 
 
-def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -> None:
+def elsewhere(work: Callable[[], T]) -> T:
+    """Do picklable work in a worker process, which leaves the interpreter to this one's threads; see `side_by_side`."""
+    [result] = side_by_side(_call, [work], 1)
+    return result
+
+
+def side_by_side(do: Callable[[S], T], shards: Sequence[S], workers: int) -> list[T]:
     """Call `do` with each shard, in worker processes that each take the next one as soon as they are free.
 
-    Both are picklable; a shard may be done twice. Raises TrajmillError if `do` raised it, or too many processes died.
+    All are picklable; a shard may be done twice. Returns the results as they came. Raises TrajmillError if `do` raised
+    it, or too many processes died.
     """
     waiting = deque((shard, 1) for shard in shards)
-    running: dict[Future[None], tuple[ProcessPoolExecutor, S, int]] = {}
+    running: dict[Future[T], tuple[ProcessPoolExecutor, S, int]] = {}
+    results: list[T] = []
     try:
         while waiting or running:
             while waiting and len(running) < workers:
-                pool = _idle().pop() if _idle() else _pool()
+                pool = None
+                with suppress(IndexError):  # Another thread may take the last one.
+                    pool = _idle().pop()
+                pool = pool or _pool()
                 with suppress(BrokenProcessPool):  # It died idle.
                     begun = pool.submit(_do, dict(os.environ), do, waiting[0][0])
                     running[begun] = pool, *waiting.popleft()
             for ended in wait(running, return_when=FIRST_COMPLETED).done:
                 pool, shard, tries = running[ended]
                 try:
-                    ended.result()
+                    results.append(ended.result())
                     _idle().append(pool)
                 except BrokenProcessPool as lost:
                     [process] = vars(pool)["_processes"].values()
@@ -80,6 +92,7 @@ def side_by_side(do: Callable[[S], object], shards: Sequence[S], workers: int) -
         _idle().extend(pool for pool, *_ in running.values())
         _end()
         raise
+    return results
 
 
 @lru_cache(maxsize=1)
@@ -121,12 +134,16 @@ def _begin(owner: int, collects_after: tuple[int, int, int]) -> None:
     end_with(owner)
 
 
-def _do(environment: Mapping[str, str], do: Callable[[S], object], shard: S) -> None:
+def _call(work: Callable[[], T]) -> T:
+    return work()
+
+
+def _do(environment: Mapping[str, str], do: Callable[[S], T], shard: S) -> T:
     # Credentials and addresses may have changed in the owner since this process was started.
     os.environ.clear()
     os.environ.update(environment)
     try:
-        do(shard)
+        return do(shard)
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
