@@ -74,9 +74,14 @@ _ALONE: Changes = {
 }
 _BRANCHES = {"episodes_per_round": 300, "branches": 4}
 _NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10}
+_PLAIN: Changes = {
+    "environment": {"devices": DevicesSpec(layouts=False)},
+    "queries": {"infeasible": 0.0, "answers": 0.0},
+}
+
 VARIANTS = (
     Variant("loop", "the default job", {}),
-    Variant("layouts", "devices also differ in layout", {"environment": {"devices": DevicesSpec(layouts=True)}}),
+    Variant("plain", "one layout, no impossible queries, no questions", _PLAIN),
     Variant("frozen", "control: same rollouts, guidance, judge and updates; trained once, at the end", {}, "loop"),
     Variant("unguided", "no guidance of any kind, 12 rounds of 1,000 episodes at temperature 1.5", _UNGUIDED),
     Variant("unguided_frozen", "its control", _UNGUIDED, "unguided"),

@@ -76,7 +76,7 @@ def with_a_name(app: str) -> str:
 
 _ALONE: Final[Changes] = {"guidance": {"demonstrate": "explorer"}, "rollout": {"episodes_per_round": 960}}
 _CLOCK: Final[Changes] = {"environment": {"builtin_apps": ("clock",)}, "train": {"max_updates": 1200}}
-_LOOKS: Final[Changes] = {"environment": {"devices": DevicesSpec(orders=70, dark=True, large_text=True)}}
+_LOOKS: Final[Changes] = {"environment": {"devices": DevicesSpec(orders=70, layouts=False)}}
 CELLS: Final = (
     Cell("sees-0", "the example"),
     Cell("alone-0", "without reference paths: the untrained explorer tries, the judge decides", changes=_ALONE),

@@ -60,8 +60,8 @@ class PhoneWalk:
 
 
 async def queries_of(train: int, seed: int = 5, world: World | None = None) -> tuple[Query, ...]:
-    sizes = dict.fromkeys(("heldout_slots", "heldout_phrasings", "heldout_apps", "validation"), 0)
-    settings = GraphQueriesSpec(train=train, heldout_app_names=(), **sizes)
+    others = ["heldout_slots", "heldout_phrasings", "heldout_apps", "validation", "infeasible", "answers"]
+    settings = GraphQueriesSpec(train=train, heldout_app_names=(), **dict.fromkeys(others, 0))
     return (await generate_queries(world or shared_world(()), settings, seed, ORIGIN)).queries
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, r
 from pydantic import NonNegativeInt, PositiveInt
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.spec import LATER, OPERATIONAL, Fraction, Spec
+from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.spec import EnvironmentSpec, FixedTasksSpec, MissingKey, TaskFileSpec
@@ -63,7 +63,7 @@ class DevicesSpec(Spec):
     """Whether every other look has the dark theme."""
     large_text: bool = True
     """Whether half of the looks have larger text."""
-    layouts: Annotated[bool, LATER] = False
+    layouts: bool = True
     """Whether looks also differ in layout: list items, buttons and toggles take the whole width, or stand in two
     columns, at the left, or at the right. Presses then spread over the screen."""
 

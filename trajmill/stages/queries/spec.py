@@ -62,9 +62,9 @@ class GraphQueriesSpec(Spec):
     """Queries that decide which policy is promoted: half of them new slot combinations, half of apps of their own."""
     validation_app_names: tuple[str, ...] = ("rides",)
     """Ids of the apps kept for validation queries; the default is ignored if there is no such app."""
-    infeasible: Fraction = 0.0
+    infeasible: Fraction = 0.05
     """Share of impossible queries in each split: the item is not there, and the right end is to report failure."""
-    answers: Fraction = 0.0
+    answers: Fraction = 0.05
     """Share of questions in each split: the agent must answer with a value on a page. Phones only."""
 
     @property

@@ -99,9 +99,8 @@ async def test_the_next_draft_is_asked_for_with_the_reason(order: TaskGraph) -> 
 
 @pytest.mark.slow
 async def test_a_query_set_by_a_model_is_walked_and_leaks_nothing(world: World, origin: Origin) -> None:
-    settings = GraphQueriesSpec(
-        train=40, heldout_slots=6, heldout_phrasings=6, heldout_apps=4, heldout_app_names=("notes",), validation=4
-    )
+    sizes = {"train": 40, "heldout_slots": 6, "heldout_phrasings": 6, "heldout_apps": 4, "validation": 4}
+    settings = GraphQueriesSpec(**sizes, heldout_app_names=("notes",), answers=0)
     made = await generate_queries(world, settings, 4, origin, [ModelWriter(ScriptedModel(honest))], in_flight=24)
     assert Counter(query.split for query in made.queries) == {split: settings.wanted(split) for split in Split}
     assert leaks_in_queries(made.queries, ("notes",)) == ()
@@ -137,7 +136,8 @@ async def test_a_model_that_fails_leaves_failures_with_their_reason(world: World
 @pytest.mark.slow
 async def test_the_grammar_replaces_a_writer_of_nonsense(world: World, origin: Origin) -> None:
     writers = (ModelWriter(ScriptedModel(saying("Do the usual."))), GrammarWriter())
-    settings = GraphQueriesSpec(train=20, heldout_slots=4, heldout_phrasings=4, heldout_app_names=(), validation=0)
+    sizes = {"train": 20, "heldout_slots": 4, "heldout_phrasings": 4, "validation": 0}
+    settings = GraphQueriesSpec(**sizes, heldout_app_names=(), answers=0)
     made = await generate_queries(world, settings, 0, origin, writers, 4)
     stood_in = [query for query in made.queries if query.made_by == GrammarWriter().version]
     assert len(made.queries) == 28 and all(query.slots for query in stood_in) and len(stood_in) > 14

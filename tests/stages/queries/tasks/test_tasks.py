@@ -31,9 +31,8 @@ from trajmill.stages.queries.tasks.source import TaskSource, check_app_files, dr
 from trajmill.stages.queries.walk import walk
 
 HELDOUT_APPS = ("notes", "clock")
-SETTINGS = GraphQueriesSpec(
-    train=60, heldout_slots=12, heldout_phrasings=12, heldout_apps=8, heldout_app_names=HELDOUT_APPS, validation=8
-)
+_SIZES = {"train": 60, "heldout_slots": 12, "heldout_phrasings": 12, "heldout_apps": 8, "validation": 8}
+SETTINGS = GraphQueriesSpec(**_SIZES, heldout_app_names=HELDOUT_APPS, infeasible=0, answers=0)
 
 
 @pytest.fixture(scope="module")

@@ -16,9 +16,8 @@ ORIGIN = Origin(round=0, run_id="stand-in", code_version="stand-in")
 
 def verified_queries(world: World, count: int, seed: int) -> list[Query]:
     """Queries of the simulated phone that its validator has walked."""
-    settings = GraphQueriesSpec(
-        train=4 * count, heldout_slots=0, heldout_phrasings=0, heldout_apps=0, heldout_app_names=(), validation=0
-    )
+    others = ("heldout_slots", "heldout_phrasings", "heldout_apps", "validation", "infeasible", "answers")
+    settings = GraphQueriesSpec(train=4 * count, heldout_app_names=(), **dict.fromkeys(others, 0))
     made = asyncio.run(generate_queries(world, settings, seed, ORIGIN))
     train = [each for each in made.queries if each.split is Split.TRAIN and each.platform is Platform.PHONE]
     return train[:count]
