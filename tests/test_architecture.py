@@ -94,7 +94,7 @@ _BUDGETS = (
     Budget(("warehouse",), 3_687),
     Budget(("pipelines",), 3_225),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_605),
+    Budget(("flows",), 10_606),
     Budget(("stages/environments",), 15_965),
     Budget(("stages/queries",), 5_048),
     Budget(("stages/critics",), 4_611),
@@ -104,7 +104,7 @@ _BUDGETS = (
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_956),
     Budget(("stages/graphs", "stages/annotation"), 4_674),
-    Budget(("",), 73_646),
+    Budget(("",), 73_647),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

@@ -187,8 +187,9 @@ ORDER BY t.round, abs(t.steps - 9), t.trajectory_id LIMIT 1
     "The same query, the last round": f"SELECT trajectory_id, round FROM ({_LAST})",
     "Solved with guidance": f"""
 SELECT t.trajectory_id, t.round FROM trajectories AS t JOIN queries AS q USING (run_id, query_id)
-JOIN latest_judgements AS j USING (run_id, trajectory_id)
-WHERE t.run_id = $1 AND t.purpose = 'guided' AND {_SOLVED} AND j.correct
+WHERE t.run_id = $1 AND t.purpose = 'guided' AND {_SOLVED}
+-- A second join on run_id would begin with every query beside every judgement.
+AND t.trajectory_id IN (SELECT trajectory_id FROM latest_judgements WHERE run_id = $1 AND correct)
 ORDER BY len(q.apps) DESC, q.platform, abs(t.steps - 9), t.trajectory_id LIMIT 1
 """,
     "Where the judge and the check disagree": """
