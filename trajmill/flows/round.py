@@ -144,7 +144,7 @@ def do_stages(
 
 
 def _collect(do: Callable[[Stage, RoundContext], StageReport], ahead: RoundContext, first: Stage) -> None:
-    """Make, judge and guide the attempts of a round; a stage that waits is done when the round is."""
+    """Make, judge and guide the attempts of a round up to a stage that waits, which the round itself does again."""
     stages = collecting_stages(ahead.config)
     for each in stages[stages.index(first) :]:
         if do(each, ahead).waiting:

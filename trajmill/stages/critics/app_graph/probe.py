@@ -67,8 +67,8 @@ class _Looks:
 
     def __init__(self, graphs: Mapping[str, AppGraph], query: Query, seen: Sequence[Observation]) -> None:
         """Raises JudgeFailure if there is no graph with the query's last page."""
-        app, _, page = next(reversed(query.pages), "").partition(".")
-        graph = graphs.get(app if app in query.apps[:1] else "")
+        app, _, page = query.pages[-1].partition(".") if query.pages else ("", "", "")
+        graph = graphs.get(app) if query.apps[:1] == (app,) else None
         if graph is None or page not in graph.pages:
             raise JudgeFailure(f"{query.task}: no graph has its last page")
         found = list(facts_of(graph, on_graph.asked_for(graph, query)))
