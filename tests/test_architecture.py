@@ -87,24 +87,22 @@ class Budget(NamedTuple):
 
 
 _BUDGETS = (
-    # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new:
-    # branches, exchange formats and the papers' parts, `compare`, and worlds, graphs of intent, OSWorld's and
-    # AndroidWorld's code, generated apps and judges, which also take what first contact leaves of the 8,000 lines.
+    # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
     Budget(("schemas",), 3_942),
     Budget(("warehouse",), 3_687),
     Budget(("pipelines",), 3_225),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_606),
+    Budget(("flows",), 10_608),
     Budget(("stages/environments",), 15_965),
-    Budget(("stages/queries",), 5_048),
+    Budget(("stages/queries",), 5_056),
     Budget(("stages/critics",), 4_611),
     Budget(("stages/models",), 4_433),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
     Budget(("stages/derive", "stages/guidance"), 4_191),
     Budget(("stages/training",), 3_015),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_956),
-    Budget(("stages/graphs", "stages/annotation"), 4_674),
-    Budget(("",), 73_647),
+    Budget(("stages/graphs", "stages/annotation"), 4_780),
+    Budget(("",), 73_763),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

@@ -199,7 +199,6 @@ def test_an_echoed_key_is_stored_and_printed_nowhere(
     assert "401" in refused and "***" in refused and "Traceback" in refused, refused
     errors = run_sql(open_warehouse(root), "SELECT error FROM model_calls WHERE error IS NOT NULL")
     assert any("401" in str(error) and "***" in str(error) for error in errors.to_pylist()), errors
-    # Parquet is compressed: its values are read, too.
     tables = ("model_calls", "step_verdicts", "trajectory_verdicts", "judgements", "failures", "guidance", "examples")
     rows = (str(run_sql(open_warehouse(root), f"SELECT * FROM {table}").to_pylist()) for table in tables)
     stored = [output, refused, *rows]

@@ -38,7 +38,6 @@ def run_rollout(root: Path, workers: int, kill_at: int) -> None:
     work = RunAttempts(
         create_warehouse(root), AT, ORIGIN, environment, ActingAgent(PressingAgents()), Limits(), CONCURRENCY
     )
-    # Many files of screens, written all the time.
     with patch.object(screens, "_LEAST_BYTES", 1), patch.object(drawing, "_LOOK_SECONDS", 0.001):
         made = run_in_shards(work, ATTEMPTS, workers, BeamSettings())
     commit_stage(work.warehouse, AT, made.files)

@@ -65,7 +65,6 @@ def test_success_pass_at_4_and_wpsr_weigh_queries_as_they_should(warehouse: Ware
     assert found["pass_at_4"] == pytest.approx((1 + 4 / 5) / 2)
     assert found["steps_per_success"] == pytest.approx(40 / 3)
     assert found["tokens_per_success"] == pytest.approx(150 / 3)
-    # As difficult as its pages and its app.
     assert found["wpsr"] == pytest.approx((2 / 4 + 4 / 5 + 3) / (2 + 4 + 3))
 
 

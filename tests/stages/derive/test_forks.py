@@ -33,7 +33,6 @@ SUCCESS = way("A-x-B", "B-y-C", "C-z-D", "D-end-D")
         (way("A-q-E", "E-r-C", "C-q-F"), [Fork(0, 0, True), Fork(2, 2, False)]),
         # Another way to the same screen passes it; the same action with another outcome is no fork.
         (way("A-w-B", "B-y-E"), []),
-        # What the success did earlier is not taught once the failed attempt has passed it.
         (way("A-x-B", "B-y-C", "C-back-A", "A-q-F"), [Fork(2, 2, True)]),
         (way("A-x-B", "B-y-C", "C-z-D", "D-q-G"), [Fork(3, 3, True)]),
         (way("X-x-Y"), []),

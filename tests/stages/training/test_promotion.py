@@ -36,7 +36,6 @@ def test_a_policy_is_promoted_unless_it_is_significantly_worse() -> None:
         assert decided(new)[0]
     said = "significantly worse (p = 0.031): all 5/20 against 10 of v1 (won 0, lost 5)"
     assert decided("1" * 5 + "0" * 15) == (False, said)
-    # A higher level refuses every policy that loses more than it wins.
     assert not decided("1" * 8 + "001" + "0" * 9, level=0.5)[0]
     assert not decided("-" * 19 + "0")[0] and not decided("-" * 20)[0]
 

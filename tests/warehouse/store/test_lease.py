@@ -51,7 +51,6 @@ def test_a_held_lock_is_refused_and_names_its_holder(store: FileStore) -> None:
 @pytest.mark.slow
 def test_a_lease_that_nobody_renews_is_taken_after_its_expiry(bucket_url: str) -> None:
     store, name = store_at(bucket_url), "staging/run/lock"
-    # A holder on another machine, of which nobody hears again.
     assert create_generation(store, name, Generation(1, "1 on another", ["another boot", 1, 1, 1], 1.0, "a"))
     with pytest.raises(HeldError, match="1 on another"), leased(store, name, wait=False):
         pass

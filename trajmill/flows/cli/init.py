@@ -26,6 +26,7 @@ app = typer.Typer()
 _CHECKOUT, _INSTALLED = Path(__file__).parents[3] / "docs/examples", Path(sys.prefix) / "share/trajmill/examples"
 _EXAMPLES = _CHECKOUT if _CHECKOUT.is_dir() else _INSTALLED
 _SECONDS = 10.0
+_TITLE_END = re.compile(r"\s+[-–—|·]\s+")
 _DEFAULT_FILE = Path("trajmill.toml")
 _QUESTIONS = {
     "web": "Address of the web app",
@@ -198,7 +199,8 @@ def _tested_world(kind: str, place: str) -> World:
             if answer.status != 200:
                 raise BadInputError(f"{place} does not answer ({answer.status_text})")
             titles = re.search(r"<title[^>]*>\s*([^<]{1,80})", answer.text, re.IGNORECASE)
-            title = html.unescape(titles[1]).strip() if titles else "the site"
+            # What follows a dash or a bar in a title is a slogan, or the name of the page.
+            title = _TITLE_END.split(html.unescape(titles[1]).strip())[0] if titles else "the site"
             found, world = f"{place} answers", World("browser", _slug(title), title, place)
         case "phone":
             name = place.rpartition(".")[2]
@@ -225,7 +227,7 @@ def _tested_world(kind: str, place: str) -> World:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40] or "app"
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-") or "app"
 
 
 def _find_package(package: str) -> str:

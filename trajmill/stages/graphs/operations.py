@@ -12,6 +12,8 @@ from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphTransition, Sl
 
 ON, OFF = "on", "off"
 """The values of a switch."""
+BOX_OF = "box of "
+"""How the name of a switch begins that is named after its row, in a table or a list of tasks."""
 _NO_ROW = Origin(round=0, run_id="", code_version="")
 
 

@@ -74,7 +74,6 @@ async def test_reference_paths_pass_their_checks_and_leave_no_process_and_no_soc
     for rollout in done.values():
         for seen in rollout.screens.values():
             assert Image.open(io.BytesIO(seen.screen.encode())).size == seen.screen.size
-    # Another server may use the path once it is free, with a file of its own.
     assert not [path for path, *file in sockets if path.exists() and file == [*file_at(path)]]
     for kind in ("X11-unix", "OSL_PIPE"):
         assert any(kind in str(path) for path, _, _ in sockets)

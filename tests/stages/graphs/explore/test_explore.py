@@ -276,6 +276,11 @@ def test_what_stands_there_only_while_a_field_is_filled_is_operated_after_it() -
         tried(found, cleared, TrialKind.PRESS, tap("empty"), way=enter),
     )
     assert [(each.by, each.after) for each in made.transitions if each.operation == "tap"] == [("clear", ("search",))]
+    # A search is not sent by what says that it does something else.
+    sent = tried(found, cleared, TrialKind.SUBMIT, (*fill, *tap("empty")))
+    sent = sent._replace(trial=sent.trial.model_copy(update={"target": "empty"}))
+    (made,) = pages_of(tried(empty, found, TrialKind.FILL, fill), sent)
+    assert not [each for each in made.transitions if each.submits]
 
 
 def at(row: int, role: str, text: str, left: int = 0) -> UIElement:
@@ -342,6 +347,17 @@ def test_a_switch_is_called_after_its_label_or_group_and_is_a_part_of_the_field_
     (page,) = pages_of(*(tried(first, first, TrialKind.PRESS, steps, undone=True) for steps in presses))
     named = {each.name: each.in_form for each in page.slots.values() if each.kind is SlotKind.SWITCH}
     assert named == {"Show marks": False, "Notation under Set": False, "Column under Set": True, "Sun under Set": False}
+
+
+def test_a_box_is_called_after_its_row_unless_two_rows_begin_alike() -> None:
+    shown = [
+        each
+        for row, name in enumerate(("Ann", "Bo", "Ann"), 2)
+        for each in (at(row, "checkbox", ""), at(row, "link", name, 60))
+    ]
+    first, targets = screen("a", "", *shown), ("checkbox:", "checkbox:#2", "checkbox:#3")
+    (page,) = pages_of(*(tried(first, first, TrialKind.PRESS, tap(each), undone=True) for each in targets))
+    assert [each.name for each in page.slots.values() if each.kind is SlotKind.SWITCH] == ["box of Bo"]
 
 
 def test_a_page_without_the_menu_bar_is_not_below_the_first_one_and_has_its_name() -> None:

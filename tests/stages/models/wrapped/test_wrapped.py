@@ -168,7 +168,6 @@ async def test_processes_share_it_and_a_killed_one_leaves_its_answers(tmp_path: 
         assert process.stdout is not None
         for told in range(20):
             assert int(process.stdout.readline()) == told
-            # This process reads and writes the same cache meanwhile.
             assert (await ask(tmp_path, request(str(told)), request(f"here {told}")))[0] == 1
     finally:
         process.kill()

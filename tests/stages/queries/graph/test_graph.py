@@ -159,7 +159,6 @@ def test_what_is_set_in_a_dialog_waits_and_a_search_is_asked_for_once_without_it
         ways = [{**search, "slots": texts, "shows": shows}]
         found = tasks_on("options", {"slots": slots, "marks": ["opens"], "transitions": ways}, origin)
         assert {task: len(queries) for task, queries in found.items()} == asked
-    # In an order, a search is for what several rows have.
     find = {**_field("find", "Find", "search", "Ann Lee", "London"), "common": ["London"]}
     sort = {"by": "age", "to": "options", "does": "Sort by Age.", "shows": [{"role": "text", "text": "Age, sorted"}]}
     changed = {"slots": {"find": find}, "elements": {"age": {"target": "age"}}, "transitions": [sort]}
@@ -326,7 +325,6 @@ def test_a_form_is_asked_for_with_its_values_and_never_a_part_of_it(origin: Orig
     words = " ".join(query.instruction for query in queries)
     assert "for 2 hours" in words and "with tools" in words and "Oak bench" in words
     assert "press" not in words and "into" not in words
-    # What is left at its default is neither said nor done.
     short = next(query for query in queries if {slot.name for slot in query.slots} == {"name", "day"})
     assert [step.target for step in short.path if step.operation == "tap"] == ["name", "day", "button:Book"]
     assert "Pine bench for " in json.loads(short.goal)["showing"][1]["text"]

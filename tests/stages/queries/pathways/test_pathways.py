@@ -164,7 +164,6 @@ async def test_every_query_meets_its_goal_and_splits_share_nothing(toy: WalkResu
     assert leaks_in_queries(queries, ()) == ()
     marked = [query.phrasing.split("/")[1].startswith("h") for query in queries]
     assert marked == [query.split is Split.HELDOUT_PHRASINGS for query in queries]
-    # Dialogs and tabs come first where queries are few.
     few = (await made_of(toy, origin, most=2)).queries
     assert {query.task.partition(".")[2] for query in few} == {EndKind.DIALOG, EndKind.TAB}
 

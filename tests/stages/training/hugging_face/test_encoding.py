@@ -119,7 +119,6 @@ def replies(seed: int = 0) -> Replies:
     logits = torch.randn(rows, longest, WORDS, generator=draw, dtype=torch.float64)
     tokens = torch.randint(WORDS, (rows, longest), generator=draw)
     now = logits.log_softmax(-1).gather(-1, tokens[..., None]).squeeze(-1)
-    # Ratios on both sides of the range, and within it.
     old = now + 0.5 * torch.randn(rows, longest, generator=draw, dtype=torch.float64)
     mask = torch.tensor([[0.0] * (longest - length) + [1.0] * length for length in LENGTHS], dtype=torch.float64)
     old[mask == 0] = -700.0

@@ -39,6 +39,7 @@ from trajmill.stages.graphs.values import examples, notes_of_people, type_of_lab
 _NO_TRANSITIONS = SETTING | {TrialKind.SCROLL}
 _SENT = re.compile(r"\b(?:enter|message|comment|reply|answer|chat)\b", re.IGNORECASE)
 """Labels of fields whose text somebody is to get."""
+_SENDS = re.compile(r"go|ok|submit|apply|done|start", re.IGNORECASE)
 _CANCEL = re.compile("cancel|abbrechen|annuler|cancelar", re.IGNORECASE)
 _OPERATIONS = {TrialKind.DOUBLE: "double_tap", TrialKind.ENTER: "key"}
 
@@ -123,14 +124,12 @@ class GraphBuilder:
 
     def _belongs(self, page: FoundPage, target: str, element: UIElement, is_below: bool) -> bool:
         """Whether an element is listed: it was tried, or can be operated and stands on no page below."""
-        operable = element.clickable or element.role in FIELDS
-        named = bool(element.text or element.element_id)
-        return self._is_tried(page, target) or (operable and not is_below and named)
+        operable = not is_below and (element.clickable or element.role in FIELDS)
+        return self._is_tried(page, target) or (operable and bool(element.text or element.element_id))
 
     def _is_tried(self, page: FoundPage, target: str) -> bool:
         """Whether an element was operated; scrolling it says nothing."""
-        trials = (trial for trial in self._trials[page.number] if trial.kind is not TrialKind.SCROLL)
-        return any(trial.target == target for trial in trials)
+        return any(each.target == target and each.kind is not TrialKind.SCROLL for each in self._trials[page.number])
 
     def _page(self, part: _PageParts, recogniser: Recogniser, screenshots: Mapping[str, str]) -> GraphPage:
         page = GraphPage(
@@ -253,7 +252,8 @@ class GraphBuilder:
         own = FIELDS | {BOX} if trial.kind is TrialKind.ENTER else FIELDS
         shows = tuple(each for each in change.shows if each.role not in own or not each.is_open)
         telling = tuple(each for each in shows if each.is_open)
-        if way.submits and not telling and self._does_alone(part, trial):
+        is_other = not telling and (self._does_alone(part, trial) or self._is_no_search(part, way, trial))
+        if way.submits and (is_other or self._only_leaves_field(part, trial)):
             return None
         if way.to != part.name:
             return way.model_copy(update={"shows": telling})
@@ -274,6 +274,22 @@ class GraphBuilder:
         same = (each for each in self._trials[part.page.number] if each.target == trial.target)
         ends = (each.after for each in same if each.kind is TrialKind.PRESS and each.effect is Effect.CHANGED)
         return any(self._say_the_same(trial.after, end) for end in ends if end in self._screens)
+
+    def _is_no_search(self, part: _PageParts, way: GraphTransition, trial: Trial) -> bool:
+        """Whether only words to look for were entered, and what was pressed then says that it does something else."""
+        element = self._screens[trial.before].by_target.get(trial.target)
+        text = element.text if element is not None and trial.kind is not TrialKind.ENTER else ""
+        sends = not text or type_of_label(text) is ValueType.SEARCH or _SENDS.fullmatch(text) is not None
+        return not sends and {each.slot.type for each in part.slots if each.name in way.slots} == {ValueType.SEARCH}
+
+    def _only_leaves_field(self, part: _PageParts, trial: Trial) -> bool:
+        """Whether a button above the fields sends them as Enter does: by taking the focus, whatever it is for."""
+        shown = self._screens[trial.before].by_target
+        button, first = shown.get(trial.target), shown.get(trial.steps[0].target)
+        above = button is not None and first is not None and button.bounds.bottom <= first.bounds.top
+        on_page = (each for each in self._trials[part.page.number] if each.effect is Effect.CHANGED)
+        entered = any(each.kind is TrialKind.ENTER and each.steps[0] == trial.steps[0] for each in on_page)
+        return above and entered and trial.kind is not TrialKind.ENTER
 
     def _say_the_same(self, first: str, second: str) -> bool:
         """Whether two screens, by their ids, say the same outside of fields."""

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from typing import NamedTuple
 
 from trajmill.schemas.observation import UIElement
@@ -51,10 +51,20 @@ def forms_of(page: FoundPage) -> list[Form]:
         if element is None:
             break
         if is_input and "disabled" not in element.states:
+            if inputs and is_field(element) and _is_search_beside(page.elements[inputs[0]].element, element):
+                inputs = inputs[1:]
             inputs.append(target)
         elif element.role in BUTTONS:
             (buttons if inputs else before).append(target)
     return found
+
+
+def _is_search_beside(first: UIElement, second: UIElement) -> bool:
+    """Whether the first of two fields is for a search and stands elsewhere, such as in a menu at the side."""
+    one, other = first.bounds, second.bounds
+    in_column = one.left < other.right and other.left < one.right
+    in_row = one.top < other.bottom and other.top < one.bottom
+    return is_field(first) and type_of(first) is ValueType.SEARCH and not in_column and not in_row
 
 
 def _standing(page: FoundPage) -> Iterator[tuple[str, UIElement]]:
@@ -148,8 +158,18 @@ def words_to_find(page: FoundPage) -> tuple[str, ...]:
     names = (name for group in page.groups if not group.is_run for name in group.items)
     # Also of the rows that come up when the page is sorted, or turned.
     texts = [e for e, *_ in page.elements.values() if e.role in _READ and "clickable" not in e.states]
-    columns = Counter((each.role, each.bounds.left) for each in texts)
-    own = (each.text for each in texts if columns[each.role, each.bounds.left] >= _FEWEST_IN_COLUMN)
+    columns: dict[tuple[str, int], list[UIElement]] = defaultdict(list)
+    for each in texts:
+        columns[each.role, each.bounds.left].append(each)
+    own = (each.text for each in texts if _is_even(columns[each.role, each.bounds.left]))
     heads = {each.text.partition(":")[0] for _, each in _standing(page) if "clickable" in each.states}
-    words = (name for name in dict.fromkeys((*names, *own)) if 3 < len(name) <= 40 and name[0].isalpha())
+    said = (name for name in dict.fromkeys((*names, *own)) if not name.endswith(":"))
+    words = (name for name in said if 3 < len(name) <= 40 and name[0].isalpha())
     return tuple(islice((word for word in words if word not in heads), _MOST_WORDS))
+
+
+def _is_even(column: Sequence[UIElement]) -> bool:
+    """Whether texts stand one below the other as in a table, rather than as in a document."""
+    tops = sorted({each.bounds.top for each in column})
+    steps = Counter(below - above for above, below in pairwise(tops))
+    return max(steps.values(), default=0) >= _FEWEST_IN_COLUMN - 1

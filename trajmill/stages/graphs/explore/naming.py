@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from itertools import chain, count
+from urllib.parse import unquote
 
 from trajmill.schemas.observation import UIElement
 
 _LONGEST = 40
+_LONGEST_LABEL = 60
 _NEAR = 40
 """Most pixels between an element and the text that labels it."""
 _SIGNS = {
@@ -26,6 +28,8 @@ _SIGNS = {
     "<": "less",
     ">": "more",
 }
+_FEWEST_ROWS = 2
+_ROW_BEGINNINGS = frozenset({"text", "link", "cell", "heading", "list_item", "button"})
 _ADDRESS = re.compile(r"[/#?&=._-]+")
 
 
@@ -60,10 +64,14 @@ def word_of(element: UIElement) -> str:
 
 
 def label_beside(element: UIElement, others: Iterable[UIElement]) -> str:
-    """The text nearest to an element that has none: on its row, or right above it; empty without one."""
+    """The text nearest to an element that has none: on its row, or right above it; empty without one.
+
+    A sentence explains, and is no label; a link is one only before the element.
+    """
     box, gaps = element.bounds, dict[str, int]()
     for each in others:
-        if each.role != "text" or not each.text:
+        is_label = each.role == "text" or (each.role in ("link", "cell") and each.bounds.right <= box.left)
+        if not is_label or not each.text or is_sentence(each.text):
             continue
         in_row = each.bounds.top <= box.center.y < each.bounds.bottom
         in_column = each.bounds.left == box.left and each.bounds.bottom <= box.top
@@ -73,6 +81,38 @@ def label_beside(element: UIElement, others: Iterable[UIElement]) -> str:
             gaps[each.text] = box.top - each.bounds.bottom
     label = min(gaps, key=gaps.__getitem__, default="")
     return label.rstrip(": ") if label and 0 <= gaps[label] <= _NEAR else ""
+
+
+def is_unlabelled(element: UIElement) -> bool:
+    """Whether a person sees no name of an element: it has no text, or its id in place of one."""
+    return element.text in ("", element.element_id)
+
+
+def is_sentence(text: str) -> bool:
+    return len(text) > _LONGEST_LABEL or text.endswith(".")
+
+
+def name_by_row(element: UIElement, others: Iterable[UIElement]) -> str | None:
+    """The text that begins the row of a box without one of its own, as in a table or a list of tasks.
+
+    Empty if another row with such a box begins alike, so that nobody could name it; None if it begins no row.
+    """
+    each_row = list(others)
+    boxes = (each for each in each_row if each.role == element.role and is_unlabelled(each))
+    begins = [_begin_of_row(box, each_row) for box in boxes if box.bounds.left == element.bounds.left]
+    own = _begin_of_row(element, each_row) if is_unlabelled(element) else ""
+    if not own or len(begins) < _FEWEST_ROWS:
+        return None
+    return own if begins.count(own) == 1 else ""
+
+
+def _begin_of_row(box: UIElement, others: Iterable[UIElement]) -> str:
+    y = box.bounds.center.y
+    right = (
+        each for each in others if each.bounds.left >= box.bounds.left and each.bounds.top <= y < each.bounds.bottom
+    )
+    row = [each for each in right if each.text and each.role in _ROW_BEGINNINGS]
+    return min(row, key=lambda each: each.bounds.left).text if row else ""
 
 
 def label_of(element: UIElement) -> str:
@@ -86,5 +126,6 @@ def last_word_of_id(element: UIElement) -> str:
 
 def name_of_address(address: str) -> str:
     """The last word of an address within a site, e.g. `active` for `/todo/#/active`; empty without one."""
-    words = [word for word in _ADDRESS.split(address) if word and not word.isdigit() and word != "html"]
+    parts = _ADDRESS.split(unquote(address))
+    words = [word for word in parts if slug(word) and not word.isdigit() and word != "html"]
     return slug(words[-1]) if words else ""

@@ -113,6 +113,11 @@ class FoundPage:
         """The group that an element belongs to; None for another element."""
         return next((group for group in self.groups if target in group.items.values()), None)
 
+    def around(self, element: UIElement) -> tuple[UIElement, ...]:
+        """The elements of the screen that first showed an element: others may have something else in its place."""
+        shown = next((each.screen_id for each in self.elements.values() if each.element is element), "")
+        return next((each.elements for each in self.every_screen if each.screen_id == shown), ())
+
     def add_elements(self, screen: WalkedScreen, way: tuple[PathStep, ...]) -> None:
         for target, element in screen.by_target.items():
             self.elements.setdefault(target, FoundElement(element, way, screen.screen_id))

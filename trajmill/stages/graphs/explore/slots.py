@@ -11,10 +11,18 @@ from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind, ValueType
 from trajmill.stages.graphs.explore.base import BOX, FIELDS, SWITCHES, Trial, TrialKind, WalkedScreen, taken_text
 from trajmill.stages.graphs.explore.forms import forms_of, radio_groups, said_often, values_for
-from trajmill.stages.graphs.explore.naming import label_beside, label_of, slug, unique
+from trajmill.stages.graphs.explore.naming import (
+    is_sentence,
+    is_unlabelled,
+    label_beside,
+    label_of,
+    name_by_row,
+    slug,
+    unique,
+)
 from trajmill.stages.graphs.explore.pages import FoundPage
 from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of, keys_on, lists_of
-from trajmill.stages.graphs.operations import OFF, ON, keys_of
+from trajmill.stages.graphs.operations import BOX_OF, OFF, ON, keys_of
 from trajmill.stages.graphs.recognise import is_marked
 from trajmill.stages.graphs.sentences import starts_with_verb
 from trajmill.stages.graphs.values import examples, results, type_of
@@ -113,10 +121,16 @@ def _labelled(
 
 
 def _label(page: FoundPage, element: UIElement) -> str:
-    """The name of an element, else the text beside or above it, else that of its group, else its role."""
-    own, others = label_of(element), [each.element for each in page.elements.values()]
-    named = not _is_role(own, element)
-    return own if named else label_beside(element, others) or _group_of(element, others) or own
+    """The text of an element, else the text beside or above it, else its id, else its group, else its role.
+
+    The box of a row is named after its row; its role is left if nobody could name it.
+    """
+    own, others = label_of(element), page.around(element)
+    row = name_by_row(element, others) if element.role in SWITCHES else None
+    if row is not None:
+        return f"{BOX_OF}{row}" if row else element.role
+    beside = label_beside(element, others) if is_unlabelled(element) else ""
+    return beside or (_group_of(element, others) if _is_role(own, element) else "") or own
 
 
 def _is_role(label: str, element: UIElement) -> bool:
@@ -205,20 +219,21 @@ def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
     for trial in trials:
         element = page.elements[trial.target].element if trial.target in page.elements else None
         if trial.undone and element is not None and element.role in SWITCHES:
-            others, is_on = [each.element for each in page.elements.values()], "checked" in element.states
+            others, is_on = page.around(element), "checked" in element.states
             row = [each for each in others if each.bounds.top == element.bounds.top and each.role in FIELDS]
             is_part = element.text.endswith(":") and not all(each.text for each in row)
             fields = {"target": trial.target, "values": (OFF, ON), "default": ON if is_on else OFF, "in_form": is_part}
             group = _group_of(element, others) if is_on or not starts_with_verb(element.text) else ""
             for found in _labelled(page, element, SlotKind.SWITCH, (trial.target,), **fields):
-                name = f"{found.name.rstrip(': ')} under {group}" if group not in ("", found.name) else found.name
+                is_told = group in ("", found.name) or found.name.startswith(BOX_OF)
+                name = found.name if is_told else f"{found.name.rstrip(': ')} under {group}"
                 yield found._replace(slot=found.slot.model_copy(update={"name": name}))
 
 
 def _group_of(element: UIElement, others: Sequence[UIElement]) -> str:
     """The heading of the group that an element is indented in; empty without one."""
     left, top = element.bounds[:2]
-    texts = [each for each in others if each.role == "text" and each.text and not each.text.endswith(":")]
+    texts = [e for e in others if e.role == "text" and e.text and not e.text.endswith(":") and not is_sentence(e.text)]
     above = [each for each in texts if each.bounds.left < left < each.bounds.right and each.bounds.bottom <= top]
     return max(above, key=lambda each: each.bounds.top).text if above else ""
 
@@ -251,13 +266,13 @@ def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:
     for group in lists_of(page):
         named = {name: target for name, target in group.items.items() if target not in in_choices}
         in_groups.update(group.items.values())
-        if len(named) > 1:
+        if len(named) > 1 and not (group.is_run and _is_paging(named)):
             slot = GraphSlot(kind=SlotKind.LIST, values=tuple(named)[:_MOST_ITEMS], **_pressed(named))
             yield FoundSlot(group.verb or "item", slot, tuple(named.values()), group.verb)
     for kind, targets in items_of(page).items():
         elements = {target: page.elements[target].element for target in targets if target not in in_groups}
         named = {element.text: target for target, element in elements.items() if element.text}
-        if len(named) < 2:
+        if len(named) < 2 or _is_paging(named):
             continue
         fields: dict[str, Any] = {"kind": SlotKind.LIST}
         if kind.startswith("radio"):
@@ -265,6 +280,11 @@ def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:
             fields = {"kind": SlotKind.CHOICE, "default": next(marked, "")}
         slot = GraphSlot(values=tuple(named), **fields, **_pressed(named))
         yield FoundSlot(kind.rpartition("/")[2].rpartition(" ")[2], slot, tuple(named.values()))
+
+
+def _is_paging(names: Collection[str]) -> bool:
+    """Whether items are the numbers of pages, which nobody asks for."""
+    return all(map(str.isdecimal, names))
 
 
 def _pressed(named: Mapping[str, str]) -> dict[str, object]:

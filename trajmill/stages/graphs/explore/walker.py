@@ -159,9 +159,11 @@ class AppWalker:
             if ("checked" in was.states) != ("checked" in now.states):
                 self.way = None
                 await self._do(planned.steps)
-                if seen_screen(self._current()).content == first.content:
+                again = seen_screen(self._current()).content
+                if again == first.content:
                     self.way = planned.way
-                    return True
+                # What shows only under the pointer, such as a button to remove a row, tells nothing.
+                return {*first.content} <= {*again}
         elif any(e.role in ("menu_item", "dialog") and e not in first.elements for e in after.elements):
             phone = self._environment.platform is Platform.PHONE
             self.way = None

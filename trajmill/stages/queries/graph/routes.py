@@ -16,7 +16,7 @@ from trajmill.stages.environments.simulated.annotations import KnownSlot
 from trajmill.stages.graphs.asked import in_forms, why_not
 from trajmill.stages.graphs.base import PLACE, AppGraph, GraphSlot, GraphTransition, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.network import marks_on_way, walkable
-from trajmill.stages.graphs.operations import OFF, ON, staying
+from trajmill.stages.graphs.operations import BOX_OF, OFF, ON, staying
 from trajmill.stages.graphs.recognise import filled
 from trajmill.stages.graphs.sentences import starts_with_verb
 
@@ -87,8 +87,10 @@ class Setting(NamedTuple):
     def _switch_words(self) -> tuple[str, ...]:
         if self.value == ON and starts_with_verb(self.label) and not self.spec.name.endswith(":"):
             return (self.label[:1].lower() + self.label[1:],)
-        turned = "off" if self.value == OFF else "on"
-        return (f"turn {turned} {self.label}", f"switch {turned} {self.label}")
+        on, off = ("turn on", "switch on"), ("turn off", "switch off")
+        if self.label.startswith(BOX_OF):
+            on, off = ("tick the", "check the"), ("untick the", "uncheck the")
+        return tuple(f"{verb} {self.label}" for verb in (off if self.value == OFF else on))
 
 
 class RouteMove(NamedTuple):
@@ -226,9 +228,8 @@ def routes(graph: AppGraph) -> tuple[Route, ...]:
     """
     allowed = walkable(graph)
     ways = (way for page in graph.pages for way in routes_to(allowed, graph, page) if _needs_items(allowed, way))
-    found = (route for way in ways for route in _from(allowed, way))
-    asked = (each for route in found for each in _with_parts_of_forms(route))
-    return tuple(route for route in asked if _can_be_asked(route) and is_wish(route))
+    found = (each for way in ways for route in _from(allowed, way) for each in _with_parts_of_forms(route))
+    return tuple(route for route in found if _can_be_asked(route) and is_wish(route))
 
 
 def _with_parts_of_forms(route: Route) -> Iterator[Route]:
@@ -239,9 +240,8 @@ def _with_parts_of_forms(route: Route) -> Iterator[Route]:
         return
     move = route.moves[at]
     slots = route.graph.pages[move.page].slots
-    optional = [
-        name for name in move.transition.slots if slots[name].default and slots[name].kind is not SlotKind.SWITCH
-    ]
+    switches = {name for name, slot in slots.items() if slot.kind is SlotKind.SWITCH}
+    optional = [name for name in move.transition.slots if slots[name].default and name not in switches]
     for kept in dict.fromkeys(((), *((name,) for name in optional), tuple(optional))):
         left = {name: slots[name].default for name in optional if name not in kept}
         asked = tuple(name for name in move.transition.slots if name not in left)
@@ -331,27 +331,35 @@ def is_wish(route: Route) -> bool:
     """Whether somebody would ask for it: no part of it is, by itself, what nobody asks for."""
     graph = route.graph
     for setting in route.final:
-        if setting.slot in in_forms(graph, setting.page) or Mark.IDLE in setting.spec.marks:
-            return False
-        if _stands_nearer(graph, setting) or _is_vague(graph, setting):
+        is_part = setting.slot in in_forms(graph, setting.page) or Mark.IDLE in setting.spec.marks
+        if is_part or _stands_nearer(graph, setting) or _is_vague(graph, setting):
             return False
     if any(why_not(graph, move.page, move.transition) is not None for move in route.acts):
         return False
     # No words say where a text goes that is entered without a name, on a page without one.
     if any(each.spec.is_nameless and not is_nearest(graph, each.page) for move in route.acts for each in move.settings):
         return False
-    if not route.parts and {Mark.IDLE, Mark.OPENS, Mark.AWAITS} & {*graph.pages[route.end].marks}:
+    marked = {Mark.IDLE, Mark.OPENS, Mark.AWAITS} & {*graph.pages[route.end].marks}
+    if _leaves_what_it_found(route) or (not route.parts and (marked or graph.name_of(route.end) == graph.title)):
         return False
     of_forms = sum(len(move.settings) for move in route.acts if move.transition.submits)
     alone = [move for move in route.acts if not move.settings and not move.transition.does]
     return (of_forms <= _MOST_OF_FORMS or len(route.acts) == 1) and len(alone) < _REPEATS
 
 
+def _leaves_what_it_found(route: Route) -> bool:
+    """Whether a search is followed by a way to another page, rather than by the choice of what was found."""
+    types = [{each.spec.type for each in move.settings} for move in route.moves]
+    first = next((number for number, each in enumerate(types) if ValueType.SEARCH in each), len(types))
+    return any(move not in route.acts for move in route.moves[first + 1 :])
+
+
 def _is_vague(graph: AppGraph, setting: Setting) -> bool:
-    """Whether a choice has no name, and another one of its page has the same values."""
-    others = (each for key, each in graph.pages[setting.page].slots.items() if key != setting.slot)
+    """Whether nothing names it: a choice whose values another one of its page has, or one of two such fields."""
+    others = [each for key, each in graph.pages[setting.page].slots.items() if key != setting.slot]
     is_choice = setting.spec.kind is SlotKind.CHOICE and not setting.spec.name
-    return is_choice and any({*setting.spec.values} & {*each.values} for each in others)
+    alike = is_choice and any({*setting.spec.values} & {*each.values} for each in others)
+    return alike or (setting.spec.is_nameless and any(each.is_nameless for each in others))
 
 
 def _stands_nearer(graph: AppGraph, setting: Setting) -> bool:
