@@ -66,12 +66,11 @@ def word_of(element: UIElement) -> str:
 def label_beside(element: UIElement, others: Iterable[UIElement]) -> str:
     """The text nearest to an element that has none: on its row, or right above it; empty without one.
 
-    A sentence explains, and is no label; a link is one only before the element.
+    A sentence explains, and is no label.
     """
     box, gaps = element.bounds, dict[str, int]()
     for each in others:
-        is_label = each.role == "text" or (each.role in ("link", "cell") and each.bounds.right <= box.left)
-        if not is_label or not each.text or is_sentence(each.text):
+        if each.role not in ("text", "cell") or not each.text or is_sentence(each.text):
             continue
         in_row = each.bounds.top <= box.center.y < each.bounds.bottom
         in_column = each.bounds.left == box.left and each.bounds.bottom <= box.top
@@ -116,8 +115,9 @@ def _begin_of_row(box: UIElement, others: Iterable[UIElement]) -> str:
 
 
 def label_of(element: UIElement) -> str:
-    """The default name of a slot: the text of its element, else its id, else its role."""
-    return element.text or last_word_of_id(element) or element.role
+    """The default name of a slot: the text of its element, else its id in words, else its role."""
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", last_word_of_id(element))
+    return (element.text if not is_unlabelled(element) else words.lower()) or element.role
 
 
 def last_word_of_id(element: UIElement) -> str:
