@@ -143,18 +143,17 @@ class GraphBuilder:
             transitions=self._transitions(part),
         )
         known = staying(page, part.name).keys()
-        ways = (e if known >= set(e.after) else e.model_copy(update={"after": ()}) for e in page.transitions)
+        later = {name for name, each in page.elements.items() if each.target not in part.page.first.by_target}
+        alone = (e for e in page.transitions if known >= {*e.after} or e.by not in later)
+        ways = (e if known >= {*e.after} else e.model_copy(update={"after": ()}) for e in alone)
         leading = {each.by for each in page.transitions if Mark.IDLE not in each.marks}
-        conclusive = filter(self._is_conclusive, self._trials[part.page.number])
-        tried = {part.elements.get(each.target) for each in conclusive} - leading
+        done = (each for each in self._trials[part.page.number] if each.effect is not Effect.FAILED)
+        # What led to a page beyond the bounds is not known to do nothing.
+        told = (each for each in done if each.effect is not Effect.CHANGED or self._book.page_of(each.after))
+        tried = {part.elements.get(each.target) for each in told} - leading
         vain = {name: each for name, each in page.elements.items() if name in tried and not each.marks}
         marked = {name: each.model_copy(update={"marks": (Mark.IDLE,)}) for name, each in vain.items()}
         return page.model_copy(update={"transitions": tuple(ways), "elements": page.elements | marked})
-
-    def _is_conclusive(self, trial: Trial) -> bool:
-        """Whether it is known what a trial did: it neither failed nor led to a page beyond the bounds."""
-        leads = trial.effect is not Effect.CHANGED or self._book.page_of(trial.after) is not None
-        return leads and trial.effect is not Effect.FAILED
 
     def _page_marks(self, page: FoundPage) -> tuple[Mark, ...]:
         """Mark a page that asks for a password, and one that is another page with something opened on it."""

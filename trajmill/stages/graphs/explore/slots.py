@@ -216,9 +216,11 @@ def _that_took(options: Sequence[PopupOption]) -> Iterator[PopupOption]:
 
 
 def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
+    # One that stands there only after something was done, such as in an added row, cannot be asked for by itself.
+    standing = {target for screen in page.standing for target in screen.by_target}
     for trial in trials:
         element = page.elements[trial.target].element if trial.target in page.elements else None
-        if trial.undone and element is not None and element.role in SWITCHES:
+        if trial.undone and element is not None and element.role in SWITCHES and trial.target in standing:
             others, is_on = page.around(element), "checked" in element.states
             row = [each for each in others if each.bounds.top == element.bounds.top and each.role in FIELDS]
             is_part = element.text.endswith(":") and not all(each.text for each in row)
