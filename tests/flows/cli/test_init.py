@@ -24,7 +24,7 @@ from trajmill.stages.environments.simulated.world import load_world
 _PAGES = {
     "/v1/models": json.dumps({"data": [{"id": "Qwen/Qwen2.5-VL-7B-Instruct"}]}),
     "/two/models": json.dumps({"data": [{"id": "small"}, {"id": "GUI-Owl-7B"}]}),
-    "/app": '<html><title>My "list" &amp; more — a to-do list | Home</title></html>',
+    "/app": '<html><title>Home | My "list" &amp; more — a to-do list</title></html>',
 }
 
 

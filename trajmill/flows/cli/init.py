@@ -26,7 +26,8 @@ app = typer.Typer()
 _CHECKOUT, _INSTALLED = Path(__file__).parents[3] / "docs/examples", Path(sys.prefix) / "share/trajmill/examples"
 _EXAMPLES = _CHECKOUT if _CHECKOUT.is_dir() else _INSTALLED
 _SECONDS = 10.0
-_TITLE_END = re.compile(r"\s+[-–—|·]\s+")
+_TITLE_PARTS = re.compile(r"\s+[-–—|·]\s+")
+_FIRST_PAGES = frozenset({"home", "start", "welcome", "index", "dashboard", "login", "log in", "sign in"})
 _DEFAULT_FILE = Path("trajmill.toml")
 _QUESTIONS = {
     "web": "Address of the web app",
@@ -199,8 +200,9 @@ def _tested_world(kind: str, place: str) -> World:
             if answer.status != 200:
                 raise BadInputError(f"{place} does not answer ({answer.status_text})")
             titles = re.search(r"<title[^>]*>\s*([^<]{1,80})", answer.text, re.IGNORECASE)
-            # What follows a dash or a bar in a title is a slogan, or the name of the page.
-            title = _TITLE_END.split(html.unescape(titles[1]).strip())[0] if titles else "the site"
+            parts = _TITLE_PARTS.split(html.unescape(titles[1]).strip()) if titles else ["the site"]
+            # The others are a slogan, or what the page is.
+            title = next((part for part in parts if part.casefold() not in _FIRST_PAGES), parts[0])
             found, world = f"{place} answers", World("browser", _slug(title), title, place)
         case "phone":
             name = place.rpartition(".")[2]

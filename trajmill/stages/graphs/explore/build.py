@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Iterator, Mapping, Sequence, Set
+from itertools import combinations, product
 from typing import NamedTuple
 
 import networkx as nx
@@ -41,6 +41,7 @@ _SENT = re.compile(r"\b(?:enter|message|comment|reply|answer|chat)\b", re.IGNORE
 """Labels of fields whose text somebody is to get."""
 _SENDS = re.compile(r"go|ok|submit|apply|done|start", re.IGNORECASE)
 _CANCEL = re.compile("cancel|abbrechen|annuler|cancelar", re.IGNORECASE)
+_SENDING = (TrialKind.SUBMIT, TrialKind.PLAIN)
 _OPERATIONS = {TrialKind.DOUBLE: "double_tap", TrialKind.ENTER: "key"}
 
 
@@ -75,7 +76,7 @@ class GraphBuilder:
         self._popups = popup_options(on_pages, self._screens)
         self._leaving = {trial.target for trial in trials if trial.effect is Effect.LEFT}
         filled = [each for each in on_pages if each.kind is TrialKind.FILL and each.after]
-        telling = {each.target for each in filled if not self._say_the_same(each.before, each.after)}
+        telling = {each.target for each in filled if self._said(each.before) != self._said(each.after)}
         self._idle = {each.target for each in filled} - telling
         """Fields of which no text changes anything else."""
         self.names: list[str] = []
@@ -270,9 +271,8 @@ class GraphBuilder:
 
     def _does_alone(self, part: _PageParts, trial: Trial) -> bool:
         """Whether a button does the same without the fields before it, so that it sends nothing."""
-        same = (each for each in self._trials[part.page.number] if each.target == trial.target)
-        ends = (each.after for each in same if each.kind is TrialKind.PRESS and each.effect is Effect.CHANGED)
-        return any(self._say_the_same(trial.after, end) for end in ends if end in self._screens)
+        same = (e for e in self._trials[part.page.number] if e.target == trial.target and e.after in self._screens)
+        return any(e.kind is TrialKind.PRESS and self._said(e.after) == self._said(trial.after) for e in same)
 
     def _is_no_search(self, part: _PageParts, way: GraphTransition, trial: Trial) -> bool:
         """Whether only words to look for were entered, and what was pressed then says that it does something else."""
@@ -282,17 +282,18 @@ class GraphBuilder:
         return not sends and {each.slot.type for each in part.slots if each.name in way.slots} == {ValueType.SEARCH}
 
     def _only_leaves_field(self, part: _PageParts, trial: Trial) -> bool:
-        """Whether a button above the fields sends them as Enter does: by taking the focus, whatever it is for."""
+        """Whether a button above the fields does all that Enter does: it sends them by taking the focus."""
         shown = self._screens[trial.before].by_target
         button, first = shown.get(trial.target), shown.get(trial.steps[0].target)
         above = button is not None and first is not None and button.bounds.bottom <= first.bounds.top
-        on_page = (each for each in self._trials[part.page.number] if each.effect is Effect.CHANGED)
-        entered = any(each.kind is TrialKind.ENTER and each.steps[0] == trial.steps[0] for each in on_page)
-        return above and entered and trial.kind is not TrialKind.ENTER
+        done = [e for e in self._trials[part.page.number] if above and e.after in self._screens]
+        by_key = [self._said(each.after) for each in done if each.kind is TrialKind.ENTER]
+        by_button = (self._said(e.after) for e in done if e.kind in _SENDING and e.target == trial.target)
+        return trial.kind in _SENDING and any(key <= end for key, end in product(by_key, by_button))
 
-    def _say_the_same(self, first: str, second: str) -> bool:
-        """Whether two screens, by their ids, say the same outside of fields."""
-        return said(self._screens[first], FIELDS).keys() == said(self._screens[second], FIELDS).keys()
+    def _said(self, screen_id: str) -> Set[object]:
+        """What a screen says outside of fields."""
+        return said(self._screens[screen_id], FIELDS).keys()
 
     def _operated_before(self, part: _PageParts, trial: Trial) -> tuple[str, ...] | None:
         """The elements of the page that were operated on the way to the screen of a trial; None for another way."""

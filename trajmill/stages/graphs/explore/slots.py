@@ -274,7 +274,7 @@ def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:
     for kind, targets in items_of(page).items():
         elements = {target: page.elements[target].element for target in targets if target not in in_groups}
         named = {element.text: target for target, element in elements.items() if element.text}
-        if len(named) < 2 or _is_paging(named):
+        if len(named) < 2 or (not kind.startswith("radio") and _is_paging(named)):
             continue
         fields: dict[str, Any] = {"kind": SlotKind.LIST}
         if kind.startswith("radio"):
@@ -286,7 +286,8 @@ def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:
 
 def _is_paging(names: Collection[str]) -> bool:
     """Whether items are the numbers of pages, which nobody asks for."""
-    return all(map(str.isdecimal, names))
+    numbers = sorted(int(name) for name in names if name.isdecimal())
+    return len(numbers) == len(names) and numbers == [*range(1, len(numbers) + 1)]
 
 
 def _pressed(named: Mapping[str, str]) -> dict[str, object]:
