@@ -27,6 +27,7 @@ _QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”")
 _ASKS = re.compile(r"(?:^|[.:,;] )(?:what|which|when|where|who|how)\b|\b(?:tell me|want to know)\b", re.IGNORECASE)
 """Found in a question, but not in a request such as `Could you delete it?`."""
 _NOWHERE = Box(0, 0, 0, 0)
+_FILLED = "filled"
 
 
 class CandidateAction(NamedTuple):
@@ -52,7 +53,7 @@ class CandidateAction(NamedTuple):
             case "open":
                 return Click(x=x, y=y, count=2)
             case "type":
-                return TypeText(text=self.text)
+                return TypeText(text=self.text, clear=_FILLED in self.states and not phone)
             case "answer":
                 return Answer(text=self.text)
             case "down" | "up" if not phone:
@@ -155,7 +156,9 @@ def typed_candidates(instruction: str, notes: Sequence[str], field: UIElement) -
             if not any(breaks[first + 1 : last + 1]) and not {found[first].normal, found[last].normal} & STOP_WORDS:
                 texts.setdefault(unquoted[found[first].start : found[last].end], "span")
     label = field.text or field.value
-    typed = [CandidateAction("type", text, label, origin, field.bounds) for text, origin in texts.items()]
+    # A text with a label is replaced, where the dialect can say so; in a document, more is written.
+    states = (_FILLED,) if field.text and field.value else ()
+    typed = [CandidateAction("type", text, label, origin, field.bounds, states) for text, origin in texts.items()]
     return typed[:MAX_TYPED]
 
 

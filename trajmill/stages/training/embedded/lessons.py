@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trajmill.schemas.actions import Action, Click
+from trajmill.schemas.actions import Action, Click, TypeText
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
@@ -90,8 +90,11 @@ def lesson_steps(turns: Iterable[Turn], screens: Mapping[str, SeenScreen], reade
 def chosen_candidate(candidates: Sequence[CandidateAction], action: Action, *, phone: bool) -> int | None:
     """Return the index of the candidate that does the same as an action; None if there is none.
 
-    A press anywhere on an element counts as a press on it; of nested elements, the smallest counts.
+    A press anywhere on an element counts as a press on it; of nested elements, the smallest counts. A text is the same
+    whether it replaces another one or not.
     """
+    if isinstance(action, TypeText) and not action.enter:
+        return next((i for i, c in enumerate(candidates) if (c.verb, c.text) == ("type", action.text)), None)
     at = (action.x, action.y) if isinstance(action, Click) else None
     for index, candidate in enumerate(candidates):
         # Most candidates press elsewhere, and to make an action takes time.
