@@ -107,7 +107,6 @@ def test_a_commit_that_was_killed_before_its_sizes_were_written_is_completed(thr
         commit(three_rounds, TABLE, [write_shard(three_rounds, TABLE, at, rows)], at)
         after = sizes.read_text()
         sizes.write_text(before)
-        # As another process.
         _read_log.cache_clear()
     assert len(after) > len(before)
 

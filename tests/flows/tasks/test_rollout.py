@@ -61,7 +61,6 @@ def test_branches_go_on_from_failed_attempts_within_the_episodes_of_the_round(tm
         same = [(step.screen_before, step.action, step.raw_response) for step in steps[parent.trajectory_id][:at]]
         assert [(step.screen_before, step.action, step.raw_response) for step in steps[row.trajectory_id][:at]] == same
         assert row.reward is not None and row.trajectory_id in judged
-    # Examples come from branches that were judged correct, and each screen is stored once.
     accepted = {row.trajectory_id for row in branches if judged[row.trajectory_id]}
     taught = {row.trajectory_id for row in context.rows(Example, [1])}
     assert taught & {row.trajectory_id for row in branches} == accepted

@@ -226,7 +226,6 @@ def test_branches_give_the_steps_around_their_screen_advantages_of_their_own() -
     assert [rows[id_of(PARENT), index] for index in range(5)] == pytest.approx([0.57735] * 2 + [-0.57735] * 3, abs=1e-5)
     assert {row.branch for row in made.rows if row.group == "a"} == {f"{id_of(PARENT)}@2"}
     assert {row.group_size for row in made.rows if row.group == "a"} == {4}
-    # The other group is compared as ever; the sibling of the parent has nothing to be compared with.
     assert {round(row.advantage, 4) for row in made.rows if row.group == "b"} == {1.0, -1.0}
     assert {row.branch for row in made.rows if row.group == "b"} == {None}
     assert [(left.trajectory_id, left.reason) for left in made.dropped] == [(id_of(sibling), "no_spread")]

@@ -115,7 +115,6 @@ def test_each_damage_is_named_and_mended_by_a_copy(bucket_url: str, monkeypatch:
         whole = store.get(name)
         assert whole is not None
         spoil(store, name)
-        # As another process, which has kept no small file.
         _file_system.cache_clear()
         _kept.cache_clear()
         with pytest.raises(BadInputError) as caught:

@@ -41,7 +41,6 @@ def test_vacuum_takes_old_orphans_only(warehouse: Warehouse) -> None:
     names = ("committed", "killed", "running", "finished")
     committed, killed, running, finished = (stage_run("judge", run_id=name) for name in names)
     commit_rows(warehouse, committed, *step_verdicts(5, committed))
-    # Of a finished stage, what another split of its work has left.
     for at in (killed, running, finished):
         data = read_table(warehouse, "step_verdicts")
         aged(folder / write_shard(warehouse, "step_verdicts", at, data).path, days=9)

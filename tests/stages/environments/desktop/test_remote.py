@@ -121,7 +121,6 @@ async def test_two_processes_never_share_a_machine_and_a_killed_one_frees_it(tmp
         with failing(FailureClass.SETUP, "^no desktop is free: http.* is in use; name more machines, or run fewer "):
             await factory()
         await first.close()
-        # The same machine, written otherwise.
         url = machine.url.replace("127.0.0.1", "localhost") + "/"
         other = await asyncio.create_subprocess_exec(sys.executable, "-c", OTHER, url, stdout=PIPE)
         assert other.stdout is not None

@@ -79,7 +79,6 @@ def test_inputs_and_lists_are_slots_and_what_a_form_leaves_on_the_next_page_is_s
         assert {feature.text for feature in save.shows} >= {"Title: {title}", "Text: {text}"}
     assert graph.pages["start"].slots["notes"].kind is SlotKind.LIST
     [opened] = [each.to for each in graph.pages["start"].transitions if each.by == "notes"]
-    # Its title is the item's, so that it is no feature.
     assert all(feature.state != "title" for feature in graph.pages[opened].recognise.shows)
 
 

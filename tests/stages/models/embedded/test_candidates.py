@@ -1,4 +1,4 @@
-from trajmill.schemas.actions import Click, Terminate
+from trajmill.schemas.actions import Click, Terminate, TypeText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.candidates import (
@@ -8,11 +8,19 @@ from trajmill.stages.models.embedded.candidates import (
     next_keys,
     read_guidance_line,
     screen_candidates,
+    typed_candidates,
 )
 from trajmill.stages.models.embedded.words import read_conclusion
 
 SIZE = Size(720, 1280)
 FIELD = UIElement("text_field", "Note", Box(0, 500, 700, 560), ("clickable", "editable", "focused"))
+
+
+def test_a_labelled_text_is_replaced_where_the_dialect_can_say_so() -> None:
+    for label, value, clears in (("Note", "old", True), ("Note", "", False), ("", "old", False)):
+        typed, *_ = typed_candidates('Put "new" into Note', (), FIELD._replace(text=label, value=value))
+        said = [typed.action(phone=phone) for phone in (False, True)]
+        assert said == [TypeText(text="new", clear=clears), TypeText(text="new")]
 
 
 def test_giving_up_is_offered_at_the_end_of_a_list_alone() -> None:

@@ -158,7 +158,6 @@ async def test_every_query_meets_its_goal_and_splits_share_nothing(toy: WalkResu
     assert {(query.validation, query.source) for query in queries} == {("passed", Source.PATHWAY)}
     ends = {query.slots[0].value for query in queries}
     assert {"Open", "Sizes", "Convert", "To Red", "Copy"} <= ends and failures == ()
-    # What is denied or cannot be reached is not asked for.
     assert {"Quit", "Print", "Paste"}.isdisjoint(ends)
     assert {query.split for query in queries} == set(Split) - {Split.HELDOUT_APPS}
     assert leaks_in_queries(queries, ()) == ()
