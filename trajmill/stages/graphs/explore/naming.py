@@ -96,10 +96,10 @@ def name_by_row(element: UIElement, others: Iterable[UIElement]) -> str | None:
 
     Empty if another row with such a box begins alike, so that nobody could name it; None if it begins no row.
     """
-    each_row = list(others)
-    boxes = (each for each in each_row if each.role == element.role and is_unlabelled(each))
-    begins = [_begin_of_row(box, each_row) for box in boxes if box.bounds.left == element.bounds.left]
-    own = _begin_of_row(element, each_row) if is_unlabelled(element) else ""
+    shown = list(others)
+    boxes = (each for each in shown if each.role == element.role and is_unlabelled(each))
+    begins = [_begin_of_row(box, shown) for box in boxes if box.bounds.left == element.bounds.left]
+    own = _begin_of_row(element, shown) if is_unlabelled(element) else ""
     if not own or len(begins) < _FEWEST_ROWS:
         return None
     return own if begins.count(own) == 1 else ""
