@@ -92,17 +92,17 @@ _BUDGETS = (
     Budget(("warehouse",), 3_687),
     Budget(("pipelines",), 3_225),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_610),
+    Budget(("flows",), 10_612),
     Budget(("stages/environments",), 15_965),
-    Budget(("stages/queries",), 5_056),
+    Budget(("stages/queries",), 5_053),
     Budget(("stages/critics",), 4_611),
     Budget(("stages/models",), 4_436),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
     Budget(("stages/derive", "stages/guidance"), 4_191),
     Budget(("stages/training",), 3_018),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_956),
-    Budget(("stages/graphs", "stages/annotation"), 4_783),
-    Budget(("",), 73_774),
+    Budget(("stages/graphs", "stages/annotation"), 4_787),
+    Budget(("",), 73_777),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

@@ -229,7 +229,9 @@ def _tested_world(kind: str, place: str) -> World:
 
 
 def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-") or "app"
+    from trajmill.stages.graphs.explore.naming import slug
+
+    return slug(text) or "app"
 
 
 def _find_package(package: str) -> str:

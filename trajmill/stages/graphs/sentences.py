@@ -8,6 +8,10 @@ from importlib.resources import files
 
 _PLAIN = re.compile(r"(?:Leads to `[^`]*`(?: or `[^`]*`)*|Leads out of the app(?:, to [^ ]+)?|Changes the page)\.")
 """Older graphs have such sentences, which say no more than their transitions."""
+PLAIN_SENDING = frozenset(
+    {"ok", "submit", "go", "apply", "done", "confirm", "send", "continue", "next", "finish", "save"}
+)
+"""What buttons say that send a form, whatever it is for."""
 
 
 def written(does: str) -> str:

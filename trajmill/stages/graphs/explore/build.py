@@ -34,12 +34,12 @@ from trajmill.stages.graphs.explore.plan import asks_for_password, is_denied
 from trajmill.stages.graphs.explore.slots import FoundSlot, popup_options, slots_of, typed_texts
 from trajmill.stages.graphs.network import network
 from trajmill.stages.graphs.operations import staying
+from trajmill.stages.graphs.sentences import PLAIN_SENDING
 from trajmill.stages.graphs.values import examples, notes_of_people, type_of_label
 
 _NO_TRANSITIONS = SETTING | {TrialKind.SCROLL}
 _SENT = re.compile(r"\b(?:enter|message|comment|reply|answer|chat)\b", re.IGNORECASE)
 """Labels of fields whose text somebody is to get."""
-_SENDS = re.compile(r"go|ok|submit|apply|done|start", re.IGNORECASE)
 _CANCEL = re.compile("cancel|abbrechen|annuler|cancelar", re.IGNORECASE)
 _SENDING = (TrialKind.SUBMIT, TrialKind.PLAIN)
 _OPERATIONS = {TrialKind.DOUBLE: "double_tap", TrialKind.ENTER: "key"}
@@ -266,8 +266,7 @@ class GraphBuilder:
             in_heads = tuple(each for each in shows if each.text in heads)
             return way.model_copy(update={"does": does, "shows": in_heads or shows})
         mark = None if telling or way.does else visible_mark(first, last, part.page.standing)
-        marks = (mark,) if mark is not None else ()
-        return way.model_copy(update={"shows": shows, "lacks": change.lacks, "marks": marks})
+        return way.model_copy(update={"shows": shows, "lacks": change.lacks, "marks": (mark,) if mark else ()})
 
     def _does_alone(self, part: _PageParts, trial: Trial) -> bool:
         """Whether a button does the same without the fields before it, so that it sends nothing."""
@@ -278,7 +277,7 @@ class GraphBuilder:
         """Whether only words to look for were entered, and what was pressed then says that it does something else."""
         element = self._screens[trial.before].by_target.get(trial.target)
         text = element.text if element is not None and trial.kind is not TrialKind.ENTER else ""
-        sends = not text or type_of_label(text) is ValueType.SEARCH or _SENDS.fullmatch(text) is not None
+        sends = not text or type_of_label(text) is ValueType.SEARCH or text.lower() in PLAIN_SENDING
         return not sends and {each.slot.type for each in part.slots if each.name in way.slots} == {ValueType.SEARCH}
 
     def _only_leaves_field(self, part: _PageParts, trial: Trial) -> bool:
@@ -287,7 +286,8 @@ class GraphBuilder:
         button, first = shown.get(trial.target), shown.get(trial.steps[0].target)
         above = button is not None and first is not None and button.bounds.bottom <= first.bounds.top
         done = [e for e in self._trials[part.page.number] if above and e.after in self._screens]
-        by_key = [self._said(each.after) for each in done if each.kind is TrialKind.ENTER]
+        entered = [(self._said(e.before), self._said(e.after)) for e in done if e.kind is TrialKind.ENTER]
+        by_key = [after for before, after in entered if not after <= before]
         by_button = (self._said(e.after) for e in done if e.kind in _SENDING and e.target == trial.target)
         return trial.kind in _SENDING and any(key <= end for key, end in product(by_key, by_button))
 

@@ -10,14 +10,11 @@ from typing import NamedTuple
 
 from trajmill.stages.graphs.base import AppGraph, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.operations import OFF
-from trajmill.stages.graphs.sentences import starts_with_verb, written
+from trajmill.stages.graphs.sentences import PLAIN_SENDING, starts_with_verb, written
 from trajmill.stages.queries.graph.routes import Route, RouteMove, Setting, Wish, is_nearest
 from trajmill.stages.queries.templates import listed
 
 _MAKING = frozenset({"add", "create", "post", "publish", "save", "write", "enter", "insert", "record", "new"})
-_PLAIN_SENDING = frozenset(
-    {"ok", "submit", "go", "apply", "done", "confirm", "send", "continue", "next", "finish", "save"}
-)
 _SPANS = frozenset({"hours", "minutes", "days", "nights", "weeks", "months", "years"})
 _TURNING = frozenset({"next", "previous", "first", "last"})
 """What links to other pages of results say."""
@@ -157,15 +154,15 @@ def _action(graph: AppGraph, move: RouteMove, first: Setting | None) -> str:
     is_key = move.transition.operation == "key"
     verb = "" if is_key else label.split(" ")[0].lower()
     own = label[:1].lower() + label[1:]
-    if starts_with_verb(title) and (is_key or verb in _PLAIN_SENDING or title.lower().startswith(verb)):
+    if starts_with_verb(title) and (is_key or verb in PLAIN_SENDING or title.lower().startswith(verb)):
         return f"{title[:1].lower() + title[1:]}{thing and ' called' + thing}"
-    if not is_key and starts_with_verb(label) and (" " in label or verb in _MAKING) and verb not in _PLAIN_SENDING:
+    if not is_key and starts_with_verb(label) and (" " in label or verb in _MAKING) and verb not in PLAIN_SENDING:
         return f"{own}{thing}"
     if first is not None and first.spec.type in (ValueType.TITLE, ValueType.TEXT):
         return f"add{thing}"
     if first is not None:
         return f"save{thing} as {_label(first)}"
-    if starts_with_verb(label) and verb not in _PLAIN_SENDING and not is_key:
+    if starts_with_verb(label) and verb not in PLAIN_SENDING and not is_key:
         return own
     return f'fill in and send the form "{title}"' if title else "fill in and send the form"
 
