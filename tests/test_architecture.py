@@ -88,21 +88,21 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
-    Budget(("schemas",), 3_942),
+    Budget(("schemas",), 3_964),
     Budget(("warehouse",), 3_687),
     Budget(("pipelines",), 3_225),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_612),
-    Budget(("stages/environments",), 15_965),
+    Budget(("stages/environments",), 16_065),
     Budget(("stages/queries",), 5_053),
-    Budget(("stages/critics",), 4_611),
-    Budget(("stages/models",), 4_436),
+    Budget(("stages/critics",), 4_626),
+    Budget(("stages/models",), 4_499),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
-    Budget(("stages/derive", "stages/guidance"), 4_191),
-    Budget(("stages/training",), 3_018),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_956),
-    Budget(("stages/graphs", "stages/annotation"), 4_787),
-    Budget(("",), 73_777),
+    Budget(("stages/derive", "stages/guidance"), 4_197),
+    Budget(("stages/training",), 3_023),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_958),
+    Budget(("stages/graphs", "stages/annotation"), 4_790),
+    Budget(("",), 73_993),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, TypeAdapter
 
+from trajmill.schemas.geometry import Point
 from trajmill.schemas.record import Record
 
 
@@ -193,6 +194,20 @@ def pressed_point(action: Action) -> tuple[int, int] | None:
     """The first position that an action touches; None for an action without a position."""
     x, y = getattr(action, "x", None), getattr(action, "y", None)
     return None if x is None or y is None else (x, y)
+
+
+def hold(at: Point, *, touch: bool) -> LongPress | Click:
+    """Return a long press with a finger, or a right click."""
+    return LongPress(x=at.x, y=at.y) if touch else Click(x=at.x, y=at.y, button="right")
+
+
+def is_hold(action: Action | None) -> bool:
+    return isinstance(action, LongPress) or (isinstance(action, Click) and action.button == "right")
+
+
+def drag(start: Point, end: Point, *, touch: bool) -> Swipe | Drag:
+    """Return a movement of a finger, or of the mouse with its left button down."""
+    return (Swipe if touch else Drag)(x=start.x, y=start.y, x2=end.x, y2=end.y)
 
 
 def scroll_direction(action: Action | None) -> str:

@@ -17,6 +17,12 @@ _STATUS_BAR = 25 / 878
 """Top of a phone's screen that does not count, with its clock (UI-Voyager, `cores/fork_utils.py`)."""
 
 
+HOLDABLE = "long_clickable"
+"""The state of what reacts to a long press or a right click."""
+SLIDER_MARK = "slider_mark"
+"""The role of a value on a slider, to which its knob is dragged; `checked` where the knob stands."""
+
+
 class UIElement(NamedTuple):
     """One visible element of an accessibility tree, in reading order."""
 
@@ -28,7 +34,8 @@ class UIElement(NamedTuple):
     bounds: Box
     """Where it is drawn, in pixels of the screenshot."""
     states: tuple[str, ...] = ()
-    """Any of clickable, checked, selected, focused, editable, scrollable_down, scrollable_up, disabled, password;
+    """Any of clickable, long_clickable, checked, selected, focused, editable, scrollable_down, scrollable_up, disabled,
+    password;
     of an input in a browser its type (date, time, number, email, tel, url, search); of a title `secure`, if the app
     forbids screenshots, so that the pixels are black."""
     value: str = ""

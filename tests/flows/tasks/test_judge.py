@@ -171,7 +171,7 @@ MARKET = Path(__file__).parents[3] / "docs" / "examples" / "market.yaml"
 
 def demonstrating(root: Path, by: bool | Literal["explorer"] = True) -> Config:
     market = SimulatedSpec(
-        apps=(MARKET,), builtin_apps=(), faults=FaultRates(popup=0.0), devices=DevicesSpec(orders=9, dark=False)
+        apps=(MARKET,), builtin_apps=(), faults=FaultRates(popup=0.0, slow=0), devices=DevicesSpec(orders=9, dark=False)
     )
     return changed(
         small_config(root, rounds=1),

@@ -49,7 +49,7 @@ class LostTap(SimulatedEnvironment):
     """The phone, which loses one tap: of the actions, that one has no effect."""
 
     def __init__(self, lost: int) -> None:
-        super().__init__(errand_world(), Platform.PHONE, FaultRates(popup=0))
+        super().__init__(errand_world(), Platform.PHONE, FaultRates(popup=0, slow=0))
         self._lost, self._taken = lost, 0
 
     async def reset(self, query: Query, seed: int) -> Observation:
@@ -64,7 +64,7 @@ class LostTap(SimulatedEnvironment):
 
 
 def phone() -> Environment:
-    return SimulatedEnvironment(errand_world(), Platform.PHONE, FaultRates(popup=0))
+    return SimulatedEnvironment(errand_world(), Platform.PHONE, FaultRates(popup=0, slow=0))
 
 
 def run(

@@ -75,7 +75,7 @@ def executor(phone: tuple[str, ...] = ON_PHONE, version: str = "executor-1") -> 
 
 def devices() -> DevicesTogether:
     apps = {Platform.PHONE: errand_world(), Platform.DESKTOP: shared_world((), ("writer",))}
-    made = {each: SimulatedEnvironment(world, each, FaultRates(popup=0)) for each, world in apps.items()}
+    made = {each: SimulatedEnvironment(world, each, FaultRates(popup=0, slow=0)) for each, world in apps.items()}
     return DevicesTogether(made, Platform.PHONE)
 
 

@@ -16,6 +16,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
 from trajmill.stages.critics.voting import StepResult
+from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
 from trajmill.stages.environments.simulated.world import World, shared_world
 from trajmill.stages.models.base import ChatRequest
@@ -72,7 +73,7 @@ async def impossible_query(world: World, task: str, origin: Origin) -> Query:
 
 
 async def walk_of(query: Query, seed: int = 0) -> PhoneWalk:
-    environment = SimulatedEnvironment(shared_world(()), query.platform)
+    environment = SimulatedEnvironment(shared_world(()), query.platform, FaultRates(slow=0))
     attempt = Attempt(query, Purpose.REFERENCE, 0, seed)
     rollout = await run_episode(attempt, ReferenceAgent(query), environment, Limits(), ORIGIN)
     told = rollout.episode.trajectory.model_copy(update={"side_effects": ("some.secret.path",), "false_complete": True})

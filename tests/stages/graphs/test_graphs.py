@@ -221,12 +221,12 @@ class _MissesItsFirstPress(SimulatedEnvironment):
 
 class _BusyPhones(SimulatedFactory):
     async def __call__(self) -> SimulatedEnvironment:
-        return _MissesItsFirstPress(shared_world(()), Platform.PHONE, FaultRates(popup=0))
+        return _MissesItsFirstPress(shared_world(()), Platform.PHONE, FaultRates(popup=0, slow=0))
 
 
 async def _verified(graph: AppGraph, actions: int = 5000, busy: bool = False) -> list[VerifiedEdge]:
     made = _BusyPhones if busy else SimulatedFactory
-    pool = EnvironmentPool(made(shared_world(()), graph.platform, FaultRates(popup=0)), 2)
+    pool = EnvironmentPool(made(shared_world(()), graph.platform, FaultRates(popup=0, slow=0)), 2)
     try:
         return await verify_graph(graph, pool, Budget(actions, 600.0), 2, lambda edge: None)
     finally:

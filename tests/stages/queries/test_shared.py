@@ -226,7 +226,7 @@ async def test_another_packages_queries_walk(tmp_path: Path, monkeypatch: pytest
     installed(tmp_path / "packages", monkeypatch, points, one_task_source=PACKAGE)
     (tmp_path / "trajmill.toml").write_text('[sources.orders]\nkind = "one_task"\ntask = "bites.order"\n')
     sources = load_config(tmp_path / "trajmill.toml").sources
-    context = SourceContext(SimulatedSpec(faults=FaultRates(popup=0.0)), UnseenApps(), 3, origin)
+    context = SourceContext(SimulatedSpec(faults=FaultRates(popup=0.0, slow=0)), UnseenApps(), 3, origin)
     made = await make_queries([spec.open() for spec in sources.values()], context)
     assert [(query.task, query.split, query.validation) for query in made.queries] == [
         ("bites.order", Split.TRAIN, "passed")

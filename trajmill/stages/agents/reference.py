@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from trajmill.schemas.actions import Action, Click, Drag, PressKeys, SwitchDevice, Terminate, TypeText, Wait
+from trajmill.schemas.actions import Action, Click, Drag, PressKeys, SwitchDevice, Terminate, TypeText, Wait, hold
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform, Query
@@ -130,6 +130,8 @@ def _action(step: PathStep, tree: dict[str, UIElement]) -> Action:
         case "select":
             first, last = tree[step.target].bounds, tree[step.text].bounds
             return Drag(x=first.left, y=first.center.y, x2=last.right - 1, y2=last.center.y)
+        case "hold":
+            return hold(tree[step.target].bounds.center, touch=True)
         case operation:
             x, y = tree[step.target].bounds.center
             button = "right" if operation == "right_tap" else "left"

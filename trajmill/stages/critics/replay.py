@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,10 +12,10 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from trajmill.schemas import actions
-from trajmill.schemas.actions import Action, TypeText, action_from_json, pressed_point, scroll_direction
+from trajmill.schemas.actions import Action, TypeText, action_from_json, is_hold, pressed_point, scroll_direction
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
-from trajmill.schemas.observation import ScreenReader, UIElement
+from trajmill.schemas.observation import SLIDER_MARK, ScreenReader, UIElement
 from trajmill.schemas.tables.trajectory import Step
 
 INTERRUPTIONS = frozenset({"popup", "loading"})
@@ -31,9 +32,9 @@ class SeenStep:
 
     @property
     def presses_forward(self) -> bool:
-        element = self.action.element
-        leads_back = element is not None and element.text in WAYS_BACK
-        return self.action.presses and self.outcome.before.page not in INTERRUPTIONS and not leads_back
+        label = self.action.element.text if self.action.element is not None else ""
+        pressed = self.action.presses or (self.action.confirms and self.outcome.opened)
+        return pressed and self.outcome.before.page not in INTERRUPTIONS and label not in WAYS_BACK
 
     @property
     def changes_page_in_place(self) -> bool:
@@ -100,7 +101,7 @@ def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
 class ElementAction(NamedTuple):
     parsed: Action | None
     element: UIElement | None
-    """The element at the touched position; for typing, the focused field."""
+    """The element at the touched position; for typing and keys, the focused field; for a slider, its new mark."""
     words: str
     """The typed or answered text, the opened app, the pressed button or keys, or the reported status."""
 
@@ -110,7 +111,17 @@ class ElementAction(NamedTuple):
 
     @property
     def presses(self) -> bool:
-        return self.kind in ("click", "long_press")
+        return self.kind in ("click", "long_press") or self.slides
+
+    @property
+    def slides(self) -> bool:
+        """Whether it drags the knob of a slider to a mark."""
+        return self.kind in ("swipe", "drag") and self.element is not None and self.element.role == SLIDER_MARK
+
+    @property
+    def confirms(self) -> bool:
+        """Whether it presses Enter in a field, which may press a button of the page."""
+        return self.kind in ("system_button", "key") and self.words.casefold() == "enter"
 
     @property
     def opens(self) -> bool:
@@ -136,8 +147,11 @@ def read_element_action(action_json: str | None, elements: tuple[UIElement, ...]
     action = action_from_json(action_json)
     point = pressed_point(action)
     touched = element_at(elements, *point) if point else None
-    if isinstance(action, TypeText):
+    if isinstance(action, TypeText | actions.SystemButton | actions.PressKeys):
         touched = next((e for e in elements if "focused" in e.states), None)
+    if isinstance(action, actions.Swipe | actions.Drag) and touched is not None and touched.role == SLIDER_MARK:
+        end = element_at(elements, action.x2, action.y2)
+        touched = end if end is not None and end.role == SLIDER_MARK else touched
     match action:
         case TypeText(text=words) | actions.Answer(text=words) | actions.Interact(text=words):
             pass
@@ -180,7 +194,8 @@ def describe_action(action: ElementAction) -> str:
     words, element = quoted(action.words), action.element
     if action.kind == "type":
         return f"Typed {words}" + (f" into {quoted(element.text)}" if element is not None else "")
-    caption = _CAPTIONS.get(action.kind, f"Did {action.kind}")
+    kind = "drag_to" if action.slides else "long_press" if is_hold(action.parsed) else action.kind
+    caption = _CAPTIONS.get(kind, f"Did {action.kind}")
     return caption.format(words=words, element=describe_element(element), way=scroll_direction(action.parsed))
 
 
@@ -216,6 +231,7 @@ ON, OFF = "on", "off"
 WAYS_BACK = frozenset({"Back", "Close", "Cancel"})
 _KINDS = {
     "radio": "choice",
+    SLIDER_MARK: "choice",
     "switch": "toggle",
     "checkbox": "toggle",
     "stepper_button": "stepper",
@@ -381,10 +397,4 @@ def compare(before: ScreenState, after: ScreenState) -> Transition:
 
 
 def _more(texts: tuple[str, ...], others: tuple[str, ...]) -> tuple[str, ...]:
-    left, more = list(others), []
-    for text in texts:
-        if text in left:
-            left.remove(text)
-        else:
-            more.append(text)
-    return tuple(more)
+    return tuple((Counter(texts) - Counter(others)).elements())

@@ -44,7 +44,7 @@ ENVIRONMENTS = PartGroup(
 class FaultRates(Spec):
     """The rates of faults in the simulated world; the seed of the episode decides when they happen."""
 
-    slow: Fraction = 0.0
+    slow: Fraction = 0.03
     """A new page of an app is loading until the next action."""
     lost_tap: Fraction = 0.0
     """A press has no effect."""

@@ -228,7 +228,7 @@ class GraphTransition(Record):
     by: Name = ""
     """The element or the slot of the page that is operated; a slot of kind list or choice is pressed at its value.
     Empty for a key that belongs to no element."""
-    operation: Literal["tap", "double_tap", "right_tap", "key"] = "tap"
+    operation: Literal["tap", "double_tap", "right_tap", "hold", "key"] = "tap"
     keys: str = ""
     """For `key`: the keys, e.g. `enter` or `ctrl+s`."""
     after: tuple[Name, ...] = ()

@@ -111,6 +111,9 @@ def _transitions(
             yield GraphTransition(by=_name(widget.id), to=_menu_page(name, widget))
         elif isinstance(widget, Button | ItemList) and widget.to != BACK and (widget.to or widget.do):
             yield _transition(app, name, screen, widget)
+        if isinstance(widget, ItemList) and widget.hold:
+            held = widget.model_copy(update={"to": widget.hold, "do": ()})
+            yield _transition(app, name, screen, held).model_copy(update={"operation": "hold"})
 
 
 def _transition(app: AppSpec, name: str, screen: ScreenSpec, widget: Button | ItemList) -> GraphTransition:

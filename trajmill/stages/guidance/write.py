@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
+from trajmill.schemas.actions import is_hold
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.observation import ScreenReader
@@ -147,8 +148,11 @@ def instruction_for(action: ElementAction) -> str:
 
     element, words = action.element, plain(action.words)
     match action.kind:
-        case "click" | "long_press" if element is not None and (element.text or element.value):
-            verb = "Open" if action.opens else "Hold" if action.kind == "long_press" else "Tap"
+        case "key" | "system_button" if action.confirms:
+            return 'Press "Enter".'
+        case _ if action.presses and element is not None and (element.text or element.value):
+            held = "Hold" if action.kind == "long_press" else "Right-click"
+            verb = "Open" if action.opens else held if is_hold(action.parsed) else "Drag to" if action.slides else "Tap"
             group = f" in {plain(element.value)}" if control_kind(element) in ("choice", "stepper") else ""
             return f'{verb} "{plain(element.text or element.value)}"{group}.'
         case "type":
@@ -156,8 +160,6 @@ def instruction_for(action: ElementAction) -> str:
             return f'Type "{words}"{into}.'
         case "open":
             return f'Open "{words}".'
-        case "key" if action.words == "enter":
-            return 'Press "Enter".'
         case "answer":
             return f'Answer "{words}".'
         case "terminate" if action.gives_up:

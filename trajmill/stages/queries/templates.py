@@ -184,7 +184,7 @@ def operations(page: PageMetadata, press: str) -> Iterator[str]:
         match setting.kind:
             case "list":
                 yield f"choose {value}"
-            case "choice" | "stepper":
+            case "choice" | "slider" | "stepper":
                 yield f"set {setting.label} to {value}"
             case "switch" | "checkbox":
                 yield f"turn {value} {setting.label}"

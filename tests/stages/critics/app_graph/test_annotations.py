@@ -213,12 +213,12 @@ def test_tasks_without_known_annotations_stay_unjudged_and_are_failures() -> Non
 WORLD = shared_world(())
 ROOF = annotated_query(
     task_of(WORLD, "files.delete"),
-    ("files.home", "files.folder", "files.file", "files.delete", "files.deleted"),
+    ("files.home", "files.folder", "files.actions", "files.delete", "files.deleted"),
     {"file": "roof.odt"},
     "delete the file roof.odt",
 )
-WAY = ["launcher/files", "files.home/folders/Projects", "files.folder/files/roof.odt", "files.file/edit"]
-WAY += ["files.file/delete", "files.delete/delete", "finish"]
+WAY = ["launcher/files", "files.home/folders/Projects", "hold files.folder/files/roof.odt"]
+WAY += ["files.actions/delete", "files.delete/delete", "finish"]
 SONG = annotated_query(
     task_of(WORLD, "tunes.play"),
     ("tunes.home", "tunes.search", "tunes.song", "tunes.playing"),
@@ -258,8 +258,8 @@ async def test_right_walks_are_correct_and_unfinished_ones_are_not() -> None:
 @pytest.mark.parametrize(
     ("query", "script", "expected"),
     [
-        (ROOF, [WAY[0], "files.home/folders/Documents", "back", *WAY[1:]], "GHGGGGGGG"),
-        (ROOF, [WAY[0], "files.home/folders/Documents", "files.folder/files/cv.odt", *WAY[3:]], "GHHNHHH"),
+        (ROOF, [WAY[0], "files.home/folders/Documents", "back", *WAY[1:]], "GHGGGGGG"),
+        (ROOF, [WAY[0], "files.home/folders/Documents", "hold files.folder/files/cv.odt", *WAY[3:]], "GHHHHH"),
         (SONG, ["launcher/tunes", "tunes.home/artists/Night Ferry", "back", *BY_ARTIST], "GHGGGGG"),
     ],
     ids=["a wrong folder and the way back", "another file is deleted", "a way that was not annotated"],

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tests.stages.critics.phone import StoredScreens
 from tests.stages.environments.simulated.worlds import task_query
-from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, Terminate, TypeText, hold
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
@@ -20,7 +20,7 @@ from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
-NO_FAULTS = FaultRates(popup=0.0)
+NO_FAULTS = FaultRates(popup=0.0, slow=0.0)
 
 
 class SeenTrees(StoredScreens):
@@ -32,7 +32,7 @@ class SeenTrees(StoredScreens):
 
 @dataclass(frozen=True)
 class ScriptedAgent:
-    """Taps elements by id; `back`, `home`, `down`, `finish`, `give up` and `type TEXT` are actions of their own."""
+    """Taps elements by id; `hold ID`, `back`, `home`, `down`, `finish`, `give up`, `type TEXT` are other actions."""
 
     script: Sequence[str]
     platform: Platform
@@ -53,9 +53,12 @@ class ScriptedAgent:
             return Swipe(x=360, y=900, x2=360, y2=300)
         if move.startswith("type "):
             return TypeText(text=move.removeprefix("type "))
+        held, move = move.startswith("hold "), move.removeprefix("hold ")
         by_text = {"back": "Back", "home": "Show desktop"}
         element = next(e for e in elements if move == e.element_id or by_text.get(move) == e.text)
         x, y = element.bounds.center
+        if held:
+            return hold(element.bounds.center, touch=self.platform is Platform.PHONE)
         return Click(x=x, y=y, count=2 if element.role == "icon" and self.platform is Platform.DESKTOP else 1)
 
 

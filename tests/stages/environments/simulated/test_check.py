@@ -59,6 +59,8 @@ def test_each_mistake_is_found_at_its_line(tmp_path: Path) -> None:
         ("name: Basil", "name: Cactus", "the name `Cactus` is twice"),
         ("{name: Basil, room", "{nam: Basil, room", "an item needs a `name`"),
         ("first: home", "first: hom", "unknown screen `hom`"),
+        ("to: plant}", "to: plant, hold: plants}", "unknown screen `plants`"),
+        ("hint: Memo,", "hint: Memo, enter: watr,", "unknown button `watr`"),
         ("to: plant}", "to: watered}", "no widget leads to the screen `plant`"),
         ("      - {name: plant, page: home, widget: plants}\n", "", "is a list; add a slot"),
         ("values: [2, 3]", 'values: ["2"]', "`amount` does not offer `2`"),

@@ -4,9 +4,9 @@ import pickle
 from tests.failures import failing
 from tests.stages.environments.simulated.worlds import PAPER, SHELF, ScreenOperator, garden, query_of, world_of
 from trajmill.schemas import actions as act
-from trajmill.schemas.actions import Click, SystemButton, Wait
+from trajmill.schemas.actions import Action, Click, SystemButton, Wait, drag, hold
 from trajmill.schemas.errors import FailureClass
-from trajmill.schemas.observation import Observation
+from trajmill.schemas.observation import HOLDABLE, SLIDER_MARK, Observation
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.kinds import FaultRates
@@ -169,7 +169,7 @@ HOLIDAY = query_of(goal='{"garden.holiday": true}')
 
 
 def phone(**rates: float) -> SimulatedEnvironment:
-    return SimulatedEnvironment(WORLD, Platform.PHONE, FaultRates(**{"popup": 0.0, **rates}))
+    return SimulatedEnvironment(WORLD, Platform.PHONE, FaultRates(**{"popup": 0.0, "slow": 0.0, **rates}))
 
 
 def press(env: SimulatedEnvironment, observation: Observation, *texts: str) -> Observation:
@@ -177,6 +177,26 @@ def press(env: SimulatedEnvironment, observation: Observation, *texts: str) -> O
         x, y = next(each for each in observation.elements or () if each.text == text).bounds.center
         observation = env.step_now(Click(x=x, y=y))
     return observation
+
+
+def test_items_are_held_the_knob_of_a_slider_is_dragged_and_enter_presses_a_button() -> None:
+    env = phone()
+    seen = press(env, env.reset_now(query_of(), 0), "Shelf")
+    (row,) = (each for each in seen.elements or () if each.text == "Book 0")
+    assert HOLDABLE in row.states
+    seen = env.step_now(hold(row.bounds.center, touch=True))
+    marks = [each for each in seen.elements or () if each.role == SLIDER_MARK]
+    assert [each.states for each in marks] == [("checked",), (), ()]
+    one, two, three = (each.bounds.center for each in marks)
+
+    def row_after(action: Action) -> object:
+        env.step_now(action)
+        return env.device().running["shelf"].store.values["row"]
+
+    moves = (Click(x=two.x, y=two.y), drag(two, three, touch=True), drag(one, three, touch=True))
+    assert [row_after(move) for move in moves] == [1, 1, 3], "pressed, from where no knob is, from the knob"
+    seen = press(env, env.step_now(SystemButton(button="Back")), "Search")
+    assert (env.step_now(SystemButton(button="Enter")).elements or ())[0].text == "Loans"
 
 
 async def test_it_is_an_environment_and_its_factory_travels() -> None:

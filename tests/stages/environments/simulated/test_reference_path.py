@@ -96,7 +96,7 @@ def test_a_target_that_does_not_exist_ends_in_failure() -> None:
 
 
 BUILTIN = shared_world(())
-FOLDERS = ("files.home", "files.folder", "files.file", "files.delete", "files.deleted")
+FOLDERS = ("files.home", "files.folder", "files.actions", "files.delete", "files.deleted")
 ROOF = annotated_query(task_of(BUILTIN, "files.delete"), FOLDERS, {"file": "roof.odt"}, "delete the file roof.odt")
 
 
@@ -131,8 +131,8 @@ def test_no_step_of_an_annotated_path_leads_away_from_the_goal(task: TaskGraph) 
 
 def test_a_wrong_folder_is_one_action_away_and_the_way_back_undoes_it() -> None:
     script = ["launcher/files", "files.home/folders/Documents", "back", "files.home/folders/Projects"]
-    script += ["files.folder/files/roof.odt", "files.file/edit", "files.file/delete", "files.delete/delete", "finish"]
-    assert distances(ROOF, *script) == [6, 5, 6, 5, 4, 3, 2, 1, 0, 0]
+    script += ["hold files.folder/files/roof.odt", "files.actions/delete", "files.delete/delete", "finish"]
+    assert distances(ROOF, *script) == [5, 4, 5, 4, 3, 2, 1, 0, 0]
     first, *others = distances(ROOF, "launcher/files", "home", "launcher/files", "home", "finish")
     assert first is not None and others == [first - 1, first, first - 1, first, first]
 

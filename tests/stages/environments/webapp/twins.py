@@ -3,8 +3,8 @@
 import json
 from collections.abc import Iterable
 
-from trajmill.schemas.actions import Action, Click, PressKeys, Scroll, Swipe, Terminate
-from trajmill.schemas.observation import UIElement
+from trajmill.schemas.actions import Action, Click, Drag, LongPress, PressKeys, Scroll, Swipe, Terminate, drag, hold
+from trajmill.schemas.observation import SLIDER_MARK, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.environment import SimulatedEnvironment
@@ -20,7 +20,7 @@ class Twins:
     """Both worlds in one state; every method fails when they differ after it."""
 
     def __init__(self, world: World, web: WebAppEnvironment, query: Query, seed: int, popup: float = POPUP) -> None:
-        self.sim = SimulatedEnvironment(world, query.platform, FaultRates(popup=popup))
+        self.sim = SimulatedEnvironment(world, query.platform, FaultRates(popup=popup, slow=0))
         self.sim_seen = self.sim.reset_now(query, seed)
         self.web = web
         self.query = query
@@ -38,27 +38,46 @@ class Twins:
             if isinstance(action, Terminate):
                 assert action.status == "success", self.query.path
                 return done
-            if isinstance(action, Click):
+            if isinstance(action, Click | LongPress):
                 here = [each for each in self.sim_seen.elements or () if each.clickable]
-                await self.press(next(e.element_id for e in here if e.bounds.contains(action.x, action.y)))
+                pressed = next(e.element_id for e in here if e.bounds.contains(action.x, action.y))
+                await self.press(pressed, isinstance(action, LongPress) or action.button == "right")
+            elif isinstance(action, Swipe | Drag) and (marks := self._marks(action)):
+                await self.slide(*marks)
             elif isinstance(action, Swipe | Scroll):
                 self.sim_seen = self.sim.step_now(action)
             else:
                 await self.do(action)
         raise AssertionError(f"the walk of {self.query.task} does not end")
 
-    async def press(self, element_id: str) -> None:
-        """Press an element that the simulated world shows."""
+    def _marks(self, action: Swipe | Drag) -> list[str]:
+        """The marks of a slider between which a movement goes."""
+        marks = [each for each in self.sim_seen.elements or () if each.role == SLIDER_MARK]
+        ends = ((action.x, action.y), (action.x2, action.y2))
+        return [each.element_id for end in ends for each in marks if each.bounds.contains(*end)]
+
+    async def slide(self, *marks: str) -> None:
+        """Drag a knob between two marks that both worlds show."""
+        moves = []
+        for elements in (self.sim_seen.elements or (), self.web_seen.visible):
+            start, end = (next(each.bounds for each in elements if each.element_id == mark) for mark in marks)
+            moves.append(drag(start.center, end.center, touch=self.query.platform is Platform.PHONE))
+        await self.do(*moves)
+
+    async def press(self, element_id: str, held: bool = False) -> None:
+        """Press an element that the simulated world shows, or hold it."""
         count = 2 if self.query.platform is Platform.DESKTOP and element_id.startswith("launcher/") else 1
         for turn in range(_MOST_TURNS):
             if element_id in {element.element_id for element in self.web_seen.visible}:
                 break
             await self._turn_web(down=turn < _MOST_TURNS // 2)
         here, there = (
-            next(each for each in elements if each.element_id == element_id and each.clickable).bounds.center
+            next(each for each in elements if each.element_id == element_id and each.clickable).bounds
             for elements in (self.sim_seen.elements or (), self.web_seen.visible)
         )
-        await self.do(Click(x=here.x, y=here.y, count=count), Click(x=there.x, y=there.y, count=count))
+        touch = self.query.platform is Platform.PHONE
+        presses = [Click(x=each.center.x, y=each.center.y, count=count) for each in (here, there)]
+        await self.do(*([hold(each.center, touch=touch) for each in (here, there)] if held else presses))
 
     async def do(self, action: Action, in_web: Action | None = None) -> None:
         self.sim_seen = self.sim.step_now(action)

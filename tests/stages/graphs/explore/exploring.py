@@ -42,7 +42,9 @@ def explore(
     deny_list = denied or packaged_deny_list()
 
     async def run() -> ExploredGraph:
-        pool = EnvironmentPool(factory or SimulatedSpec(faults=FaultRates(popup=0)).factory(app.platform), workers)
+        pool = EnvironmentPool(
+            factory or SimulatedSpec(faults=FaultRates(popup=0, slow=0)).factory(app.platform), workers
+        )
         limits, kept = bounds or ExploreBounds(), ExploreJournal(journal, app)
         try:
             explored = await Exploration(pool, app, limits, deny_list, kept, lambda seen: None).run(workers)

@@ -1,16 +1,16 @@
-from trajmill.schemas.actions import Click, Terminate, TypeText
+from trajmill.schemas.actions import Click, Drag, LongPress, Swipe, Terminate, TypeText, Wait
 from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import UIElement
+from trajmill.schemas.observation import HOLDABLE, SLIDER_MARK, UIElement
 from trajmill.stages.models.embedded.candidates import (
     CandidateAction,
     may_give_up,
     names,
     next_keys,
-    read_guidance_line,
     screen_candidates,
     typed_candidates,
 )
-from trajmill.stages.models.embedded.words import read_conclusion
+from trajmill.stages.models.embedded.words import read_conclusion, read_guidance_line
+from trajmill.stages.training.embedded.lessons import chosen_candidate
 
 SIZE = Size(720, 1280)
 FIELD = UIElement("text_field", "Note", Box(0, 500, 700, 560), ("clickable", "editable", "focused"))
@@ -27,7 +27,9 @@ def test_giving_up_is_offered_at_the_end_of_a_list_alone() -> None:
     row = UIElement("list_item", "Pizza", Box(0, 100, 720, 200), ("clickable",))
     end, middle = (UIElement("list", "", Box(0, 100, 720, 1200), (f"scrollable_{way}",)) for way in ("up", "down"))
     opened = read_conclusion('Tapped "Bites" on "Home screen".'), read_conclusion('Tapped "Dishes" on "Bites".')
-    for elements, offered in (([row, end], True), ([row], True), ([row, middle], False), ([FIELD], False), ([], False)):
+    seen = *opened, read_conclusion('Scrolled down on "Dishes".')
+    assert may_give_up(screen_candidates([row, end], SIZE, phone=True), "find the dish Soup", "Dishes", seen)
+    for elements, offered in (([row], True), ([row, end], False), ([row, middle], False), ([], False)):
         found = screen_candidates(elements, SIZE, phone=True)
         assert may_give_up(found, "find the dish Soup", "Dishes", opened) is offered
     for wish, title in (("find the dish Pizza", "Dishes"), ("call Ann", "Dishes"), ("find Soup in Bites", "Bites")):
@@ -44,6 +46,23 @@ def test_the_next_key_of_a_sum_follows_what_was_pressed_last() -> None:
     for pressed, following in (("", "2"), ("24", "*"), ("24*7", "="), ("24*7=", ""), ("9", "")):
         past = [read_conclusion(f'Tapped "{key}" on "Calculator".') for key in pressed]
         assert "".join(next_keys("Please work out 24 * 7.", past)) == following
+
+
+def test_what_is_held_dragged_or_awaited_has_candidates_of_its_own() -> None:
+    row = UIElement("list_item", "Pizza", Box(0, 100, 720, 200), ("clickable", HOLDABLE))
+    boxes = [Box(left, 300, left + 100, 400) for left in (0, 100, 200)]
+    marks = [UIElement(SLIDER_MARK, text, box, (), "Volume") for text, box in zip("123", boxes, strict=True)]
+    marks[1] = marks[1]._replace(states=("checked",))
+    for phone, wanted, line in ((True, LongPress(x=360, y=150), "Hold"), (False, None, "Right-click")):
+        press, held, _, _, third, *_ = found = screen_candidates([row, *marks], SIZE, phone=phone)
+        assert held.action(phone=phone) == (wanted or Click(x=360, y=150, button="right"))
+        movement = third.action(phone=phone)
+        assert isinstance(movement, Swipe if phone else Drag) and (movement.x, movement.x2) == (150, 250)
+        lines = [read_guidance_line(f'1. {line} "Pizza".'), read_guidance_line('2. Drag to "3" in Volume.')]
+        assert [[each for each in found if names(line, each)] for line in lines] == [[held], [third]]
+        assert [chosen_candidate(found, each.action(phone=phone), phone=phone) for each in (press, held)] == [0, 1]
+    loading = UIElement("text", "One moment please...", Box(0, 100, 720, 200))
+    assert [each.action(phone=True) for each in screen_candidates([row, loading], SIZE, phone=True)] == [Wait()]
 
 
 def test_a_desktop_opens_icons_by_double_click() -> None:

@@ -42,7 +42,7 @@ WANTED = CausalSpec(
 EASY = CausalSpec(train=2, level_weights=(1.0, 0.0, 0.0))
 UNSEEN = UnseenApps(("wallet",), ("rides",))
 SIZES = {1: {2}, 2: {3, 4}, 3: {5, 6, 7}}
-DEVICES = DevicesTogetherSpec(simulated=SimulatedSpec(faults=FaultRates(popup=0)))
+DEVICES = DevicesTogetherSpec(simulated=SimulatedSpec(faults=FaultRates(popup=0, slow=0)))
 
 
 async def made_in(environment: EnvironmentSpec, wanted: CausalSpec = WANTED) -> NewQueries:
@@ -90,7 +90,7 @@ def test_held_out_values_phrasings_and_apps_are_not_in_training(on_a_phone: NewQ
 
 
 async def test_a_pathway_collapses_at_the_first_answer_that_is_not_looked_up(on_a_phone: NewQueries) -> None:
-    spec = SimulatedSpec(faults=FaultRates(popup=0.5))
+    spec = SimulatedSpec(faults=FaultRates(popup=0.5, slow=0))
     query = next(query for query in on_a_phone.queries if query.difficulty == 2)
     assert query.atomic_tasks is not None
     opened = [index for index, step in enumerate(query.path) if step.operation == "open"]
@@ -146,7 +146,7 @@ class _Behind(NamedTuple):
 
 
 async def test_a_model_behind_a_server_words_pathways_and_tells_no_answer() -> None:
-    phone = SimulatedSpec(faults=FaultRates(popup=0))
+    phone = SimulatedSpec(faults=FaultRates(popup=0, slow=0))
     with running_server() as server:
         server.writes_samples = lambda body: [honest_draft(words(body))]
         writer = WriterModel(_Behind(server.url), query_prompts(), 1)

@@ -253,7 +253,7 @@ def _given(page: GraphPage, step: PathStep, pressed_before: str) -> dict[str, st
                 values = [step.text]
             case "tap" if slot.kind is SlotKind.SWITCH and slot.target == step.target:
                 values = [OFF if slot.default == ON else ON]
-            case "tap" if slot.is_picked:
+            case "tap" | "hold" if slot.is_picked:
                 values = [value for value in slot.values if slot.target_of(value) == step.target]
         found |= {name: values[-1]} if values else {}
     return found
@@ -262,6 +262,8 @@ def _given(page: GraphPage, step: PathStep, pressed_before: str) -> dict[str, st
 def _operates(page: GraphPage, transition: GraphTransition, step: PathStep) -> bool:
     if transition.operation == "key":
         return step.text == transition.keys
+    if (transition.operation == "hold") != (step.operation == "hold"):
+        return False
     if transition.by in page.elements:
         return step.target == page.elements[transition.by].target
     slot = page.slots.get(transition.by)

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 from trajmill.schemas.actions import Swipe
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import UIElement
+from trajmill.schemas.observation import HOLDABLE, UIElement
 from trajmill.stages.environments.android.commands import Apps, ShellLine
 from trajmill.stages.environments.android.spec import AndroidSpec
 
@@ -311,7 +311,7 @@ def _states(node: ElementTree.Element, role: str, sources: Iterable[ElementTree.
     if not _flag(node, "enabled", "true"):
         return ("disabled",)
     sources = list(sources)
-    states = ["clickable"] if _flag(node, "clickable") else []
+    states = [state for state in ("clickable", HOLDABLE) if _flag(node, state.replace("_", "-"))]
     states += [name for name in _FLAGS if any(_flag(source, name) for source in sources)]
     return (*states, "editable") if role in _FIELDS else tuple(states)
 

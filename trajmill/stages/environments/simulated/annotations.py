@@ -160,7 +160,7 @@ def path_metadata(task: TaskGraph, path: Sequence[str], asked: Mapping[str, Scal
 def _page(choices: _Choices, page: str, following: str) -> PageMetadata:
     here, there = place_of(page), place_of(following)
     target = there.name if here.app == there.app else ""
-    operated = [each for each in _operated(choices, here) if each[0].leads_to in ("", target)]
+    operated = [each for each in _operated(choices, here) if not each[0].leads_to or target in each[0].leads_to]
     app = choices.task.app(here.app)
     screen = app.screens[here.name]
     leave_by = ""

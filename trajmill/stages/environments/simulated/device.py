@@ -28,6 +28,8 @@ from trajmill.stages.environments.simulated.layout.widgets import Target, list_i
 from trajmill.stages.environments.simulated.world import Store, World, apply_effects, copied, make_store
 
 LONGEST_INPUT = 200
+_END = 1_000_000
+"""An offset below the end of every page, which the layout takes back to it."""
 
 _OFFER = Popup("Try Plus for free", "One month on us, then 4.99 a month.", ("Close", "Learn more"))
 
@@ -67,6 +69,10 @@ def surprises(decided_by: float, rate: float) -> Surprises:
 class StackedPage(NamedTuple):
     screen: str
     offset: int
+
+
+def _opened(app: AppSpec, screen: str) -> StackedPage:
+    return StackedPage(screen, _END if app.screens[screen].from_end else 0)
 
 
 @dataclass(slots=True)
@@ -135,7 +141,9 @@ class Device:
             prepared = self.world.prepared_apps[app]
             if prepared.app.platform is not self.platform:
                 raise KeyError(app)
-            self.running[app] = RunningApp(prepared, make_store(prepared.app), [StackedPage(prepared.app.first, 0)])
+            self.running[app] = RunningApp(
+                prepared, make_store(prepared.app), [_opened(prepared.app, prepared.app.first)]
+            )
         return self.running[app]
 
     def copy(self) -> Device:
@@ -216,7 +224,29 @@ class Device:
             self.back()
 
     def enter(self) -> None:
-        self.focus = ""
+        """Put the keyboard away; press the button that the focused input names."""
+        widget, self.focus = self._focused(), ""
+        if widget is not None and widget.enter:
+            running = self.running[self.foreground]
+            button = running.app.screens[running.stack[-1].screen].find(widget.enter)
+            if isinstance(button, app_spec.Button) and all(
+                running.store.values[name] not in ("", 0, False) for name in button.needs
+            ):
+                self._act_in_app(Target("press", button), running)
+
+    def hold(self, target: Target | None) -> None:
+        """Press a list item for long, or with the right button."""
+        if target and target.act == "pick" and isinstance(target.widget, app_spec.ItemList) and target.widget.hold:
+            self.press(target._replace(act="hold"))
+
+    def drag(self, start: Target | None, end: Target | None) -> bool:
+        """Drag the knob of a slider from one of its marks to another; return whether there is a knob."""
+        held = self.running[self.foreground].store.values if self.foreground else {}
+        if not start or start.act != "slide" or not start.widget or held[start.widget.sets] != start.value:
+            return False
+        if end and (end.act, end.widget) == (start.act, start.widget):
+            self.press(end)
+        return True
 
     def scroll(self, down: bool) -> None:
         """Scroll by one page; a phone closes the keyboard first."""
@@ -269,7 +299,7 @@ class Device:
                 self.focus, self.replaces = widget.id, True
             case Target("flip", app_spec.Toggle() as widget):
                 values[widget.variable] = not values[widget.variable]
-            case Target("choose", app_spec.Choice() as widget, value):
+            case Target("choose" | "slide", app_spec.Choice() as widget, value):
                 values[widget.variable] = value
             case Target("step", app_spec.Stepper() as widget, int() as step):
                 number = int(values[widget.variable]) + step
@@ -277,19 +307,20 @@ class Device:
             case Target("press", app_spec.Button() as button):
                 apply_effects(button.do, running.app, running.store)
                 self._go(running, button.to)
-            case Target("pick", app_spec.ItemList() as widget, name):
+            case Target("pick" | "hold" as act, app_spec.ItemList() as widget, name):
                 items = list_items(widget, values, running.lists(self.profile))
                 item: Item | None = next((each for each in items if each.get("name", "") == name), None)
                 if widget.variable and item is not None and "name" in item:
                     values[widget.variable] = item["name"]
-                apply_effects(widget.do, running.app, running.store, item)
-                self._go(running, widget.to)
+                if act == "pick":
+                    apply_effects(widget.do, running.app, running.store, item)
+                self._go(running, widget.to if act == "pick" else widget.hold)
 
     def _go(self, running: RunningApp, to: str) -> None:
         before = running.stack
         screens = stack_after(running.app, tuple(page.screen for page in before), to)
         kept = [page for page, screen in zip(before, screens, strict=False) if page.screen == screen]
-        running.stack = [*kept, *(StackedPage(screen, 0) for screen in screens[len(kept) :])]
+        running.stack = [*kept, *(_opened(running.app, screen) for screen in screens[len(kept) :])]
 
     def _key(self, running: RunningApp) -> tuple[object, ...]:
         values, lists, reads = running.store.values, running.store.lists, running.prepared.reads

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from heapq import heappop, heappush
-from itertools import count
+from itertools import count, product
 from typing import NamedTuple
 
 from trajmill.schemas.actions import action_from_json
@@ -220,14 +220,15 @@ class _AppSearch:
         elif wanted:
             picks = tuple(item for item in items if item.get("name") in wanted)
         else:
-            picks = items[:1] if widget.to else ()
-        for item in picks:
+            picks = items[:1] if widget.leads_to else ()
+        ways = ((widget.do, widget.to), *([((), widget.hold)] if widget.hold else []))
+        for item, (effects, to) in product(picks, ways):
             store = copied(state.store)
             if widget.variable and "name" in item:
                 store.values[widget.variable] = item["name"]
-            apply_effects(widget.do, self._prepared.app, store, item)
+            apply_effects(effects, self._prepared.app, store, item)
             if self._aim.advances(state.store, store):
-                yield 1, self._after(state, widget.to, store)
+                yield 1, self._after(state, to, store)
 
     def _after(self, state: _State, to: str, store: Store) -> _State:
         return _State(stack_after(self._prepared.app, state.stack, to), store, state.unread)

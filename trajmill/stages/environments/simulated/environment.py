@@ -15,6 +15,7 @@ from trajmill.stages.environments.base import begun
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
 from trajmill.stages.environments.simulated.device import Device, episode_chance, surprises
 from trajmill.stages.environments.simulated.layout.profile import profile_of
+from trajmill.stages.environments.simulated.layout.widgets import Target
 from trajmill.stages.environments.simulated.world import EpisodeGoal, Store, World, prepared_store, read_episode_goal
 
 _SHORTEST_SWIPE = 40
@@ -136,9 +137,17 @@ def _act(device: Device, action: Action) -> None:
     match action:
         case actions.Click(button="left"):
             target = device.view().target_at(action.x, action.y)
+            if target is not None and target.act == "slide":
+                return
             if phone or target is None or target.act != "open" or action.count > 1:
                 device.press(target)
-        case actions.Swipe() if phone:
+        case actions.LongPress() if phone:
+            device.hold(device.view().target_at(action.x, action.y))
+        case actions.Click(button="right") if not phone:
+            device.hold(device.view().target_at(action.x, action.y))
+        case actions.Drag() if not phone:
+            device.drag(*_ends(device, action))
+        case actions.Swipe() if phone and not device.drag(*_ends(device, action)):
             right, down = action.x2 - action.x, action.y2 - action.y
             if abs(down) >= max(abs(right), _SHORTEST_SWIPE):
                 device.scroll(down=down < 0)
@@ -157,6 +166,11 @@ def _act(device: Device, action: Action) -> None:
             app = next((each.app for each in device.icons() if wanted in (each.name.casefold(), each.app)), None)
             if app:
                 device.open(app)
+
+
+def _ends(device: Device, action: actions.Swipe | actions.Drag) -> tuple[Target | None, Target | None]:
+    view = device.view()
+    return view.target_at(action.x, action.y), view.target_at(action.x2, action.y2)
 
 
 def _press(device: Device, keys: tuple[str, ...]) -> None:

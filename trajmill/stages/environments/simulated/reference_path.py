@@ -6,9 +6,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, Answer, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, Wait
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.observation import Observation, UIElement
+from trajmill.schemas.observation import SLIDER_MARK, Observation, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import AnyWidget, Scalar
@@ -25,7 +26,7 @@ from trajmill.stages.environments.simulated.world import Goal, TaskGraph, TaskSl
 
 LAUNCHER = "launcher"
 GIVE_UP = "give_up"
-"""The operation that ends a path instead of `finish`: look to the end of the page, then report failure."""
+"""The operation that ends a path instead of `finish`: look from the top to the end of the page, then report failure."""
 ANSWER = "answer"
 """The operation that ends a path instead of `finish`: look at the target, then answer with the text."""
 _WHEEL_CLICKS = 5
@@ -88,7 +89,7 @@ def reference_path(task: TaskGraph, pages: Sequence[str], slot_values: Mapping[s
     # The path ends on its last page, or on the page that the last operation there opens.
     end = places[-1]
     widgets = task.app(end.app).screens[end.name].all_widgets()
-    opened = [widget.leads_to for widget in widgets if widget.id in wanted and widget.leads_to]
+    opened = [widget.leads_to[0] for widget in widgets if widget.id in wanted and widget.leads_to]
     if opened:
         end = places[-2] if opened[-1] == BACK and len(places) > 1 else AppPlace(end.app, opened[-1])
     return (*steps, PathStep(page=str(end), operation="finish", target=""))
@@ -104,8 +105,9 @@ def _page_steps(task: TaskGraph, place: AppPlace, target: str, wanted: Mapping[s
     """The operations on a page: its slots from top to bottom, then the widget that leads to the next page."""
     screen = task.app(place.app).screens[place.name]
     last: AnyWidget | None = None
+    before: AnyWidget | None = None
     if target:
-        leading = [widget for widget in screen.all_widgets() if widget.leads_to == target]
+        leading = [widget for widget in screen.all_widgets() if target in widget.leads_to]
         # One with a wanted value, else the first button.
         choices = [each for each in leading if each.id in wanted]
         choices += [each for each in leading if isinstance(each, app_spec.Button)]
@@ -113,11 +115,14 @@ def _page_steps(task: TaskGraph, place: AppPlace, target: str, wanted: Mapping[s
             raise BadInputError(f"the task `{task.name}` has no way from `{place}` to `{place.app}.{target}`")
         last = choices[0]
     for widget in screen.all_widgets():
-        strays = target and widget.leads_to not in ("", place.name)
+        strays = target and any(to != place.name for to in widget.leads_to)
         if widget.id in wanted and widget is not last and not strays:
-            yield from _operations(task, place, widget, wanted[widget.id])
-    if last is not None:
-        yield from _operations(task, place, last, wanted.get(last.id, True))
+            yield from _operations(task, place, widget, wanted[widget.id], "")
+            before = widget
+    if isinstance(before, app_spec.Input) and last is not None and before.enter == last.id:
+        yield PathStep(page=str(place), operation="enter", target=f"{place}/{before.id}")
+    elif last is not None:
+        yield from _operations(task, place, last, wanted.get(last.id, True), target)
 
 
 def _wanted(task: TaskGraph, place: AppPlace, values: Mapping[str, Scalar]) -> dict[str, Scalar]:
@@ -133,17 +138,21 @@ def _wanted(task: TaskGraph, place: AppPlace, values: Mapping[str, Scalar]) -> d
     return wanted
 
 
-def _operations(task: TaskGraph, place: AppPlace, widget: AnyWidget, value: Scalar) -> Iterator[PathStep]:
+def _operations(
+    task: TaskGraph, place: AppPlace, widget: AnyWidget, value: Scalar, following: str
+) -> Iterator[PathStep]:
     app = task.app(place.app)
     target = f"{place}/{widget.id}"
     held = app.start_values().get(widget.sets)
     taps: list[str] = []
+    operation = "tap"
     match widget:
         case app_spec.Button():
             menu = app.screens[place.name].menu_of(widget)
             taps = [*([f"{place}/{menu.id}"] if menu else []), target]
         case app_spec.ItemList():
             taps = [f"{target}/{shown(value)}"]
+            operation = "hold" if following and following == widget.hold else "tap"
         case app_spec.Choice() if value != held:
             taps = [f"{target}/{shown(value)}"]
         case app_spec.Toggle() if value != held:
@@ -154,7 +163,7 @@ def _operations(task: TaskGraph, place: AppPlace, widget: AnyWidget, value: Scal
         case app_spec.Input() if value != held:
             yield PathStep(page=str(place), operation="type", target=target, text=shown(value))
     for each in taps:
-        yield PathStep(page=str(place), operation="tap", target=each)
+        yield PathStep(page=str(place), operation=operation, target=each)
 
 
 def goal_json(task: TaskGraph, slot_values: Mapping[str, Scalar]) -> str:
@@ -194,7 +203,7 @@ class WalkPosition(NamedTuple):
     waits: int = 0
     """Number of waits and scrolls for its target so far; the walker counts none."""
     upwards: bool = False
-    """Whether the walk scrolls up, because it has not found the target below."""
+    """Whether it scrolls up, as the target is not below; before it gives up, whether it has been at the list's top."""
 
 
 class WalkMove(NamedTuple):
@@ -220,6 +229,7 @@ class Walker(NamedTuple):
         if position.step >= len(self.path):
             return WalkMove(Terminate(status="failure"), position)
         step, following = self.path[position.step], WalkPosition(position.step + 1)
+        touch = self.platform is Platform.PHONE
         if step.operation == "finish":
             return WalkMove(Terminate(status="success"), position)
         if step.operation == "open" and page != LAUNCHER:
@@ -244,10 +254,11 @@ class Walker(NamedTuple):
         if step.operation == ANSWER and target is not None:
             return WalkMove(Answer(text=step.text), following)
         if step.operation == GIVE_UP and page == step.page:
-            if target is None or "scrollable_down" not in target.states:
+            upwards = target is not None and "scrollable_up" in target.states and not position.upwards
+            if target is None or not (upwards or "scrollable_down" in target.states):
                 return WalkMove(Terminate(status="failure"), position)
-            return self._scroll(page, tree, position)
-        if target is None or not target.clickable:
+            return WalkMove(scroll_over(target, self.platform, upwards), position._replace(upwards=not upwards))
+        if target is None or not (target.clickable or target.role == SLIDER_MARK):
             if "keyboard" in tree:
                 return WalkMove(SystemButton(button="Enter"), position)
             if page != step.page and self.platform is Platform.PHONE:
@@ -260,6 +271,15 @@ class Walker(NamedTuple):
             if "focused" in target.states:
                 return WalkMove(TypeText(text=step.text), following)
             return WalkMove(_click(target), position)
+        if step.operation == "enter":
+            key = SystemButton(button="Enter") if touch else actions.PressKeys(keys=("enter",))
+            return WalkMove(key, following) if "focused" in target.states else WalkMove(_click(target), position)
+        if step.operation == "hold":
+            return WalkMove(actions.hold(target.bounds.center, touch=touch), following)
+        if target.role == SLIDER_MARK:
+            marks = step.target.rpartition("/")[0]
+            knob = next(each for name, each in tree.items() if name.startswith(marks) and "checked" in each.states)
+            return WalkMove(actions.drag(knob.bounds.center, target.bounds.center, touch=touch), following)
         return WalkMove(_click(target), following)
 
     def _on_path(self, page: str, position: WalkPosition) -> WalkPosition:

@@ -21,6 +21,7 @@ async (still) => {
     if (node.hasAttribute("aria-disabled")) states.push("disabled");
     if ("press" in dataset) states.push("clickable");
     if (node.getAttribute("aria-checked") === "true") states.push("checked");
+    if ("hold" in dataset) states.push("long_clickable");
     if (node.localName === "input") states.push("editable");
     if (node === document.activeElement) states.push("focused");
     if (dataset.role === "heading" && node.matches(".title")) states.push("title");

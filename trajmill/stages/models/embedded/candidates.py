@@ -5,17 +5,28 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Collection, Sequence
-from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from trajmill.schemas.actions import Action, Answer, Click, PressKeys, Scroll, Swipe, SystemButton, Terminate, TypeText
+from trajmill.schemas import actions
+from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton
 from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import UIElement
-from trajmill.stages.models.embedded.words import STOP_WORDS, Conclusion, code_of, noted_values, plain, tokens
+from trajmill.schemas.observation import HOLDABLE, SLIDER_MARK, UIElement
+from trajmill.stages.models.embedded.words import (
+    HOLDING,
+    STOP_WORDS,
+    Conclusion,
+    GuidanceLine,
+    code_of,
+    confirms,
+    fits,
+    noted_values,
+    plain,
+    tokens,
+)
 
 MAX_PRESSES = 64
 """Most elements of a screen that become candidates; the others can be reached by scrolling."""
@@ -27,12 +38,14 @@ _QUOTED = re.compile(r"\"([^\"]+)\"|“([^”]+)”")
 _ASKS = re.compile(r"(?:^|[.:,;] )(?:what|which|when|where|who|how)\b|\b(?:tell me|want to know)\b", re.IGNORECASE)
 """Found in a question, but not in a request such as `Could you delete it?`."""
 _NOWHERE = Box(0, 0, 0, 0)
+_LOADING = re.compile(r"^(?:loading|please wait|one moment)\b", re.IGNORECASE)
 _FILLED = "filled"
 
 
 class CandidateAction(NamedTuple):
     verb: str
-    """`press`, `open` (double click), `type`, `down`, `up`, `back`, `home`, `enter`, `answer`, `finish` or `fail`."""
+    """`press`, `open` (double click), `hold`, `drag`, `type`, `down`, `up`, `back`, `home`, `enter`, `wait`, `answer`,
+    `finish` or `fail`."""
     text: str = ""
     """Label of the pressed element, the text to type, or the answer."""
     field: str = ""
@@ -44,6 +57,8 @@ class CandidateAction(NamedTuple):
     states: tuple[str, ...] = ()
     beside: str = ""
     """Text in the same row that cannot be pressed, e.g. the number of a stepper or the label of an input."""
+    start: Box = _NOWHERE
+    """Box of the knob that is dragged to `bounds`."""
 
     def action(self, *, phone: bool) -> Action:
         x, y = self.bounds.center
@@ -52,10 +67,16 @@ class CandidateAction(NamedTuple):
                 return Click(x=x, y=y)
             case "open":
                 return Click(x=x, y=y, count=2)
+            case "hold":
+                return actions.hold(self.bounds.center, touch=phone)
+            case "drag":
+                return actions.drag(self.start.center, self.bounds.center, touch=phone)
+            case "wait":
+                return actions.Wait()
             case "type":
-                return TypeText(text=self.text, clear=_FILLED in self.states and not phone)
+                return actions.TypeText(text=self.text, clear=_FILLED in self.states and not phone)
             case "answer":
-                return Answer(text=self.text)
+                return actions.Answer(text=self.text)
             case "down" | "up" if not phone:
                 return Scroll(x=x, y=y, clicks=-_WHEEL_CLICKS if self.verb == "down" else _WHEEL_CLICKS)
             case "down" | "up":
@@ -67,14 +88,19 @@ class CandidateAction(NamedTuple):
             case "home":
                 return SystemButton(button="Home")
             case "enter":
-                return SystemButton(button="Enter") if phone else PressKeys(keys=("enter",))
+                return SystemButton(button="Enter") if phone else actions.PressKeys(keys=("enter",))
             case _:
-                return Terminate(status="failure" if self.verb == "fail" else "success")
+                return actions.Terminate(status="failure" if self.verb == "fail" else "success")
 
 
 def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool) -> list[CandidateAction]:
-    """Return the candidates that do not depend on the task: presses, scrolls, the end, system buttons."""
+    """Return the candidates that do not depend on the task: presses, scrolls, the end, system buttons.
+
+    A page that is loading offers nothing but to wait.
+    """
     readable = [e for e in elements if e.role in ("text", "value") and "clickable" not in e.states]
+    if any(_LOADING.search(element.text) for element in readable):
+        return [CandidateAction("wait")]
 
     def beside(box: Box) -> str:
         return next((e.value or e.text for e in readable if box.top <= e.bounds.center.y < box.bottom), "")
@@ -92,6 +118,17 @@ def screen_candidates(elements: Sequence[UIElement], size: Size, *, phone: bool)
         for element in elements
         if "clickable" in element.states and "disabled" not in element.states
     ][:MAX_PRESSES]
+    presses += [
+        CandidateAction("hold", e.text, e.value, e.role, e.bounds, e.states, beside(e.bounds))
+        for e in elements
+        if HOLDABLE in e.states and e.role == "list_item"
+    ]
+    knobs = {e.value: e.bounds for e in elements if e.role == SLIDER_MARK and "checked" in e.states}
+    presses += [
+        CandidateAction("drag", e.text, e.value, e.role, e.bounds, e.states, start=knobs[e.value])
+        for e in elements
+        if e.role == SLIDER_MARK and e.value in knobs
+    ]
     scrolls = [
         CandidateAction(verb, bounds=element.bounds, role=element.role)
         for element in elements
@@ -116,7 +153,9 @@ def may_give_up(
     the page of one item, such as a folder, do not count: what is asked for may be elsewhere.
     """
     rows, asked = [_said(each.text) for each in candidates if each.role == "list_item"], _said(instruction)
-    goes_on = any(candidate.verb == "down" for candidate in candidates)
+    verbs = {candidate.verb for candidate in candidates}
+    has_scrolled = any((past.verb, past.title) == (CONCLUSION_VERBS["down"], plain(title)) for past in conclusions)
+    goes_on = "down" in verbs or ("up" in verbs and not has_scrolled)
     if not (rows and conclusions) or goes_on or any(row and row <= asked for row in rows):
         return False
     elsewhere = {past.target for past in conclusions if past.field or past.title == conclusions[0].title}
@@ -162,43 +201,6 @@ def typed_candidates(instruction: str, notes: Sequence[str], field: UIElement) -
     return typed[:MAX_TYPED]
 
 
-_LINE = re.compile(r'(?:\d+[.)]\s*)?(?P<verb>\w+)[^"]*(?:"(?P<target>[^"]*)")?(?P<rest>.*)')
-_LOOKAHEAD = 3
-"""Most lines that a step may skip, because the screen may already be as a line asks."""
-
-
-class GuidanceLine(NamedTuple):
-    """One line of guidance, for example `2. Tap "Large" in Size.`."""
-
-    verb: str
-    target: str
-    field: frozenset[str]
-    """Words after the quoted target: the label that it belongs to."""
-    words: str
-    """The target; the whole line if it has no quotes."""
-
-
-@lru_cache(maxsize=8192)
-def read_guidance_line(line: str) -> GuidanceLine:
-    match = _LINE.match(line.strip())
-    if match is None:
-        return GuidanceLine("", "", frozenset(), line)
-    target = plain(match["target"] or "")
-    field = frozenset(token.normal for token in tokens(match["rest"]))
-    return GuidanceLine(match["verb"].casefold(), target, field, target or line)
-
-
-def remaining_lines(lines: Sequence[GuidanceLine], conclusions: Sequence[Conclusion]) -> Sequence[GuidanceLine]:
-    """Return the lines that are not done yet."""
-    following = 0
-    for conclusion in conclusions:
-        for ahead, line in enumerate(lines[following : following + _LOOKAHEAD], start=1):
-            if _fulfils(conclusion, line):
-                following += ahead
-                break
-    return lines[following:]
-
-
 def next_keys(instruction: str, conclusions: Sequence[Conclusion]) -> frozenset[str]:
     """Return the keys of a keypad that go on with a sum or number of the instruction, after those pressed last."""
     pressed = ""
@@ -210,47 +212,12 @@ def next_keys(instruction: str, conclusions: Sequence[Conclusion]) -> frozenset[
     return frozenset(each[len(pressed)] for each in sums if each.startswith(pressed) and each != pressed)
 
 
-def names(line: GuidanceLine, candidate: CandidateAction) -> bool:
-    """Return whether a line asks for a candidate: equal texts, and equal groups if the line names one."""
-    if _confirms(line):
-        return candidate.verb == "enter"
-    if line.verb == "give" and not line.target:
-        return candidate.verb == "fail"
-    if not line.target or (candidate.verb == "type") != (line.verb == "type"):
-        return False
-    return plain(candidate.text) == line.target and _fits(line, candidate.field)
-
-
-def asks_to_fill(line: GuidanceLine, candidate: CandidateAction) -> bool:
-    """Return whether a line asks to type into the input that pressing the candidate would focus."""
-    is_input = candidate.role in ("text_field", "search_field") and "focused" not in candidate.states
-    return line.verb == "type" and is_input and _fits(line, candidate.text)
-
-
-def _confirms(line: GuidanceLine) -> bool:
-    return (line.verb, line.target) == ("press", "Enter")
-
-
-def _fulfils(conclusion: Conclusion, line: GuidanceLine) -> bool:
-    if _confirms(line):
-        return conclusion.verb == "Confirmed"
-    if (conclusion.verb == "Typed") != (line.verb == "type"):
-        return False
-    if line.target:
-        return conclusion.target == line.target and _fits(line, conclusion.field)
-    done = {token.normal for token in tokens(conclusion.target)}
-    return bool(done) and done <= {token.normal for token in tokens(line.words)}
-
-
-def _fits(line: GuidanceLine, label: str) -> bool:
-    words = {token.normal for token in tokens(label)}
-    return not line.field or not words or bool(words & line.field)
-
-
 _KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
-tab link quoted noted span down up back home enter finish fail answer"""
+tab link slider_mark held_item wait quoted noted span down up back home enter finish fail answer"""
 KINDS = tuple(_KIND_NAMES.split())
 """The kinds of candidates: the role of a pressed element, the origin of a typed text, or a verb."""
+CHOICES = ("list_item", "held_item", "radio", SLIDER_MARK)
+"""Kinds of candidates among which the instruction decides, not the screen."""
 LABELLED = frozenset(["button", "checkbox", "switch", "text_field", "search_field", "menu", "menu_item", "tab", "link"])
 """Kinds of candidates whose text is a label; that of others is data or an option, which instructions name."""
 _FLAG_NAMES = """chosen focused x y done_once done_twice done_often just_done same_verb filled known_text
@@ -260,6 +227,9 @@ FLAGS = tuple(_FLAG_NAMES.split())
 CONCLUSION_VERBS = {
     "press": "Tapped",
     "open": "Opened",
+    "hold": "Held",
+    "drag": "Dragged",
+    "wait": "Waited",
     "type": "Typed",
     "down": "Scrolled",
     "up": "Scrolled",
@@ -275,22 +245,26 @@ _BY_MEANING = ("type", "fail", "answer")
 _LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
 """Verbs of app buttons that do the same as a system button, by their label."""
 _KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
-_FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
-_SETTLED = [_FLAG_INDEX[name] for name in ("chosen", "done_once", "done_twice", "done_often")]
-_COUNTS = slice(_FLAG_INDEX["counts"], _FLAG_INDEX["counts"] + 4)
-_SEARCHES, _TO_LAUNCHER = ("down", "up", "back", "enter"), ("home",)
-"""Kinds of candidates that can show the target of a guidance line; apps are opened on the launcher."""
+FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
+_SETTLED = [FLAG_INDEX[name] for name in ("chosen", "done_once", "done_twice", "done_often")]
+_COUNTS = slice(FLAG_INDEX["counts"], FLAG_INDEX["counts"] + 4)
 
 
 def kind_of(candidate: CandidateAction) -> int:
-    name = candidate.role if candidate.verb in ("press", "open", "type") else candidate.verb
+    name = candidate.role if candidate.verb in ("press", "open", "type", "drag") else candidate.verb
+    name = "held_item" if name == "hold" else name
     if name == "button":
         name = _LEAVING.get(candidate.text.casefold(), name)
     return _KIND_INDEX.get(name, 0)
 
 
 def pair_code(candidate: CandidateAction) -> int:
-    """Return the candidate's code in the memory of pairs; 0 where words must not decide."""
+    """Return the candidate's code in the memory of pairs; 0 where words must not decide.
+
+    What is held has one code, so that what is learned of a held item is known of any.
+    """
+    if candidate.verb == "hold":
+        return code_of("hold")
     return 0 if candidate.verb in _BY_MEANING else code_of(f"{candidate.verb} {candidate.text}".casefold())
 
 
@@ -342,25 +316,47 @@ def with_task_flags(
         verb, text, label = CONCLUSION_VERBS[candidate.verb], plain(candidate.text), plain(candidate.field)
         done = times[verb, text, label, title]
         if done:
-            flags[row, _FLAG_INDEX["done_once"] + min(done, 3) - 1] = 1.0
-            flags[row, _FLAG_INDEX["just_done"]] = float(last[:4] == (verb, text, label, title)) if last else 0.0
+            flags[row, FLAG_INDEX["done_once"] + min(done, 3) - 1] = 1.0
+            flags[row, FLAG_INDEX["just_done"]] = float(last[:4] == (verb, text, label, title)) if last else 0.0
         if last is not None and last.verb == verb:
-            flags[row, _FLAG_INDEX["same_verb"]] = 1.0
+            flags[row, FLAG_INDEX["same_verb"]] = 1.0
         if filled and candidate.verb in ("type", "enter"):
-            flags[row, _FLAG_INDEX["filled"]] = 1.0
+            flags[row, FLAG_INDEX["filled"]] = 1.0
         if text in targets:
-            flags[row, _FLAG_INDEX["known_text"]] = 1.0
+            flags[row, FLAG_INDEX["known_text"]] = 1.0
         # A note may have a label before its value.
         if text and any(note == text or note.endswith(f": {text}") for note in notes):
-            flags[row, _FLAG_INDEX["was_noted"]] = 1.0
+            flags[row, FLAG_INDEX["was_noted"]] = 1.0
         if candidate.beside.isdecimal():
             shown = int(candidate.beside)
             above, below = (any(n > shown for n in numbers), any(n < shown for n in numbers))
             towards = shown not in numbers and {"+": above, "-": below}.get(candidate.text, False)
             flags[row, _COUNTS] = 1.0, float(shown in numbers), float(towards), float(not towards)
         elif text in keys and candidate.role == "button":
-            flags[row, _FLAG_INDEX["towards_number"]] = 1.0
+            flags[row, FLAG_INDEX["towards_number"]] = 1.0
     return flags
+
+
+def names(line: GuidanceLine, candidate: CandidateAction) -> bool:
+    """Return whether a line asks for a candidate: equal texts, and equal groups if the line names one."""
+    if confirms(line):
+        return candidate.verb == "enter"
+    if line.verb == "give" and not line.target:
+        return candidate.verb == "fail"
+    held = line.verb in HOLDING
+    if not line.target or (candidate.verb == "type") != (line.verb == "type") or (candidate.verb == "hold") != held:
+        return False
+    return plain(candidate.text) == line.target and fits(line, candidate.field)
+
+
+def asks_to_fill(line: GuidanceLine, candidate: CandidateAction) -> bool:
+    """Return whether a line asks to type into the input that pressing the candidate would focus."""
+    is_input = candidate.role in ("text_field", "search_field") and "focused" not in candidate.states
+    return line.verb == "type" and is_input and fits(line, candidate.text)
+
+
+_SEARCHES, _TO_LAUNCHER = ("down", "up", "back", "enter"), ("home",)
+"""Kinds of candidates that can show the target of a guidance line; apps are opened on the launcher."""
 
 
 def with_guidance_flags(
@@ -369,11 +365,11 @@ def with_guidance_flags(
     """Set the flags that depend on the guidance; `left` are its lines that are not done yet."""
     flags = flags.copy()
     if not left:
-        flags[:, _FLAG_INDEX["hints_done"]] = [float(candidate.verb == "finish") for candidate in candidates]
+        flags[:, FLAG_INDEX["hints_done"]] = [float(candidate.verb == "finish") for candidate in candidates]
         return flags
     hinted = [names(left[0], candidate) or asks_to_fill(left[0], candidate) for candidate in candidates]
-    flags[:, _FLAG_INDEX["hinted"]] = hinted
+    flags[:, FLAG_INDEX["hinted"]] = hinted
     if not any(hinted):
         searches = _TO_LAUNCHER if left[0].verb == "open" else _SEARCHES
-        flags[:, _FLAG_INDEX["hint_unseen"]] = [KINDS[kind_of(candidate)] in searches for candidate in candidates]
+        flags[:, FLAG_INDEX["hint_unseen"]] = [KINDS[kind_of(candidate)] in searches for candidate in candidates]
     return flags

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trajmill.stages.models.embedded.candidates import FLAGS, KINDS, is_open
+from trajmill.stages.models.embedded.candidates import CHOICES, FLAGS, KINDS, is_open
 from trajmill.stages.models.embedded.situation import WORD_FLAGS, Bags, Batch, CandidateGrid, grid_of
 from trajmill.stages.models.embedded.words import PADDING, PIECE_BUCKETS, WORD_BUCKETS
 
@@ -130,6 +130,7 @@ _START = {  # weights of the lexical prior before training; zero for features th
 
 
 PAIR_BUCKETS, MET_BUCKETS = 2**18, 2**16
+_CHOICES = torch.tensor([KINDS.index(kind) for kind in CHOICES])
 _MIX_CANDIDATE, _MIX_OTHER, _MIX_SPOT = 0x1E3779B1, 0x05EBCA77, 0x2545F491
 _ANCHOR_SHIFT = torch.tensor([2**30 + 1, 2**30 + 2**29])
 _PAGES, _PAGE_SHIFT = [0, 2], torch.tensor([1, 2**29])
@@ -173,8 +174,7 @@ class PairMemory(nn.Module):
             heard = heard * ~hidden.words
         words = self._recall(codes, batch.instruction_codes[grid.owner]) * heard[grid.owner]
         anchors = batch.anchors[grid.owner, :2]
-        # Between list items and options the instruction decides, not the screen.
-        is_choice = (kinds == KINDS.index("list_item")) | (kinds == KINDS.index("radio"))
+        is_choice = torch.isin(kinds, _CHOICES)
         around = self._recall(codes, anchors + _ANCHOR_SHIFT) * ((anchors > 0) & ~is_choice[:, None])
         known: Tensor = (words.sum(-1) + around.sum(-1)) * (codes[:, 0] > 0)
         known = known + self._by_spot(batch, grid, heard)

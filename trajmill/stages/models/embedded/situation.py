@@ -20,6 +20,7 @@ from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.candidates import (
     CONCLUSION_VERBS,
     FLAGS,
+    KINDS,
     CandidateAction,
     answer_candidates,
     asks_for,
@@ -28,8 +29,6 @@ from trajmill.stages.models.embedded.candidates import (
     may_give_up,
     next_keys,
     pair_code,
-    read_guidance_line,
-    remaining_lines,
     screen_candidates,
     spot_codes,
     typed_candidates,
@@ -43,6 +42,8 @@ from trajmill.stages.models.embedded.words import (
     noted_values,
     plain,
     read_conclusion,
+    read_guidance_line,
+    remaining_lines,
     tokens,
 )
 
@@ -149,6 +150,9 @@ class PolicyInput(NamedTuple):
     conclusions: tuple[Conclusion, ...]
 
 
+_HOME, _DONE_AGAIN = KINDS.index("home"), [FLAGS.index("done_twice"), FLAGS.index("done_often")]
+
+
 @dataclass(slots=True)
 class InputReader:
     """Turns requests into inputs of the policy; caches words, screens and conclusions."""
@@ -176,10 +180,12 @@ class InputReader:
                 tuple(e.text for e in elements if e.role == "value" and e.text),
                 answer_candidates(elements) if phone else [],
             )
-        for text in user.conclusions:
+        waited = CONCLUSION_VERBS["wait"]
+        told = [text for text in user.conclusions if not text.startswith(waited)]
+        for text in told:
             if text not in self.conclusions:
                 self.conclusions[text] = read_conclusion(text), ids_of(text)[:MAX_STEP]
-        past = [self.conclusions[text] for text in user.conclusions]
+        past = [self.conclusions[text] for text in told]
         conclusions = tuple(conclusion for conclusion, _ in past)
         words, word_flags = self._instruction(user.instruction, conclusions)
         candidates, offered = part.candidates, part.offered
@@ -218,7 +224,8 @@ class InputReader:
             before=past[-2][1] if len(past) > 1 else empty,
             instruction_codes=np.array([self.lexicon.codes[word] for word in words.tolist()], np.int64),
             anchors=np.array([code_of(part.title_text), code_of(target), code_of(before)], np.int64),
-            exists=np.ones(len(candidates), np.bool_),
+            # What is left for the launcher a third time would be opened again.
+            exists=(offered["kinds"] != _HOME) | ~flags[:, _DONE_AGAIN].any(axis=1),
             **offered | {"flags": flags},
         )
         return PolicyInput(candidates, situation, part.title_text, part.values, conclusions)

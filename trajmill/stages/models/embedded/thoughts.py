@@ -86,7 +86,7 @@ def _done(past: Sequence[Conclusion], title: str, wording: _Wording) -> str:
 def _wanted(candidate: CandidateAction, past: Sequence[Conclusion], instruction: str, wording: _Wording) -> str:
     text, asked = candidate.text, {token.normal for token in tokens(instruction)}
     shared = quoted(" ".join(text[token.start : token.end] for token in tokens(text) if token.normal in asked))
-    if candidate.verb not in ("press", "open"):
+    if candidate.verb not in ("press", "open", "hold", "drag"):
         reason = candidate.role if candidate.verb == "type" else candidate.verb
     elif candidate.beside.isdecimal():
         reason, shared = "number", quoted(candidate.beside)

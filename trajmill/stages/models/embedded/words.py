@@ -153,3 +153,63 @@ def plain(text: str) -> str:
 
 def quoted(text: str) -> str:
     return f'"{plain(text)}"'
+
+
+_LINE = re.compile(r'(?:\d+[.)]\s*)?(?P<verb>\w+)[^"]*(?:"(?P<target>[^"]*)")?(?P<rest>.*)')
+HOLDING = ("hold", "right")
+"""The verbs of a line for a long press and for a right click."""
+_LOOKAHEAD = 3
+"""Most lines that a step may skip, because the screen may already be as a line asks."""
+
+
+class GuidanceLine(NamedTuple):
+    """One line of guidance, for example `2. Tap "Large" in Size.`."""
+
+    verb: str
+    target: str
+    field: frozenset[str]
+    """Words after the quoted target: the label that it belongs to."""
+    words: str
+    """The target; the whole line if it has no quotes."""
+
+
+@lru_cache(maxsize=8192)
+def read_guidance_line(line: str) -> GuidanceLine:
+    match = _LINE.match(line.strip())
+    if match is None:
+        return GuidanceLine("", "", frozenset(), line)
+    target = plain(match["target"] or "")
+    field = frozenset(token.normal for token in tokens(match["rest"]))
+    return GuidanceLine(match["verb"].casefold(), target, field, target or line)
+
+
+def remaining_lines(lines: Sequence[GuidanceLine], conclusions: Sequence[Conclusion]) -> Sequence[GuidanceLine]:
+    """Return the lines that are not done yet."""
+    following = 0
+    for conclusion in conclusions:
+        for ahead, line in enumerate(lines[following : following + _LOOKAHEAD], start=1):
+            if _fulfils(conclusion, line):
+                following += ahead
+                break
+    return lines[following:]
+
+
+def confirms(line: GuidanceLine) -> bool:
+    return (line.verb, line.target) == ("press", "Enter")
+
+
+def _fulfils(conclusion: Conclusion, line: GuidanceLine) -> bool:
+    if confirms(line):
+        return conclusion.verb == "Confirmed"
+    held = line.verb in HOLDING
+    if (conclusion.verb == "Typed") != (line.verb == "type") or (conclusion.verb == "Held") != held:
+        return False
+    if line.target:
+        return conclusion.target == line.target and fits(line, conclusion.field)
+    done = {token.normal for token in tokens(conclusion.target)}
+    return bool(done) and done <= {token.normal for token in tokens(line.words)}
+
+
+def fits(line: GuidanceLine, label: str) -> bool:
+    words = {token.normal for token in tokens(label)}
+    return not line.field or not words or bool(words & line.field)

@@ -29,7 +29,7 @@ from trajmill.stages.models.embedded.situation import WORD_FLAGS, Batch, InputRe
 from trajmill.stages.training.embedded.lessons import LessonStep, SeenScreen
 
 _MOST_WRONG = 2
-_WAYS_BACK = {"icon": ("home", "back"), "list_item": ("back",)}
+_WAYS_BACK = {"icon": ("home", "back"), "list_item": ("back",), "held_item": ("back",)}
 """Kinds of candidates that lead back from behind an entry, by its kind; a menu is left by opening another one."""
 _ENTRIES = (*_WAYS_BACK, "menu")
 
@@ -67,7 +67,7 @@ def detours(
     return [
         lesson
         for step, after in following
-        if after.chosen.verb in ("press", "open") and draw.random() < share
+        if after.chosen.verb in ("press", "open", "hold") and draw.random() < share
         for lesson in maker.lessons(step, after.chosen)
     ]
 
@@ -91,7 +91,11 @@ class _DetourMaker(NamedTuple):
             pressed = [*conclusions, _conclusion(step, here, here.candidates.index(entry), conclusions)]
             there = self._read(step, screen_id, pressed)
             back = _way_back(step.chosen, there)
-            if back is None or any((c.verb, c.text) == (sought.verb, sought.text) for c in there.candidates):
+            if (
+                back is None
+                or not there.situation.exists[back]
+                or any((c.verb, c.text) == (sought.verb, sought.text) for c in there.candidates)
+            ):
                 continue
             yield Detour(there.situation, back, step.turn.weight, pair_code(entry) if kind == "icon" else 0)
             if kind == "menu":
@@ -129,7 +133,7 @@ def _kind(candidate: CandidateAction) -> str:
 
 
 _IS_LABELLED = torch.tensor([kind in LABELLED for kind in KINDS])
-_IS_DATA = torch.tensor([kind in ("list_item", "icon") for kind in KINDS])
+_IS_DATA = torch.tensor([kind in ("list_item", "held_item", "icon") for kind in KINDS])
 _IS_USED_UP = torch.tensor(["consumed" in flag for flag in WORD_FLAGS])
 _IS_TARGET = torch.tensor([False, True, False])
 """Which of the anchors is the last target."""

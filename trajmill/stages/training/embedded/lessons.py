@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from trajmill.schemas.actions import Action, Click, TypeText
+from trajmill.schemas.actions import Action, Click, LongPress, TypeText, Wait
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.base import Reply
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlDesktop, GuiOwlMobile
@@ -82,7 +82,7 @@ def lesson_steps(turns: Iterable[Turn], screens: Mapping[str, SeenScreen], reade
         user = read(turn.user.replace(IMAGE_PLACEHOLDER, ""))
         policy_input = reader.read(user, turn.screen_id, screen.size, screen.elements, phone=phone)
         label = chosen_candidate(policy_input.candidates, reply.action, phone=phone)
-        if label is not None:
+        if label is not None and policy_input.situation.exists[label]:
             found.append(LessonStep(turn, phone, user, policy_input, label))
     return found
 
@@ -95,14 +95,15 @@ def chosen_candidate(candidates: Sequence[CandidateAction], action: Action, *, p
     """
     if isinstance(action, TypeText) and not action.enter:
         return next((i for i, c in enumerate(candidates) if (c.verb, c.text) == ("type", action.text)), None)
-    at = (action.x, action.y) if isinstance(action, Click) else None
+    at = (action.x, action.y) if isinstance(action, Click | LongPress) else None
     for index, candidate in enumerate(candidates):
         # Most candidates press elsewhere, and to make an action takes time.
         if (at is None or candidate.bounds.center == at) and candidate.action(phone=phone) == action:
             return index
-    if not isinstance(action, Click):
-        return None
-    verb = "open" if action.count == 2 else "press"
+    if not isinstance(action, Click | LongPress):
+        return next((i for i, c in enumerate(candidates) if c.verb == "wait" and isinstance(action, Wait)), None)
+    held = isinstance(action, LongPress) or action.button == "right"
+    verb = "hold" if held else "open" if isinstance(action, Click) and action.count == 2 else "press"
     under = [i for i, c in enumerate(candidates) if c.verb == verb and c.bounds.contains(action.x, action.y)]
     return min(under, key=lambda index: candidates[index].bounds.area, default=None)
 

@@ -197,7 +197,7 @@ def select(batch: Batch, rows: Tensor) -> Batch:
     """Return some situations of a batch, cut to the padding that they need."""
     chosen = Batch(*(tensor[rows] for tensor in batch))
     spoken = max(1, int((chosen.instruction > 0).sum(1).max()))
-    offered = int(chosen.exists.sum(1).max())
+    offered = int(chosen.exists.any(0).nonzero().max()) + 1
     words = ("instruction", "instruction_flags", "instruction_codes")
     candidates = ("texts", "fields", "kinds", "flags", "codes", "spots", "exists")
     return chosen._replace(

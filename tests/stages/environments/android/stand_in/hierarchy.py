@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree
 
 from trajmill.schemas.geometry import Box
-from trajmill.schemas.observation import UIElement
+from trajmill.schemas.observation import HOLDABLE, UIElement
 
 _LIST, _TEXT = "androidx.recyclerview.widget.RecyclerView", "android.widget.TextView"
 _CLASSES = {
@@ -54,6 +54,7 @@ def dump(elements: Sequence[UIElement], package: str, screen: Box, rotation: int
             box,
             resource_id=name,
             clickable="clickable" in states,
+            long_clickable=HOLDABLE in states,
             enabled="disabled" not in states,
             checked="checked" in states,
             focused="focused" in states,

@@ -89,7 +89,7 @@ class Phone:
         """Whether loading one has no effect."""
         self._world = world
         self._shots = 0
-        self._simulated = SimulatedEnvironment(world, Platform.PHONE, FaultRates(popup=popup))
+        self._simulated = SimulatedEnvironment(world, Platform.PHONE, FaultRates(popup=popup, slow=0))
         self._simulated.reset_now(_query("{}", "{}"), 0)
 
     @property

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from tests.stages.environments.android.stand_in.hierarchy import dump
 from tests.stages.environments.android.stand_in.phone import ADB_KEYBOARD, LAUNCHER, Phone
 from tests.stages.environments.android.stand_in.sh import Exit, Result, Shell
-from trajmill.schemas.actions import Click, OpenApp, Swipe, TypeText
+from trajmill.schemas.actions import Click, LongPress, OpenApp, Swipe, TypeText
 from trajmill.schemas.geometry import Box
 
 _ACTIVITY = ".MainActivity"
@@ -96,6 +96,8 @@ class Programs:
         match words:
             case ["input", "tap", x, y]:
                 phone.act(Click(x=int(x), y=int(y)))
+            case ["input", "swipe", x, y, x2, y2, *_] if (x, y) == (x2, y2):
+                phone.act(LongPress(x=int(x), y=int(y)))
             case ["input", "swipe" | "draganddrop", x, y, x2, y2, *_]:
                 phone.act(Swipe(x=int(x), y=int(y), x2=int(x2), y2=int(y2)))
             case ["input", "text", text] if not text.isascii():

@@ -77,8 +77,9 @@ class Widget(Record):
     """The widget is shown only while each of these variables or scalar states has the given value."""
 
     @property
-    def leads_to(self) -> str:
-        return str(getattr(self, "to", ""))
+    def leads_to(self) -> tuple[str, ...]:
+        """The screens that a press, and a long press, lead to."""
+        return tuple(to for name in ("to", "hold") if (to := str(getattr(self, name, ""))))
 
     @property
     def sets(self) -> str:
@@ -107,7 +108,8 @@ class Button(Widget):
 class ItemList(Widget):
     """A scrolling list; a tap sets `variable` to the item's name, runs the effects and goes to a screen.
 
-    A list without `variable`, `do` and `to` only shows its items.
+    A long press, or a right click on a desktop, sets `variable` and goes to the screen `hold`. A list without
+    `variable`, `do` and `to` only shows its items.
     """
 
     kind: Literal["list"]
@@ -123,12 +125,13 @@ class ItemList(Widget):
     do: tuple[Effect, ...] = ()
     """The effects; values may also be a `{field}` of the item."""
     to: str = ""
+    hold: str = ""
 
 
 class Choice(Widget):
-    """Radio buttons for a variable or scalar state."""
+    """Radio buttons, or the marks of a slider, for a variable or scalar state. A slider is dragged to a mark."""
 
-    kind: Literal["choice"]
+    kind: Literal["choice", "slider"]
     label: str
     variable: str
     options: tuple[Scalar, ...]
@@ -158,6 +161,8 @@ class Input(Widget):
     kind: Literal["field", "search"]
     hint: str
     variable: str
+    enter: str = ""
+    """Id of the button of the screen that Enter presses."""
 
 
 class Menu(Widget):
@@ -182,6 +187,8 @@ class ScreenSpec(Record):
     layout: Literal["", "rows", "grid", "start", "end"] = ""
     """Where list items, buttons and toggles stand: over the whole width, in two columns, at the left or at the right.
     By default the device decides."""
+    from_end: bool = False
+    """Whether it opens scrolled to its end."""
     widgets: tuple[AnyWidget, ...]
 
     def all_widgets(self) -> Iterator[AnyWidget]:

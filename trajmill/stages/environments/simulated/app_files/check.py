@@ -174,11 +174,17 @@ class _AppCheck:
                 yield self._mistake((*path, "id"), f"another widget of the screen has the id `{widget.id}`; rename one")
             elif widget.id:
                 seen.add(widget.id)
+        buttons = [widget.id for _, widget in placed if isinstance(widget, app_spec.Button)]
+        for path, widget in placed:
+            if isinstance(widget, app_spec.Input) and widget.enter not in ("", *buttons):
+                yield self._mistake((*path, "enter"), f"unknown button `{widget.enter}`; {one_of(buttons)}")
 
     def _widget(self, path: NodePath, widget: AnyWidget) -> Iterator[Mistake]:
         yield from self._unknown_values(path, widget.show_if)
-        if widget.leads_to not in ("", BACK, *self._app.screens):
-            yield self._mistake((*path, "to"), f"unknown screen `{widget.leads_to}`; {one_of(self._app.screens)}")
+        for to in widget.leads_to:
+            if to not in (BACK, *self._app.screens):
+                key = "to" if to == getattr(widget, "to", "") else "hold"
+                yield self._mistake((*path, key), f"unknown screen `{to}`; {one_of(self._app.screens)}")
         match widget:
             case app_spec.Text():
                 yield from self._unknown_names(path, (widget.text,))
@@ -249,7 +255,7 @@ class _AppCheck:
         found, todo = {self._app.first}, [self._app.first]
         while todo:
             screen = screens.get(todo.pop())
-            targets = {widget.leads_to for widget in screen.all_widgets()} if screen else set()
+            targets = {to for widget in screen.all_widgets() for to in widget.leads_to} if screen else set()
             todo += targets - found
             found |= targets
         for name in screens.keys() - found:
@@ -278,7 +284,7 @@ def _control_mistake(
             return f"`{widget.variable}` starts at {start}, outside the stepper; move its limits"
         case app_spec.Input() if not isinstance(start, str):
             return f"{starts}; an input needs text"
-        case app_spec.Choice() if start not in ("", *widget.options):
+        case app_spec.Choice(kind=kind) if start not in (*([""] if kind == "choice" else []), *widget.options):
             return f"{starts}, which is no option; add it or change it"
         case _:
             return ""

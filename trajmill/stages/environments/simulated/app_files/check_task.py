@@ -111,7 +111,7 @@ def _check_transitions(scope: TaskScope) -> Iterator[Mistake]:
                 text = f"another app is entered on the screen that opens; lead to `{there.app}.{opens}`"
                 yield scope.mistake(("pages", page), text)
             continue
-        leading = [widget for widget in screen.all_widgets() if widget.leads_to == there.name] if screen else []
+        leading = [widget for widget in screen.all_widgets() if there.name in widget.leads_to] if screen else []
         operated = {slot.widget for slot in scope.task.slots if slot.page == page} | {*scope.task.always.get(page, {})}
         if not leading:
             text = f"no widget on `{page}` leads to `{target}`; give one `to: {there.name}` or leave out the edge"

@@ -231,6 +231,19 @@ def _option(brush: Brush, shape: Shape) -> None:
     brush.canvas.text(text, shape.text, round(height * (0.37 if radio else 0.36)), _text_color(brush, shape))
 
 
+def _slider_mark(brush: Brush, shape: Shape) -> None:
+    """A piece of the slider's line with its mark, and the knob if it stands there."""
+    box, height = shape.box, _height(shape.box)
+    (x, _), line = box.center, box.top + height * 2 // 5
+    brush.canvas.fill(box._replace(top=line - 2, bottom=line + 2), brush.theme.muted)
+    side = height // 4 if shape.state == "on" else height // 12
+    color = brush.accent if shape.state == "on" else brush.theme.muted
+    brush.canvas.rounded(Box(x - side, line - side, x + side, line + side), side, color)
+    brush.canvas.text(
+        box._replace(top=line + height // 5), shape.text, round(height * 0.28), brush.theme.text, "center"
+    )
+
+
 def _switch(brush: Brush, shape: Shape) -> None:
     height = _height(shape.box)
     _card(brush, shape.box)
@@ -314,7 +327,13 @@ PAINTERS: Mapping[str, Callable[[Brush, Shape], None]] = {
     **dict.fromkeys(("radio", "checkbox"), _option),
     **dict.fromkeys(("field", "search"), _input),
     **{"status_bar": _status_bar, "icon": _icon, "value": _value, "list_item": _list_item, "button": _button},
-    **{"switch": _switch, "stepper_button": _stepper_button, "window": _window, "banner": _banner},
+    **{
+        "switch": _switch,
+        "stepper_button": _stepper_button,
+        "slider_mark": _slider_mark,
+        "window": _window,
+        "banner": _banner,
+    },
 }
 
 

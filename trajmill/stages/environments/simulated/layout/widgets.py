@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import NamedTuple
 
 from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import UIElement
+from trajmill.schemas.observation import HOLDABLE, SLIDER_MARK, UIElement
 from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import AnyWidget, Item, Scalar
 from trajmill.stages.environments.simulated.app_files.references import bind_record, bind_text, shown
@@ -29,7 +29,8 @@ _NARROW = 0.62
 
 class Target(NamedTuple):
     act: str
-    """`open`, `press`, `pick`, `choose`, `flip`, `step`, `focus`, `menu`, `back`, `home`, `dismiss` or `offer`."""
+    """`open`, `press`, `pick`, `hold`, `choose`, `slide`, `flip`, `step`, `focus`, `menu`, `back`, `home`, `dismiss` or
+    `offer`."""
     widget: AnyWidget | None = None
     value: Scalar = ""
     """The app to open, the item to pick, the option to choose, or the step."""
@@ -137,7 +138,8 @@ def part(
     if state == "disabled":
         states, target = ("disabled",), None
     elif target:
-        states = ("clickable", "checked") if state == "on" else ("clickable",)
+        states = (*(["clickable"] if target.act != "slide" else []), *(["checked"] if state == "on" else []))
+        states += (HOLDABLE,) if isinstance(target.widget, app_spec.ItemList) and target.widget.hold else ()
     if kind in _EDITABLE:
         states = (*states, "editable", "focused") if state == "focused" else (*states, "editable")
     element = UIElement(role, text.replace("\n", " "), box, states, value, element_id)
@@ -179,6 +181,7 @@ def _widget_rows(widget: AnyWidget, context: PageContext) -> Iterator[WidgetRow]
             fitting = int(context.width / (metrics.row * (_RING + _RADIO_CHARACTER * longest)))
             most = max(1, min(_MOST_COLUMNS, len(options), fitting))
             columns = next(n for n in range(most, 0, -1) if len(options) % n == 0 or len(options) > 5)
+            columns = len(options) if widget.kind == "slider" else columns
             for start in range(0, len(options), columns):
                 yield _radio_row(widget, options[start : start + columns], columns, context)
         case app_spec.Toggle(kind=kind):
@@ -247,7 +250,7 @@ def _list_rows(widget: app_spec.ItemList, context: PageContext) -> Iterator[Widg
 
 
 def _radio_row(widget: app_spec.Choice, options: tuple[Scalar, ...], columns: int, context: PageContext) -> WidgetRow:
-    height, gap = context.metrics.row, context.metrics.gap
+    height, gap = context.metrics.row, context.metrics.gap if widget.kind == "choice" else 0
     wide = (context.width - (columns - 1) * gap) // columns
 
     def place(left: int, top: int, bottom: int) -> tuple[DrawnPart, ...]:
@@ -257,10 +260,9 @@ def _radio_row(widget: app_spec.Choice, options: tuple[Scalar, ...], columns: in
             box = Box(start, top, start + wide, min(top + height, bottom))
             state = "on" if context.values[widget.variable] == option else ""
             element_id = f"{context.page}/{widget.id}/{shown(option)}"
-            target = Target("choose", widget, option)
-            parts.append(
-                part("radio", "radio", box, shown(option), element_id, target, state=state, value=widget.label)
-            )
+            role, act = ("radio", "choose") if widget.kind == "choice" else (SLIDER_MARK, "slide")
+            target = Target(act, widget, option)
+            parts.append(part(role, role, box, shown(option), element_id, target, state=state, value=widget.label))
         return tuple(parts)
 
     return WidgetRow(height, place, widget.id)

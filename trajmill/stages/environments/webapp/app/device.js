@@ -2,6 +2,8 @@
 "use strict";
 
 const LONGEST_INPUT = 200;
+/** An offset below the end of every page. */
+const END = 1000000;
 const OFFER = {
   title: "Try Plus for free",
   text: "One month on us, then 4.99 a month.",
@@ -89,7 +91,7 @@ class Device {
   runningApp(name) {
     if (!this.running.has(name)) {
       const app = this.world.apps[name];
-      const stack = [{ screen: app.first, offset: 0 }];
+      const stack = [{ screen: app.first, offset: app.screens[app.first].from_end ? END : 0 }];
       this.running.set(name, { app, store: new Store(app), stack, popup: null, sponsored: false });
     }
     return this.running.get(name);
@@ -163,8 +165,25 @@ class Device {
     this.back();
   }
 
+  /** Puts the keyboard away; presses the button that the focused input names. */
   enter() {
+    const running = this.front, screen = running?.app.screens[running.stack.at(-1).screen];
+    const input = screen?.widgets.find((each) => isInput(each) && each.id === this.focus);
+    const button = input?.enter ? screen.widgets.find((each) => each.id === input.enter) : null;
     this.focus = "";
+    if (button && !isDisabled(button, running.store.values)) this.press({ act: "press", widget: button });
+  }
+
+  /** Presses a list item for long, or with the right button. */
+  hold(target) {
+    if (target?.act === "pick" && target.widget.hold) this.press({ ...target, act: "hold" });
+  }
+
+  /** Drags the knob of a slider from one of its marks to another. */
+  drag(start, end) {
+    if (start?.act !== "slide" || !same(this.front.store.values.get(start.widget.variable), start.value)) return false;
+    if (end?.act === "slide" && end.widget === start.widget) this.press(end);
+    return true;
   }
 
   /** Takes over what the focused input holds now. */
@@ -191,22 +210,22 @@ class Device {
     else if (act === "menu") this.menu = this.menu === widget.id ? "" : widget.id;
     else if (act === "focus") [this.focus, this.replaces] = [widget.id, true];
     else if (act === "flip") values.set(widget.variable, !values.get(widget.variable));
-    else if (act === "choose") values.set(widget.variable, value);
+    else if (act === "choose" || act === "slide") values.set(widget.variable, value);
     else if (act === "step") {
       const number = Number(values.get(widget.variable)) + value;
       values.set(widget.variable, Math.min(Math.max(number, widget.minimum), widget.maximum));
     } else if (act === "press") {
       running.store.apply(widget.do, running.app, null);
       this.go(running, widget.to);
-    } else if (act === "pick") this.pick(running, widget, value);
+    } else if (act === "pick" || act === "hold") this.pick(running, widget, value, act === "hold");
   }
 
-  pick(running, widget, name) {
+  pick(running, widget, name, held) {
     const named = (item) => same(isOwn(item, "name") ? item.name : "", name);
     const item = this.itemsOf(running, widget).find(named) ?? null;
     if (widget.variable && item !== null && isOwn(item, "name")) running.store.values.set(widget.variable, item.name);
-    running.store.apply(widget.do, running.app, item);
-    this.go(running, widget.to);
+    if (!held) running.store.apply(widget.do, running.app, item);
+    this.go(running, held ? widget.hold : widget.to);
   }
 
   /** Shows a screen: an earlier one of the back stack again, or a new one; a dialog never stays behind. */
@@ -223,7 +242,7 @@ class Device {
       return;
     }
     if (this.isDialog(running)) stack.pop();
-    stack.push({ screen: to, offset: 0 });
+    stack.push({ screen: to, offset: running.app.screens[to].from_end ? END : 0 });
   }
 
   /** All that the device remembers, as plain data: what goals are checked against. */
@@ -240,4 +259,5 @@ class Device {
   }
 }
 
+const isDisabled = (button, values) => button.needs.some((name) => ["", 0, false].includes(values.get(name)));
 const isInput = (widget) => widget.kind === "field" || widget.kind === "search";

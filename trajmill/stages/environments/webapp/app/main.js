@@ -38,9 +38,15 @@ function moveFocus() {
   if (device.replaces) input.select();
 }
 
+/** What a press on an element means; null where nothing reacts. */
+function targetOf(element) {
+  for (let at = element; at instanceof Element; at = at.parentElement) if (pressOf.has(at)) return pressOf.get(at);
+  return null;
+}
+
 function press(event) {
-  let target = null;
-  for (let at = event.target; at instanceof Element && target === null; at = at.parentElement) target = pressOf.get(at) ?? null;
+  const target = targetOf(event.target);
+  if (target?.act === "slide") return;
   // On a desktop icons open on a double click, and a double click on anything else is one press.
   const twice = !device.onPhone && event.detail > 1;
   const opens = target !== null && target.act === "open" && !device.onPhone;
@@ -74,14 +80,40 @@ function hideKeyboard() {
   draw();
 }
 
+function hold(event) {
+  event.preventDefault();
+  if (device.onPhone) return;
+  device.hold(targetOf(event.target));
+  draw();
+}
+
+/** Ends a movement that began on `start`; returns whether it has moved a slider. */
+function drag(start, { clientX, clientY }) {
+  const moved = device.drag(start, targetOf(document.elementFromPoint(clientX, clientY)));
+  if (moved) draw();
+  return moved;
+}
+
+let grabbed = null;
+function mouse(event) {
+  // Focus follows the device's state alone.
+  if (event.type === "mousedown") event.preventDefault();
+  if (event.type === "mousedown" && event.button === 0) grabbed = targetOf(event.target);
+  else if (event.type === "mouseup" && !device.onPhone) drag(grabbed, event);
+}
+
 let touched = null;
 function touch(event) {
   const { clientX, clientY } = event.changedTouches[0];
-  if (event.type === "touchstart") touched = { clientX, clientY, since: event.timeStamp };
-  else if (touched !== null) {
+  if (event.type === "touchstart") touched = { clientX, clientY, since: event.timeStamp, target: targetOf(event.target) };
+  else if (touched !== null && !drag(touched.target, event.changedTouches[0])) {
     const right = Math.abs(clientX - touched.clientX), down = Math.abs(clientY - touched.clientY);
     // A finger that stays is no press.
-    if (event.timeStamp - touched.since >= LONG_PRESS_MS && event.cancelable) event.preventDefault();
+    if (event.timeStamp - touched.since >= LONG_PRESS_MS) {
+      if (event.cancelable) event.preventDefault();
+      if (down < SHORTEST_SWIPE && right < SHORTEST_SWIPE) device.hold(touched.target);
+      draw();
+    }
     touched = null;
     if (down >= Math.max(right, SHORTEST_SWIPE)) hideKeyboard();
   }
@@ -93,9 +125,9 @@ document.addEventListener("keydown", key);
 document.addEventListener("wheel", hideKeyboard, { passive: true });
 document.addEventListener("touchstart", touch, { passive: true });
 document.addEventListener("touchend", touch, { passive: false });
-document.addEventListener("contextmenu", (event) => event.preventDefault());
-// Focus follows the device's state alone.
-document.addEventListener("mousedown", (event) => event.preventDefault());
+document.addEventListener("contextmenu", hold);
+document.addEventListener("mousedown", mouse);
+document.addEventListener("mouseup", mouse);
 document.addEventListener("input", (event) => {
   device.typed(event.target.value);
   draw();

@@ -19,7 +19,8 @@ function named(role, id, text, { value = "", aria = "", ...more } = {}) {
 
 /** Makes a description react to presses; a disabled one says so and does not. */
 function pressed(description, target, disabled = false) {
-  const states = disabled ? { "aria-disabled": "true" } : { "data-press": target.act };
+  const hold = target.widget?.hold ? { "data-hold": "" } : {};
+  const states = disabled ? { "aria-disabled": "true" } : target.act === "slide" ? {} : { "data-press": target.act, ...hold };
   return { ...description, attributes: { ...description.attributes, ...states }, press: disabled ? null : target };
 }
 
@@ -54,6 +55,7 @@ function widgetRows(device, running, page, widget, sponsored) {
     case "list":
       return listRows(device, running, page, widget, sponsored);
     case "choice":
+    case "slider":
       return [node("p", "label", named("text", "", widget.label), widget.label), choiceRow(device, widget, id, values)];
     case "switch":
     case "checkbox":
@@ -72,7 +74,7 @@ const textRow = ({ kind }, id, text) =>
   node(kind === "heading" ? "h2" : "p", kind, named(kind, id, text), text);
 
 function buttonRow(widget, id, values, role = "button", look = `push ${widget.style}`) {
-  const enabled = widget.needs.every((name) => !["", 0].some((none) => same(values.get(name), none)));
+  const enabled = !isDisabled(widget, values);
   const text = bindText(widget.text, values);
   const attributes = named(role, id, text, { type: "button", aria: role === "menu_item" ? "menuitem" : "" });
   return pressed(node("button", look, attributes, text), { act: "press", widget }, !enabled);
@@ -106,14 +108,15 @@ function choiceRow(device, widget, id, values) {
   const longest = Math.max(...widget.options.map((option) => [...shown(option)].length));
   const room = device.onPhone ? 7 : 21;
   const columns = longest > 2 * room ? "one" : longest > room || widget.options.length === 4 ? "two" : "three";
+  const slider = widget.kind === "slider", role = slider ? "slider_mark" : "radio", act = slider ? "slide" : "choose";
   const options = widget.options.map((option) => {
     const checked = String(same(values.get(widget.variable), option));
     const more = { value: widget.label, aria: "radio", "aria-checked": checked };
-    const attributes = named("radio", `${id}/${shown(option)}`, shown(option), more);
-    return pushButton("choice", attributes, { act: "choose", widget, value: option },
+    const attributes = named(role, `${id}/${shown(option)}`, shown(option), more);
+    return pushButton(slider ? "mark" : "choice", attributes, { act, widget, value: option },
       words("ring", ""), words("name", shown(option)));
   });
-  return node("div", `options ${columns}`, { role: "radiogroup", "aria-label": widget.label }, ...options);
+  return node("div", slider ? "slider" : `options ${columns}`, { role: "radiogroup", "aria-label": widget.label }, ...options);
 }
 
 function toggleRow(widget, id, values) {
