@@ -96,13 +96,13 @@ _BUDGETS = (
     Budget(("stages/environments",), 16_065),
     Budget(("stages/queries",), 5_053),
     Budget(("stages/critics",), 4_626),
-    Budget(("stages/models",), 4_499),
+    Budget(("stages/models",), 4_502),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_587),
     Budget(("stages/derive", "stages/guidance"), 4_197),
     Budget(("stages/training",), 3_023),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_958),
     Budget(("stages/graphs", "stages/annotation"), 4_790),
-    Budget(("",), 73_993),
+    Budget(("",), 73_996),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

@@ -193,7 +193,10 @@ def load_network(folder: Path) -> PolicyNetwork:
         network = PolicyNetwork(NetworkShape(**config["shape"]))
         # Policies of earlier versions have no spots of controls: as if they had met every label.
         network.load_state_dict({"pairs.met": torch.ones_like(network.pairs.met)} | load_file(folder / _WEIGHTS))
-    except (OSError, ValueError, KeyError, TypeError, RuntimeError, SafetensorError) as error:
+    except RuntimeError as error:  # weights of another shape
+        text = f"{folder} holds an embedded policy of another version of trajmill; train a new one in a new warehouse"
+        raise BadInputError(text) from error
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise BadInputError(f"{folder} holds no embedded policy ({type(error).__name__}); train or copy one") from error
     return network
 
