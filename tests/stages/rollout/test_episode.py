@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.stages.models.scripted import ScriptedModel
+from tests.stages.models.toy import element, observe
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
-from trajmill.schemas.actions import Action, Click, Terminate, Wait
+from trajmill.schemas.actions import Action, Click, Drag, Terminate, Wait
 from trajmill.schemas.errors import FailureClass, ModelFailure
+from trajmill.schemas.observation import SLIDER_MARK
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose, Step, StopReason
 from trajmill.stages.agents.base import Agent, Decision, EpisodeView
@@ -29,7 +31,7 @@ from trajmill.stages.rollout.base import (
     plan_mixed,
     plan_rollouts,
 )
-from trajmill.stages.rollout.episode import run_episode
+from trajmill.stages.rollout.episode import run_episode, target_element
 
 
 def roll(agent: Agent, environment: ToyEnvironment, limits: Limits | None = None) -> FinishedAttempt:
@@ -167,3 +169,11 @@ def test_attempts_go_to_mixed_outcomes(given_: dict[str, tuple[int, int]], total
     unfilled = [more.get(query_id, 0) for query_id, left in room.items() if more.get(query_id, 0) < left]
     assert not unfilled or max(more.values(), default=0) - min(unfilled) <= 1
     assert plan_mixed(dict(reversed(seen.items())), total, largest, seed) == plan_mixed(seen, total, largest, seed)
+
+
+def test_the_target_of_a_drag_is_the_knob_with_the_value_that_it_is_dragged_to() -> None:
+    shown = observe(*(element(SLIDER_MARK, text, value="Volume") for text in "123"))
+    knob = (shown.elements or ())[0].bounds
+    for end, value in ((240, "2"), (340, "3"), (600, "1")):
+        target = target_element(Drag(x=50, y=140, x2=50, y2=end), shown)
+        assert target is not None and (target.text, target.bounds) == (value, knob)

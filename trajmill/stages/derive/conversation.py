@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, action_from_json, in_quotes, order_for, pressed_point, scroll_direction
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.dialects.base import ORDERING, Dialect, NotExpressible, Reply, dialect_seen_in
@@ -93,8 +92,8 @@ def _order(step: Step, action: Action, touch: bool) -> str:
     hit, named = step.target, ""
     if hit is not None:
         named = in_quotes(hit.text) if hit.text else f"the {hit.role.replace('_', ' ')}"
-        if hit.role == SLIDER_MARK and isinstance(action, actions.Swipe):
-            action = actions.Drag(**action.model_dump(exclude={"kind"}))
+        if hit.role == SLIDER_MARK:
+            return f"Drag the slider to {named}."
     elif pressed_point(action) is not None and not scroll_direction(action):
         return ""
     return order_for(action, named, touch=touch)

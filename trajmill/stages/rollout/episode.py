@@ -18,8 +18,10 @@ from typing import TypeVar
 from trajmill.schemas.actions import (
     Action,
     Answer,
+    Drag,
     OpenApp,
     PressKeys,
+    Swipe,
     Terminate,
     TypeText,
     action_to_json,
@@ -28,7 +30,7 @@ from trajmill.schemas.actions import (
 )
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, StageError
-from trajmill.schemas.observation import Observation
+from trajmill.schemas.observation import SLIDER_MARK, Observation
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.trajectory import Step, StopReason, TargetElement, Trajectory
@@ -312,7 +314,7 @@ def step_row(
 
 
 def target_element(action: Action | None, observation: Observation) -> TargetElement | None:
-    """The smallest accessibility element at the position that an action touches; None if there is none."""
+    """The smallest element where an action touches the screen; for a knob of a slider, with its new value as text."""
     point = pressed_point(action) if action is not None else None
     if point is None or observation.elements is None:
         return None
@@ -320,7 +322,11 @@ def target_element(action: Action | None, observation: Observation) -> TargetEle
     if not under:
         return None
     hit = min(under, key=lambda element: element.bounds.area)
-    return TargetElement(role=storable(hit.role), text=storable(hit.text), bounds=hit.bounds)
+    text = hit.text
+    if hit.role == SLIDER_MARK and isinstance(action, Swipe | Drag):
+        marks = [each for each in observation.elements if each.role == SLIDER_MARK]
+        text = next((each.text for each in marks if each.bounds.contains(action.x2, action.y2)), text)
+    return TargetElement(role=storable(hit.role), text=storable(text), bounds=hit.bounds)
 
 
 def stored_paths(paths: Sequence[str]) -> tuple[str, ...]:

@@ -100,10 +100,8 @@ def _step_pairs(
     labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
     for step, before, after in zip(replay(episode, screens), distances, distances[1:], strict=False):
         element = step.action.element
-        only_looks = (
-            step.action.kind in ("unparsed", "wait", "terminate", "answer", "swipe", "scroll")
-            and not step.action.slides
-        )
+        only_looks = step.action.kind in ("unparsed", "wait", "terminate", "answer", "scroll")
+        only_looks |= step.action.kind == "swipe" and not step.action.slides
         only_looks |= step.outcome.before.page in INTERRUPTIONS
         only_looks |= element is not None and element.role == "search_field"
         if before is not None and not only_looks:

@@ -141,9 +141,8 @@ class Device:
             prepared = self.world.prepared_apps[app]
             if prepared.app.platform is not self.platform:
                 raise KeyError(app)
-            self.running[app] = RunningApp(
-                prepared, make_store(prepared.app), [_opened(prepared.app, prepared.app.first)]
-            )
+            stack = [_opened(prepared.app, prepared.app.first)]
+            self.running[app] = RunningApp(prepared, make_store(prepared.app), stack)
         return self.running[app]
 
     def copy(self) -> Device:
