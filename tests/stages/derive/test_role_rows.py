@@ -11,6 +11,7 @@ from tests.stages.derive.screens import derived, kept, refused, tools_of
 from trajmill.schemas.actions import Action, Answer, Click, OpenApp, Swipe, SystemButton, Terminate, TypeText
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
+from trajmill.schemas.observation import SLIDER_MARK
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
@@ -173,6 +174,10 @@ def test_a_coordinators_row_has_the_intention_and_the_low_level_instruction() ->
     assert last.messages[-1].content == "<think>Nothing is left.</think><answer>The task is complete.</answer>"
     assert "I have accessed the 'Schedule' section" in last.messages[1].content
     assert tracker.variant == "state_tracker"
+    knob = SCHEDULE.model_copy(update={"role": SLIDER_MARK, "text": "7"})
+    slid = step(0, Swipe(x=650, y=350, x2=300, y2=350)).model_copy(update={"thought": THOUGHT, "target": knob})
+    row, *_ = derived(CesDataSpec(), episode([slid, step(1, DONE)])).examples
+    assert row.messages[-1].content.endswith('<answer>Drag the slider to "7".</answer>')
 
 
 def test_a_state_trackers_row_has_the_context_of_its_step_and_a_walk_has_no_roles() -> None:

@@ -14,6 +14,7 @@ from operator import itemgetter
 from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, action_from_json, in_quotes, order_for, pressed_point, scroll_direction
 from trajmill.schemas.episode import Episode
+from trajmill.schemas.observation import SLIDER_MARK
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
@@ -99,7 +100,10 @@ def _coordinator_row(episode: Episode, step: Step, context: str) -> Lesson | str
     """`<think>intention</think><answer>low_level_instruction</answer>` on the screen before the step."""
     if step.action is None:
         return "unparsed"
-    instruction = instruction_of(action_from_json(step.action), step.target.text if step.target is not None else "")
+    role, text = (step.target.role, step.target.text) if step.target is not None else ("", "")
+    instruction = instruction_of(action_from_json(step.action), text)
+    if role == SLIDER_MARK:
+        instruction = f"Drag the slider to {in_quotes(text)}."
     if instruction is None:
         return "element_without_name"
     reply = f"<think>{one_line(step.thought)}</think><answer>{instruction}</answer>"

@@ -137,9 +137,7 @@ def _act(device: Device, action: Action) -> None:
     match action:
         case actions.Click(button="left"):
             target = device.view().target_at(action.x, action.y)
-            if target is not None and target.act == "slide":
-                return
-            if phone or target is None or target.act != "open" or action.count > 1:
+            if target is None or target.act not in ("slide", "" if phone or action.count > 1 else "open"):
                 device.press(target)
         case actions.LongPress() if phone:
             device.hold(device.view().target_at(action.x, action.y))

@@ -180,8 +180,7 @@ class InputReader:
                 tuple(e.text for e in elements if e.role == "value" and e.text),
                 answer_candidates(elements) if phone else [],
             )
-        waited = CONCLUSION_VERBS["wait"]
-        told = [text for text in user.conclusions if not text.startswith(waited)]
+        told = [text for text in user.conclusions if not text.startswith(CONCLUSION_VERBS["wait"])]
         for text in told:
             if text not in self.conclusions:
                 self.conclusions[text] = read_conclusion(text), ids_of(text)[:MAX_STEP]
