@@ -202,6 +202,7 @@ def hold(at: Point, *, touch: bool) -> LongPress | Click:
 
 
 def is_hold(action: Action | None) -> bool:
+    """Whether it is a long press or a right click."""
     return isinstance(action, LongPress) or (isinstance(action, Click) and action.button == "right")
 
 

@@ -15,8 +15,6 @@ from trajmill.schemas.record import content_id
 
 _STATUS_BAR = 25 / 878
 """Top of a phone's screen that does not count, with its clock (UI-Voyager, `cores/fork_utils.py`)."""
-
-
 HOLDABLE = "long_clickable"
 """The state of what reacts to a long press or a right click."""
 SLIDER_MARK = "slider_mark"
@@ -35,9 +33,8 @@ class UIElement(NamedTuple):
     """Where it is drawn, in pixels of the screenshot."""
     states: tuple[str, ...] = ()
     """Any of clickable, long_clickable, checked, selected, focused, editable, scrollable_down, scrollable_up, disabled,
-    password;
-    of an input in a browser its type (date, time, number, email, tel, url, search); of a title `secure`, if the app
-    forbids screenshots, so that the pixels are black."""
+    password; of an input in a browser its type (date, time, number, email, tel, url, search); of a title `secure`, if
+    the app forbids screenshots, so that the pixels are black."""
     value: str = ""
     """The text of an input or the position of a slider; empty without one."""
     element_id: str = ""

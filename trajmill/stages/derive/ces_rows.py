@@ -14,14 +14,13 @@ from operator import itemgetter
 from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, action_from_json, in_quotes, order_for, pressed_point, scroll_direction
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.observation import SLIDER_MARK
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.ces.agent import LONGEST_STATE, TRACKER_PROMPT, executor_output
 from trajmill.stages.agents.replies import NONE, one_line
 from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk, unaccepted
-from trajmill.stages.derive.conversation import dialogue, unfit_text
+from trajmill.stages.derive.conversation import dialogue, order_to_slide, unfit_text
 from trajmill.stages.derive.spec import CesDataSpec
 from trajmill.stages.models.embedded.words import quoted, read_conclusion
 from trajmill.stages.models.prompts import Prompt, load_prompt
@@ -100,10 +99,8 @@ def _coordinator_row(episode: Episode, step: Step, context: str) -> Lesson | str
     """`<think>intention</think><answer>low_level_instruction</answer>` on the screen before the step."""
     if step.action is None:
         return "unparsed"
-    role, text = (step.target.role, step.target.text) if step.target is not None else ("", "")
-    instruction = instruction_of(action_from_json(step.action), text)
-    if role == SLIDER_MARK:
-        instruction = f"Drag the slider to {in_quotes(text)}."
+    named = step.target.text if step.target is not None else ""
+    instruction = order_to_slide(step.target) or instruction_of(action_from_json(step.action), named)
     if instruction is None:
         return "element_without_name"
     reply = f"<think>{one_line(step.thought)}</think><answer>{instruction}</answer>"

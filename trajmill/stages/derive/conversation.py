@@ -20,7 +20,7 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import SLIDER_MARK
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message
 from trajmill.schemas.tables.query import Platform
-from trajmill.schemas.tables.trajectory import Step
+from trajmill.schemas.tables.trajectory import Step, TargetElement
 from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.models.base import ChatRequest
 
@@ -92,11 +92,16 @@ def _order(step: Step, action: Action, touch: bool) -> str:
     hit, named = step.target, ""
     if hit is not None:
         named = in_quotes(hit.text) if hit.text else f"the {hit.role.replace('_', ' ')}"
-        if hit.role == SLIDER_MARK:
-            return f"Drag the slider to {named}."
+        if slid := order_to_slide(hit):
+            return slid
     elif pressed_point(action) is not None and not scroll_direction(action):
         return ""
     return order_for(action, named, touch=touch)
+
+
+def order_to_slide(hit: TargetElement | None) -> str:
+    """Return the order to drag a slider's knob to its new value; empty for other elements."""
+    return f"Drag the slider to {in_quotes(hit.text)}." if hit is not None and hit.role == SLIDER_MARK else ""
 
 
 def dialogue(system: str, user: str, reply: str) -> tuple[Message, Message, Message]:

@@ -228,9 +228,7 @@ class Device:
         if widget is not None and widget.enter:
             running = self.running[self.foreground]
             button = running.app.screens[running.stack[-1].screen].find(widget.enter)
-            if isinstance(button, app_spec.Button) and all(
-                running.store.values[name] not in ("", 0, False) for name in button.needs
-            ):
+            if isinstance(button, app_spec.Button) and button.is_enabled(running.store.values):
                 self._act_in_app(Target("press", button), running)
 
     def hold(self, target: Target | None) -> None:

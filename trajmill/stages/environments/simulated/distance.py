@@ -205,7 +205,7 @@ class _AppSearch:
 
     def _pressing(self, button: app_spec.Button, state: _State, cost: int) -> Iterator[tuple[int, _State]]:
         values = state.store.values
-        if any(values[name] in ("", 0, False) for name in button.needs):
+        if not button.is_enabled(values):
             return
         store = copied(state.store)
         apply_effects(button.do, self._prepared.app, store)

@@ -137,7 +137,8 @@ def _act(device: Device, action: Action) -> None:
     match action:
         case actions.Click(button="left"):
             target = device.view().target_at(action.x, action.y)
-            if target is None or target.act not in ("slide", "" if phone or action.count > 1 else "open"):
+            inert = ("slide",) if phone or action.count > 1 else ("slide", "open")
+            if target is None or target.act not in inert:
                 device.press(target)
         case actions.LongPress() if phone:
             device.hold(device.view().target_at(action.x, action.y))

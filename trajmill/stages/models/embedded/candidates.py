@@ -213,10 +213,10 @@ def next_keys(instruction: str, conclusions: Sequence[Conclusion]) -> frozenset[
 
 
 _KIND_NAMES = """other button list_item radio checkbox switch stepper_button text_field search_field icon menu menu_item
-tab link slider_mark held_item wait quoted noted span down up back home enter finish fail answer"""
+tab link slider_mark hold wait quoted noted span down up back home enter finish fail answer"""
 KINDS = tuple(_KIND_NAMES.split())
 """The kinds of candidates: the role of a pressed element, the origin of a typed text, or a verb."""
-CHOICES = ("list_item", "held_item", "radio", SLIDER_MARK)
+CHOICES = ("list_item", "hold", "radio", SLIDER_MARK)
 """Kinds of candidates among which the instruction decides, not the screen."""
 LABELLED = frozenset(["button", "checkbox", "switch", "text_field", "search_field", "menu", "menu_item", "tab", "link"])
 """Kinds of candidates whose text is a label; that of others is data or an option, which instructions name."""
@@ -245,14 +245,13 @@ _BY_MEANING = ("type", "fail", "answer")
 _LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
 """Verbs of app buttons that do the same as a system button, by their label."""
 _KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
-FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
-_SETTLED = [FLAG_INDEX[name] for name in ("chosen", "done_once", "done_twice", "done_often")]
-_COUNTS = slice(FLAG_INDEX["counts"], FLAG_INDEX["counts"] + 4)
+_FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
+_SETTLED = [_FLAG_INDEX[name] for name in ("chosen", "done_once", "done_twice", "done_often")]
+_COUNTS = slice(_FLAG_INDEX["counts"], _FLAG_INDEX["counts"] + 4)
 
 
 def kind_of(candidate: CandidateAction) -> int:
     name = candidate.role if candidate.verb in ("press", "open", "type", "drag") else candidate.verb
-    name = "held_item" if name == "hold" else name
     if name == "button":
         name = _LEAVING.get(candidate.text.casefold(), name)
     return _KIND_INDEX.get(name, 0)
@@ -316,24 +315,24 @@ def with_task_flags(
         verb, text, label = CONCLUSION_VERBS[candidate.verb], plain(candidate.text), plain(candidate.field)
         done = times[verb, text, label, title]
         if done:
-            flags[row, FLAG_INDEX["done_once"] + min(done, 3) - 1] = 1.0
-            flags[row, FLAG_INDEX["just_done"]] = float(last[:4] == (verb, text, label, title)) if last else 0.0
+            flags[row, _FLAG_INDEX["done_once"] + min(done, 3) - 1] = 1.0
+            flags[row, _FLAG_INDEX["just_done"]] = float(last[:4] == (verb, text, label, title)) if last else 0.0
         if last is not None and last.verb == verb:
-            flags[row, FLAG_INDEX["same_verb"]] = 1.0
+            flags[row, _FLAG_INDEX["same_verb"]] = 1.0
         if filled and candidate.verb in ("type", "enter"):
-            flags[row, FLAG_INDEX["filled"]] = 1.0
+            flags[row, _FLAG_INDEX["filled"]] = 1.0
         if text in targets:
-            flags[row, FLAG_INDEX["known_text"]] = 1.0
+            flags[row, _FLAG_INDEX["known_text"]] = 1.0
         # A note may have a label before its value.
         if text and any(note == text or note.endswith(f": {text}") for note in notes):
-            flags[row, FLAG_INDEX["was_noted"]] = 1.0
+            flags[row, _FLAG_INDEX["was_noted"]] = 1.0
         if candidate.beside.isdecimal():
             shown = int(candidate.beside)
             above, below = (any(n > shown for n in numbers), any(n < shown for n in numbers))
             towards = shown not in numbers and {"+": above, "-": below}.get(candidate.text, False)
             flags[row, _COUNTS] = 1.0, float(shown in numbers), float(towards), float(not towards)
         elif text in keys and candidate.role == "button":
-            flags[row, FLAG_INDEX["towards_number"]] = 1.0
+            flags[row, _FLAG_INDEX["towards_number"]] = 1.0
     return flags
 
 
@@ -365,11 +364,11 @@ def with_guidance_flags(
     """Set the flags that depend on the guidance; `left` are its lines that are not done yet."""
     flags = flags.copy()
     if not left:
-        flags[:, FLAG_INDEX["hints_done"]] = [float(candidate.verb == "finish") for candidate in candidates]
+        flags[:, _FLAG_INDEX["hints_done"]] = [float(candidate.verb == "finish") for candidate in candidates]
         return flags
     hinted = [names(left[0], candidate) or asks_to_fill(left[0], candidate) for candidate in candidates]
-    flags[:, FLAG_INDEX["hinted"]] = hinted
+    flags[:, _FLAG_INDEX["hinted"]] = hinted
     if not any(hinted):
         searches = _TO_LAUNCHER if left[0].verb == "open" else _SEARCHES
-        flags[:, FLAG_INDEX["hint_unseen"]] = [KINDS[kind_of(candidate)] in searches for candidate in candidates]
+        flags[:, _FLAG_INDEX["hint_unseen"]] = [KINDS[kind_of(candidate)] in searches for candidate in candidates]
     return flags

@@ -29,7 +29,7 @@ from trajmill.stages.models.embedded.situation import WORD_FLAGS, Batch, InputRe
 from trajmill.stages.training.embedded.lessons import LessonStep, SeenScreen
 
 _MOST_WRONG = 2
-_WAYS_BACK = {"icon": ("home", "back"), "list_item": ("back",), "held_item": ("back",)}
+_WAYS_BACK = {"icon": ("home", "back"), "list_item": ("back",), "hold": ("back",)}
 """Kinds of candidates that lead back from behind an entry, by its kind; a menu is left by opening another one."""
 _ENTRIES = (*_WAYS_BACK, "menu")
 
@@ -133,7 +133,7 @@ def _kind(candidate: CandidateAction) -> str:
 
 
 _IS_LABELLED = torch.tensor([kind in LABELLED for kind in KINDS])
-_IS_DATA = torch.tensor([kind in ("list_item", "held_item", "icon") for kind in KINDS])
+_IS_DATA = torch.tensor([kind in ("list_item", "hold", "icon") for kind in KINDS])
 _IS_USED_UP = torch.tensor(["consumed" in flag for flag in WORD_FLAGS])
 _IS_TARGET = torch.tensor([False, True, False])
 """Which of the anchors is the last target."""

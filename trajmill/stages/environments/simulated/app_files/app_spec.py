@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
@@ -103,6 +103,9 @@ class Button(Widget):
     to: str = ""
     needs: tuple[str, ...] = ()
     """If one of these variables is empty or 0, the button is disabled."""
+
+    def is_enabled(self, values: Mapping[str, Scalar]) -> bool:
+        return all(values[name] not in ("", 0, False) for name in self.needs)
 
 
 class ItemList(Widget):

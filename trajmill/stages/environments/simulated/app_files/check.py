@@ -284,7 +284,7 @@ def _control_mistake(
             return f"`{widget.variable}` starts at {start}, outside the stepper; move its limits"
         case app_spec.Input() if not isinstance(start, str):
             return f"{starts}; an input needs text"
-        case app_spec.Choice(kind=kind) if start not in (*([""] if kind == "choice" else []), *widget.options):
+        case app_spec.Choice() if start not in widget.options and (start != "" or widget.kind == "slider"):
             return f"{starts}, which is no option; add it or change it"
         case _:
             return ""

@@ -239,9 +239,8 @@ def _slider_mark(brush: Brush, shape: Shape) -> None:
     side = height // 4 if shape.state == "on" else height // 12
     color = brush.accent if shape.state == "on" else brush.theme.muted
     brush.canvas.rounded(Box(x - side, line - side, x + side, line + side), side, color)
-    brush.canvas.text(
-        box._replace(top=line + height // 5), shape.text, round(height * 0.28), brush.theme.text, "center"
-    )
+    below = box._replace(top=line + height // 5)
+    brush.canvas.text(below, shape.text, round(height * 0.28), brush.theme.text, "center")
 
 
 def _switch(brush: Brush, shape: Shape) -> None:
@@ -327,13 +326,8 @@ PAINTERS: Mapping[str, Callable[[Brush, Shape], None]] = {
     **dict.fromkeys(("radio", "checkbox"), _option),
     **dict.fromkeys(("field", "search"), _input),
     **{"status_bar": _status_bar, "icon": _icon, "value": _value, "list_item": _list_item, "button": _button},
-    **{
-        "switch": _switch,
-        "stepper_button": _stepper_button,
-        "slider_mark": _slider_mark,
-        "window": _window,
-        "banner": _banner,
-    },
+    **{"switch": _switch, "stepper_button": _stepper_button, "slider_mark": _slider_mark},
+    **{"window": _window, "banner": _banner},
 }
 
 

@@ -148,10 +148,9 @@ def part(
 
 def button_part(button: app_spec.Button, context: PageContext, box: Box) -> DrawnPart:
     kind = "button" if button.style == "plain" else f"{button.style}_button"
-    enabled = all(context.values[name] not in ("", 0, False) for name in button.needs)
     text = bind_text(button.text, context.values)
-    target = Target("press", button)
-    return part(kind, "button", box, text, f"{context.page}/{button.id}", target, state="" if enabled else "disabled")
+    target, state = Target("press", button), "" if button.is_enabled(context.values) else "disabled"
+    return part(kind, "button", box, text, f"{context.page}/{button.id}", target, state=state)
 
 
 def _wrapped(text: str, width: int, line: int, metrics: Metrics) -> str:
