@@ -133,7 +133,7 @@ def test_keys_go_through_steps_and_trajectories(page: Page) -> None:
     first = page.url
     for key, step in (("ArrowRight", 2), ("k", 1), ("End", 3), ("Home", 1), ("j", 2)):
         page.keyboard.press(key)
-        assert page.url.endswith(f"?step={step}")
+        page.wait_for_function("asked => location.search === asked", arg=f"?step={step}")
         assert page.locator(".rail li.at .number").inner_text() == str(step)
     page.keyboard.press("n")
     page.wait_for_function("before => location.pathname !== new URL(before).pathname", arg=first)
