@@ -86,7 +86,7 @@ def next_move(
     named = [step.target, step.text] if step.operation in ("drag", "select") else [step.target]
     if any(name and name not in tree for name in named):
         return _once_more(Wait(seconds=_WAIT_SECONDS), position)
-    return WalkMove(_action(step, tree), WalkPosition(position.step + 1))
+    return WalkMove(_action(step, tree, platform), WalkPosition(position.step + 1))
 
 
 def _scroll(step: PathStep, tree: dict[str, UIElement], position: WalkPosition, platform: Platform) -> WalkMove:
@@ -114,7 +114,7 @@ def _once_more(action: Action, position: WalkPosition) -> WalkMove:
     return WalkMove(action, position._replace(waits=position.waits + 1))
 
 
-def _action(step: PathStep, tree: dict[str, UIElement]) -> Action:
+def _action(step: PathStep, tree: dict[str, UIElement], platform: Platform) -> Action:
     match step.operation:
         case "finish":
             return Terminate(status="success")
@@ -131,7 +131,7 @@ def _action(step: PathStep, tree: dict[str, UIElement]) -> Action:
             first, last = tree[step.target].bounds, tree[step.text].bounds
             return Drag(x=first.left, y=first.center.y, x2=last.right - 1, y2=last.center.y)
         case "hold":
-            return hold(tree[step.target].bounds.center, touch=True)
+            return hold(tree[step.target].bounds.center, touch=platform is Platform.PHONE)
         case operation:
             x, y = tree[step.target].bounds.center
             button = "right" if operation == "right_tap" else "left"

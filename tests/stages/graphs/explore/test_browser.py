@@ -14,6 +14,7 @@ from trajmill.stages.graphs.verify import EdgeState
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 _GOOD = (EdgeState.HOLDS, EdgeState.SKIPPED)
+_TREE = ("Invoices", "Letters", "Photos")
 _PAGES = {
     "/": "<h1>Home</h1><a href='https://far.example/'>Far</a> <a href='http://near.example/'>Near</a> "
     "<a href='/help'>Help</a>",
@@ -24,6 +25,10 @@ _PAGES = {
     "<div style='height: 900px'>Terms</div><a href='/terms'>Terms of use</a>"
     "<div style='height: 900px'>More terms</div><label><input type='checkbox' id='agree'>I agree</label>",
     "/terms": "<h1>Terms of use</h1>",
+    "/tree": "<h1>Files</h1><ul id='tree' role='tree'>"
+    + "".join(f"<li role='treeitem' id='node_{name}' style='cursor: pointer'>{text}" for name, text in enumerate(_TREE))
+    + "</ul><script>tree.addEventListener('contextmenu', () => { menu.hidden = false })</script>"
+    "<div id='menu' hidden><a href='/terms'>Properties</a></div>",
 }
 
 
@@ -62,3 +67,10 @@ def test_choices_numbers_sliders_dates_and_what_lies_below_the_screen_are_found(
     assert [graph.pages[each.to].title for each in start.transitions if each.by == "terms-of-use"] == ["Terms of use"]
     agree = next(each for each in explored.trials if each.target == "agree" and each.steps[-1].operation == "tap")
     assert [step.operation for step in (*agree.way, *agree.steps)] == ["scroll", "scroll", "tap"]
+
+
+def test_what_a_right_click_on_an_item_opens_is_found(tmp_path: Path) -> None:
+    start = explore_site("/tree", tmp_path).graph.pages["start"]
+    [(name, tree)] = start.slots.items()
+    assert (name, tree.values) == ("item", _TREE)
+    assert [(each.by, each.operation) for each in start.transitions] == [("item", "hold")]

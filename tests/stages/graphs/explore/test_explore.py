@@ -56,11 +56,12 @@ def test_what_may_destroy_is_denied_as_whole_words_of_several_languages_until_it
 
 
 @pytest.mark.slow
-def test_all_pages_are_found_that_a_tap_leads_to(notes: Path) -> None:
+def test_all_pages_are_found_also_behind_a_long_press(notes: Path) -> None:
     found = explore(simulated_app("notes"), notes)
     titles = {page.title for page in found.graph.pages.values()}
     assert not found.explored.left
-    assert titles >= {"Notes", "New note", "Shopping list", "Note options", "Note saved"}
+    assert titles >= {"Notes", "New note", "Shopping list", "Note options", "Move note", "Note moved", "Note saved"}
+    assert found.graph.pages["move-note"].slots["folders"].kind is SlotKind.LIST
 
 
 def test_inputs_and_lists_are_slots_and_what_a_form_leaves_on_the_next_page_is_said_by_them(notes: Path) -> None:
@@ -76,8 +77,9 @@ def test_inputs_and_lists_are_slots_and_what_a_form_leaves_on_the_next_page_is_s
         assert save.by == "save-note"
         assert {feature.text for feature in save.shows} >= {"Title: {title}", "Text: {text}"}
     assert graph.pages["start"].slots["notes"].kind is SlotKind.LIST
-    [opened] = [each.to for each in graph.pages["start"].transitions if each.by == "notes"]
-    assert all(feature.state != "title" for feature in graph.pages[opened].recognise.shows)
+    opened = {each.operation: each.to for each in graph.pages["start"].transitions if each.by == "notes"}
+    shown = [each for page in opened.values() for each in graph.pages[page].recognise.shows]
+    assert opened.keys() == {"hold", "tap"} and all(each.state != "title" for each in shown)
 
 
 def test_a_killed_exploration_goes_on_where_it_was(notes: Path, tmp_path: Path) -> None:

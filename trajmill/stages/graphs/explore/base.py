@@ -53,6 +53,7 @@ class TrialKind(StrEnum):
     PRESS = "press"
     DOUBLE = "double"
     """A double click on something that a single click only selects."""
+    HOLD = "hold"
     FILL = "fill"
     NUMBER = "number"
     """A field that does not take a text is filled with a number."""

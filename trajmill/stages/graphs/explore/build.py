@@ -42,7 +42,7 @@ _SENT = re.compile(r"\b(?:enter|message|comment|reply|answer|chat)\b", re.IGNORE
 """Labels of fields whose text somebody is to get."""
 _CANCEL = re.compile("cancel|abbrechen|annuler|cancelar", re.IGNORECASE)
 _SENDING = (TrialKind.SUBMIT, TrialKind.PLAIN)
-_OPERATIONS = {TrialKind.DOUBLE: "double_tap", TrialKind.ENTER: "key"}
+_OPERATIONS = {TrialKind.DOUBLE: "double_tap", TrialKind.HOLD: "hold", TrialKind.ENTER: "key"}
 
 
 class _PageParts(NamedTuple):
@@ -225,7 +225,7 @@ class GraphBuilder:
             slots=tuple(dict.fromkeys(used.values())),
             after=after or (),
             to=OUTSIDE,
-            does=slot.does if slot is not None else "",
+            does=slot.does if slot is not None and trial.kind is not TrialKind.HOLD else "",
             submits=bool(used) and trial.kind in (TrialKind.SUBMIT, TrialKind.PLAIN, TrialKind.ENTER),
         )
         if trial.effect is Effect.LEFT:

@@ -198,6 +198,7 @@ def _with_slots(feature: Feature, slots: Mapping[str, str]) -> Feature:
         return re.sub(rf"(?<!\w)(?:{one_of})(?!\w)", lambda found: f"{{{slots[found[0]]}}}", text)
 
     text, value = replaced(feature.text), replaced(feature.value)
-    # An id with the value of a slot in it is another one for each value.
-    own_id = "" if any(each in feature.id for each in slots) and text else feature.id
+    # An id with the value of a slot in it is another one for each value, and each item of a list has its own.
+    is_item = feature.role in _CONTENT and (text or "") in map("{{{}}}".format, slots.values())
+    own_id = "" if is_item or (any(each in feature.id for each in slots) and text) else feature.id
     return feature.model_copy(update={"text": text, "value": value, "id": own_id})

@@ -15,7 +15,7 @@ _FEWEST = 3
 """Fewest repetitions."""
 _LARGEST = 10
 """Most elements of one item."""
-_NUMBER = re.compile(r"\d+")
+NUMBER = re.compile(r"\d+")
 _INPUTS = FIELDS | {BOX, "radio", SLIDER}
 _TITLES = frozenset({"heading", "link", "text", "cell", "list_item", "value", "icon", "image", "checkbox"})
 _NAMED_BY_ROLE = frozenset({"checkbox", "switch", "list_item", "icon", "cell", "menu_item", "tab"})
@@ -83,7 +83,7 @@ def _groups(rows: Sequence[Sequence[tuple[str, UIElement]]]) -> Iterator[ItemGro
             continue
         own = [each.text for _, each in column]
         verb = _verb(own)
-        kept = [not verb or _NUMBER.sub("", text).strip() == verb for text in own]
+        kept = [not verb or NUMBER.sub("", text).strip() == verb for text in own]
         is_run = len(columns) == 1
         if not verb and (len(set(own)) < len(own) or not all(own) or (is_run and column[0][1].role in BUTTONS)):
             continue
@@ -94,7 +94,7 @@ def _groups(rows: Sequence[Sequence[tuple[str, UIElement]]]) -> Iterator[ItemGro
 
 def _verb(texts: Sequence[str]) -> str:
     """Return what most texts of a column say, without numbers; empty if they say different things."""
-    said, count = Counter(_NUMBER.sub("", text).strip() for text in texts).most_common(1)[0]
+    said, count = Counter(NUMBER.sub("", text).strip() for text in texts).most_common(1)[0]
     return said if 2 * count > len(texts) else ""
 
 

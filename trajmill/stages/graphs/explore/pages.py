@@ -13,8 +13,8 @@ from trajmill.stages.graphs.explore.items import ItemGroup, item_groups, repeate
 
 _LEAST_ALIKE = 0.8
 """Least Jaccard index of the operable elements of two screens of one page."""
-_CONTENT = frozenset({"list_item", "icon", "value", "text", "image", "list", "heading", "title", "cell"})
-"""Roles of elements that come and go with the content of a page."""
+_CONTENT = frozenset({"list_item", "icon", "value", "text", "image", "list", "heading", "title", "cell", "dialog"})
+"""Roles of elements that come and go with the content of a page, or that its key has."""
 _SHARED = frozenset({"link", "tab", "menu", "menu_item"})
 _FEWEST_SHARED = 3
 """Fewest elements that make a menu or a header of several pages."""
@@ -197,7 +197,8 @@ class PageBook:
 
         def same(page: FoundPage) -> bool:
             if origin is not None and page.origin == origin:
-                return page.key._replace(title="", address="") == key._replace(title="", address="")
+                ours, theirs = ((k.app, len(k.dialogs), k.menu, k.tabs) for k in (key, page.key))
+                return ours == theirs  # The rest may be named after the item.
             return page.key == key
 
         def is_part(page: FoundPage) -> bool:

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import chain, islice
 from string import digits
 
-from trajmill.schemas.observation import UIElement
+from trajmill.schemas.observation import HOLDABLE, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform
 from trajmill.stages.graphs.explore.base import (
     BOX,
@@ -23,7 +23,7 @@ from trajmill.stages.graphs.explore.base import (
 )
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.forms import filling_of, forms_of, is_field
-from trajmill.stages.graphs.explore.items import ItemGroup
+from trajmill.stages.graphs.explore.items import NUMBER, ItemGroup
 from trajmill.stages.graphs.explore.pages import FoundElement, FoundPage, ListOrigin
 from trajmill.stages.graphs.operations import keys_of
 from trajmill.stages.graphs.values import results
@@ -38,7 +38,6 @@ _MOST_SCROLLED = 8
 SCROLLABLE = "scrollable_down"
 _PLAIN_SIGNS = str.maketrans("×÷−", "*/-")
 _CLOSE = re.compile(r"(?<!\w)(?<!konto )(?:close|schließen)(?!\w)(?! account)", re.IGNORECASE)
-_OPENED_BY_TWO = frozenset({"icon", "list_item"})
 _Denied = Callable[[UIElement], bool]
 OPENS_DIALOG = ("...", "…")
 """How the text of a button or menu item ends that opens a dialog."""
@@ -140,14 +139,18 @@ def _presses(page: FoundPage, denied: _Denied, platform: Platform) -> Iterator[P
     # Dialogs hold the fields and settings that people ask for.
     for target, found in sorted(page.elements.items(), key=lambda each: not promises_dialog(each[1].element.text)):
         element = found.element
-        if not element.clickable or target in skipped or element.role in (*FIELDS, SLIDER) or denied(element):
+        if target in skipped or element.role in (*FIELDS, SLIDER):
             continue
-        if not (element.text or element.element_id or element.role == "checkbox"):
+        is_frame = element.role == "menu" and not element.text  # around the entries of a menu
+        if is_frame or not (element.text or element.element_id or element.role == "checkbox"):
             continue
-        if element.role == "menu" and not element.text:  # The frame around the entries of a menu.
+        is_icon = element.role in ("icon", "list_item") and platform is Platform.DESKTOP
+        if HOLDABLE in element.states or is_icon:
+            yield _planned(found, TrialKind.HOLD, step("hold", target))
+        if not element.clickable or denied(element):
             continue
         yield _planned(found, TrialKind.PRESS, step("tap", target))
-        if element.role in _OPENED_BY_TWO and platform is Platform.DESKTOP:
+        if is_icon:
             yield _planned(found, TrialKind.DOUBLE, step("double_tap", target))
 
 
@@ -223,4 +226,4 @@ def _planned(found: FoundElement, kind: TrialKind, *steps: PathStep) -> PlannedT
 def _kind_of_item(element: UIElement) -> str:
     name = element.element_id
     mark = next((mark for mark in (":", "/") if mark in name), "")
-    return f"{element.role} {name.rpartition(mark)[0] if mark else name}".strip()
+    return f"{element.role} {name.rpartition(mark)[0] if mark else NUMBER.sub('0', name)}".strip()

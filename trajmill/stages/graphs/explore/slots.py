@@ -281,7 +281,8 @@ def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:
             marked = (text for text, target in named.items() if is_marked(elements[target]))
             fields = {"kind": SlotKind.CHOICE, "default": next(marked, "")}
         slot = GraphSlot(values=tuple(named), **fields, **_pressed(named))
-        yield FoundSlot(kind.rpartition("/")[2].rpartition(" ")[2], slot, tuple(named.values()))
+        name = "item" if "0" in kind else kind.rpartition("/")[2].rpartition(" ")[2]  # No word of the app has a number.
+        yield FoundSlot(name, slot, tuple(named.values()))
 
 
 def _is_paging(names: Collection[str]) -> bool:

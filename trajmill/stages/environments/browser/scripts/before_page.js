@@ -1,14 +1,16 @@
-// Runs before a page's own scripts. It records which elements listen for presses, hides the blinking caret, and draws
-// the list of a <select> into the page, since the browser's own list cannot be pressed by pixel.
+// Runs before a page's own scripts. It records which elements listen for presses and for right clicks, hides the blinking
+// caret, and draws the list of a <select> into the page, since the browser's own list cannot be pressed by pixel.
 (() => {
   const calm = new CSSStyleSheet();
   calm.replaceSync("* { caret-color: transparent !important; scroll-behavior: auto !important; }");
   document.adoptedStyleSheets = [...document.adoptedStyleSheets, calm];
-  const listening = new WeakSet();
+  const listening = new WeakSet(), menus = new WeakSet();
   Object.defineProperty(window, "__listensForPresses", { value: listening });
+  Object.defineProperty(window, "__opensMenus", { value: menus });
   const listen = EventTarget.prototype.addEventListener;
   EventTarget.prototype.addEventListener = function (kind, ...rest) {
     if (["click", "mousedown", "mouseup", "pointerdown"].includes(kind) && this instanceof Element) listening.add(this);
+    if (kind === "contextmenu" && this instanceof Element) menus.add(this);
     return listen.call(this, kind, ...rest);
   };
   const choose = (select, index, list) => {

@@ -3,6 +3,7 @@
 () => {
   const width = window.innerWidth, height = window.innerHeight;
   const listening = window.__listensForPresses || new WeakSet();
+  const menus = window.__opensMenus || new WeakSet();
   const squeeze = (text) => (text || "").replace(/\s+/g, " ").trim().slice(0, 200);
   const inputRoles = { checkbox: "checkbox", radio: "radio", range: "slider", submit: "button", button: "button",
                        image: "button", color: "button", file: "button", reset: "button" };
@@ -13,7 +14,7 @@
     squeeze([...node.childNodes].filter((child) => child.nodeType === 3).map((child) => child.data).join(" "));
   const roleOf = (node) => {
     const named = node.getAttribute("role");
-    if (named && named !== "presentation" && named !== "none") return { option: "list_item", textbox: "text_field", spinbutton: "text_field", menuitem: "menu_item" }[named] || named;
+    if (named && named !== "presentation" && named !== "none") return { option: "list_item", treeitem: "list_item", textbox: "text_field", spinbutton: "text_field", menuitem: "menu_item" }[named] || named;
     if (node.tagName === "INPUT") return inputRoles[node.type] || "text_field";
     if (node.namespaceURI === "http://www.w3.org/2000/svg") return node.tagName === "text" ? "text" : "image";
     return tagRoles[node.tagName] || "text";
@@ -96,8 +97,9 @@
     const assigned = node.tagName === "SLOT" ? node.assignedElements() : [];
     return assigned.length ? assigned : node.children;
   };
+  const opensMenu = (node) => node !== document.body && (menus.has(node) || node.oncontextmenu);
   const rows = [];
-  const visit = (node, covered) => {
+  const visit = (node, covered, held) => {
     const style = getComputedStyle(node);
     if (style.display === "none" || style.visibility === "hidden") return;
     if (Number(style.opacity) === 0 && (!isDrawnByOthers(node) || style.pointerEvents === "none")) return;
@@ -106,6 +108,7 @@
     const right = Math.min(width, whole.right), bottom = Math.min(height, whole.bottom);
     const box = { point: ([across, down]) => [left + (right - left) * across, top + (bottom - top) * down] };
     let inside = covered;
+    const holds = held || opensMenu(node);
     if (right - left >= 2 && bottom - top >= 2 && node !== document.body) {
       const role = roleOf(node), can = pressable(node, style), text = labelOf(node, role);
       const isInput = ["INPUT", "TEXTAREA", "SELECT"].includes(node.tagName);
@@ -118,6 +121,7 @@
         if (overlay === null) return;
         const states = role === "text_field" ? scrollable : [];
         if (overlay === node ? can || drawn : pressable(overlay, getComputedStyle(overlay))) states.push("clickable");
+        if (holds && (states.includes("clickable") || opensMenu(node))) states.push("long_clickable");
         if (node.checked) states.push("checked");
         if (node.selected || node.getAttribute("aria-selected") === "true") states.push("selected");
         if (node === document.activeElement) states.push("focused");
@@ -132,11 +136,11 @@
       }
     }
     if (node.tagName === "SELECT") return;
-    for (const child of childrenOf(node)) visit(child, inside);
+    for (const child of childrenOf(node)) visit(child, inside, holds);
   };
   if (!document.body) return rows;
   const page = document.scrollingElement, pageScrolls = page ? scrolls(page, getComputedStyle(page)) : [];
   if (pageScrolls.length) rows.push(["list", "", 0, 0, width, height, pageScrolls, "", ""]);
-  visit(document.body, false);
+  visit(document.body, false, false);
   return rows;
 }
