@@ -10,7 +10,8 @@ the default job, and gives each a greedy attempt at the same held-out queries in
     Chromium            the same apps as a web app in a real browser, laid out and drawn by it
 
 `gain` is the rise in success that training brought there; `kept` is its share of the gain in the simulated phone.
-`--recovery FOLDER` then lets the trained policy live one round of the default job in the apps with renamed controls
+`--elsewhere CONFIG ...` adds the held-out queries of runs in other applications, each with the run's own policy beside
+it. `--recovery FOLDER` then lets the trained policy live one round of the default job in the apps with renamed controls
 (rollouts, judging, training), and measures what that round makes of it there and at home.
 """
 
@@ -28,6 +29,7 @@ from unittest import mock
 from benchmarks.agents import ORIGIN, newest_policy
 from benchmarks.loop import draw_nothing
 from trajmill.flows.configuration.config import Config
+from trajmill.flows.configuration.file import load_config
 from trajmill.flows.round import STAGES, do_stage
 from trajmill.flows.stage import RoundContext, finished
 from trajmill.flows.tasks.train import TRAIN, Training
@@ -152,6 +154,25 @@ def worlds(folder: Path) -> dict[str, Open]:
     }
 
 
+class Elsewhere(NamedTuple):
+    """A run in other applications."""
+
+    name: str
+    open_world: Open
+    queries: tuple[Query, ...]
+    own_policy: Path
+
+    @classmethod
+    def of(cls, file: Path, split: Split) -> Elsewhere:
+        """The run of a configuration file that has been through its rounds."""
+        config = load_config(file)
+        root = Path(str(config.run.root))
+        warehouse = open_warehouse(root)
+        found = tuple(row for row in read_rows(warehouse, Query) if row.split is split)
+        factory = RoundContext.of(config, 1).environment.factory
+        return cls(str(config.run.name), factory, found, root / str(newest_policy(warehouse).folder))
+
+
 async def measured(open_world: Open, policy: Path, queries: Sequence[Query], seed: int, concurrency: int) -> Cell:
     """One greedy attempt at each query; an attempt that the world breaks does not count."""
     model, rewards = load_embedded_model(policy), list[float]()
@@ -182,6 +203,7 @@ def main() -> None:
     parser.add_argument("--split", type=Split, default=Split.HELDOUT_SLOTS)
     parser.add_argument("--worlds", nargs="*", metavar="WORLD", help="some of the worlds; all by default")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], help="an attempt at each query for each seed")
+    parser.add_argument("--elsewhere", type=Path, nargs="*", default=[], metavar="CONFIG", help="runs in other apps")
     parser.add_argument("--recovery", type=Path, metavar="FOLDER", help="a new folder for the warehouse of its round")
     given = parser.parse_args()
     warehouse = open_warehouse(given.root)
@@ -206,6 +228,10 @@ def main() -> None:
             gain = cells[1].share - cells[0].share
             at_home = gain if at_home is None else at_home
             print(f"| {name} | {cells[0]} | {cells[1]} | {100 * gain:+.0f} | {gain / at_home:.0%} |", flush=True)
+        for each in (Elsewhere.of(file, given.split) for file in given.elsewhere):
+            for name, policy in (("untrained", before), ("trained here", after), ("trained there", each.own_policy)):
+                cell = asyncio.run(measured(each.open_world, policy, each.queries, given.seeds[0], 4))
+                print(f"| {each.name}, {name} | | {cell} | | |", flush=True)
         if given.recovery:
             files = renamed_files(Path(folder))
             later = after_a_round(given.recovery, after, files, given.seeds[0])
