@@ -87,10 +87,9 @@ class Varied(NamedTuple):
 
 
 def hold_to_quotas(examples: pa.Table, facets: pa.Table, quotas: Mapping[Aspect, float]) -> Varied:
-    """Leave out examples as `within_quotas` does; `facets` are rows of view `example_facets`, of these and others."""
-    own = facets.filter(pc.is_in(facets["example_id"], examples["example_id"].combine_chunks()))
-    kept = within_quotas(own, quotas)
-    surplus = own.filter(pc.invert(pc.is_in(own["example_id"], kept["example_id"].combine_chunks())))
+    """Leave out examples as `within_quotas` does; `facets` are their rows of view `example_facets`."""
+    kept = within_quotas(facets, quotas)
+    surplus = facets.filter(pc.invert(pc.is_in(facets["example_id"], kept["example_id"].combine_chunks())))
     is_surplus = pc.is_in(examples["example_id"], surplus["example_id"].combine_chunks())
     return Varied(examples.filter(pc.invert(is_surplus)), diversity_of(kept), surplus.num_rows)
 

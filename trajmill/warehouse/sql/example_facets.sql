@@ -23,7 +23,8 @@ learned AS (
         regexp_replace(thought, '"[^"]*"|“[^”]*”', '…', 'g') AS unquoted
     FROM examples AS e
     JOIN queries AS q ON q.run_id = e.run_id AND q.query_id = e.query_id
-    JOIN trajectories AS t ON t.run_id = e.run_id AND t.trajectory_id = e.trajectory_id
+    -- Without the query, DuckDB may first join all trajectories of a run with all its queries.
+    JOIN trajectories AS t ON t.run_id = e.run_id AND t.query_id = e.query_id AND t.trajectory_id = e.trajectory_id
     JOIN steps AS s ON s.run_id = e.run_id AND s.trajectory_id = e.trajectory_id AND s."index" = e.step_index
     WHERE e.kind = 'end_to_end'
 ),

@@ -113,10 +113,6 @@ def _differ(page: FoundPage, group: ItemGroup) -> bool | None:
     return len(set(ends)) > 1 or ends[0] < 0 or (ends[0] == page.number and not is_row)
 
 
-def fields_of(page: FoundPage) -> list[str]:
-    return [target for target, found in page.elements.items() if is_field(found.element)]
-
-
 def _scrolls(page: FoundPage) -> Iterator[PlannedTrial]:
     """Scroll each region, and go on from where it was scrolled to."""
     if len(page.scrolled) >= _MOST_SCROLLED:
@@ -161,8 +157,8 @@ def is_denied(page: FoundPage, element: UIElement, deny_list: DenyList, platform
 
 
 def _fields(page: FoundPage, numbers: Collection[str], bounds: ExploreBounds) -> Iterator[PlannedTrial]:
-    for target in fields_of(page):
-        found = page.elements[target]
+    fields = ((target, found) for target, found in page.elements.items() if is_field(found.element))
+    for target, found in fields:
         filling = filling_of(page, (target,), numbers, bounds.text)
         kind = TrialKind.NUMBER if target in numbers else TrialKind.FILL
         yield PlannedTrial(found.way, found.screen_id, kind, target, filling)
@@ -172,9 +168,7 @@ def _fields(page: FoundPage, numbers: Collection[str], bounds: ExploreBounds) ->
 
 
 def _sliders(page: FoundPage, platform: Platform) -> Iterator[PlannedTrial]:
-    if platform is Platform.PHONE:
-        return
-    for target, found in page.elements.items():
+    for target, found in () if platform is Platform.PHONE else page.elements.items():
         if found.element.role == SLIDER and "disabled" not in found.element.states:
             for kind, key in KEYS.items():
                 yield _planned(found, kind, step("tap", target), step("key", "", key))

@@ -21,7 +21,7 @@ from trajmill.stages.graphs.explore.naming import (
     unique,
 )
 from trajmill.stages.graphs.explore.pages import FoundPage
-from trajmill.stages.graphs.explore.plan import KEYS, fields_of, items_of, keys_on, lists_of
+from trajmill.stages.graphs.explore.plan import KEYS, items_of, keys_on, lists_of
 from trajmill.stages.graphs.operations import BOX_OF, OFF, ON, keys_of
 from trajmill.stages.graphs.recognise import is_marked
 from trajmill.stages.graphs.sentences import starts_with_verb
@@ -139,9 +139,9 @@ def _is_role(label: str, element: UIElement) -> bool:
 
 def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
     in_forms = {target for form in forms_of(page) for target in form.inputs}
-    for target in fields_of(page):
+    for target, (element, *_) in page.elements.items():
         if target in typed:
-            element, value = page.elements[target].element, typed[target]
+            value = typed[target]
             default = "" if element.value == value else element.value  # It was typed on the way.
             kind = type_of(element)
             kind = ValueType.NUMBER if kind is ValueType.TEXT and value in examples()[ValueType.NUMBER] else kind
