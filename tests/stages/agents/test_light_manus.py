@@ -25,17 +25,17 @@ from trajmill.stages.models.base import ChatRequest
 from trajmill.stages.rollout.base import FinishedAttempt
 
 ON_PHONE = ("Mail", "down", "Thank you gift", "answer")
-ON_DESKTOP = ("Writer", "Cover letter", "Insert", "Headline", "Headline", "type", "Insert", "done")
+ON_DESKTOP = ("Writer", "Work plan", "Insert", "Headline", "Headline", "type", "Insert", "done")
 TASKS = """### Atomic Tasks ###
 1. [phone] Answer with the code in the mail "Thank you gift" -> code
-2. [desktop] Write {code} as the headline of "Cover letter" in Writer
+2. [desktop] Write {code} as the headline of "Work plan" in Writer
 """
 
 
 def query() -> Query:
     """The code of a mail on the phone becomes a headline on the desktop."""
     mail = redeem_query()
-    goal = {"writer.headlines": {"append": {"name": "DELTA33", "document": "Cover letter"}}}
+    goal = {"writer.headlines": {"append": {"name": "DELTA33", "document": "Work plan"}}}
     changes = {
         "instruction": "Put the code from the mail as headline into the letter on the desktop.",
         "start_state": json.dumps({"devices": {"phone": json.loads(mail.start_state)}}),
@@ -97,7 +97,7 @@ def test_an_answer_from_the_phone_is_used_on_the_desktop() -> None:
     assert list(kinds(finished)).index("switch_device") == len(ON_PHONE) - 1
     last = json.loads(finished.episode.steps[-1].role_outputs)
     assert last["answers"] == "code = DELTA33" and last["device"] == "desktop"
-    assert last["instruction"] == 'Write DELTA33 as the headline of "Cover letter" in Writer'
+    assert last["instruction"] == 'Write DELTA33 as the headline of "Work plan" in Writer'
     roles = [(call.step_index, call.role) for call in finished.episode.calls]
     assert roles[:2] == [(0, "parser"), (0, "executor")]
     without = run(NAMED.model_copy(update={"parser": "off"}), executor())
@@ -141,7 +141,7 @@ def test_each_device_can_have_a_manager_and_a_reflector_around_its_operator() ->
     finished = run(spec, worker, manager=manager, reflector=reflector)
     assert finished.episode.trajectory.reward == 1.0
     tasks = [read_sections(user_text(request))["user request"] for request in manager.asked]
-    written = 'Write DELTA33 as the headline of "Cover letter" in Writer'
+    written = 'Write DELTA33 as the headline of "Work plan" in Writer'
     assert list(dict.fromkeys(tasks)) == ['Answer with the code in the mail "Thank you gift"', written]
     assert "Thank you gift" not in user_text(worker.asked[-1]) and "### Overall Plan ###" in user_text(worker.asked[-1])
     outputs = [json.loads(step.role_outputs) for step in finished.episode.steps]

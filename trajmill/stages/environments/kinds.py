@@ -64,8 +64,8 @@ class DevicesSpec(Spec):
     large_text: bool = True
     """Whether half of the looks have larger text."""
     layouts: bool = True
-    """Whether looks also differ in layout: list items, buttons and toggles take the whole width, or stand in two
-    columns, at the left, or at the right. Presses then spread over the screen."""
+    """Whether looks also differ in layout: list items, buttons, toggles and fields take the whole width, or
+    stand in two columns, at the left, or at the right. Presses then spread over the screen."""
 
 
 @runtime_checkable

@@ -58,7 +58,7 @@ def test_every_split_has_its_queries_and_nothing_held_out_is_in_training(generat
     assert SETTINGS.validation_app_names == ("rides",)
     assert [query.split for query in queries if "rides" in query.apps] == [Split.VALIDATION] * 4
     # The queries of the grammar do not change.
-    assert content_id([query.query_id for query in queries]) == "3bacb0f8ceb0d8909e1185f5"
+    assert content_id([query.query_id for query in queries]) == "e9f2df0f053757870cfaf8ff"
 
 
 class _LastFirst(GrammarWriter):

@@ -188,7 +188,7 @@ class ScreenSpec(Record):
     dialog: bool = False
     """Whether it is a dialog over the page that opened it."""
     layout: Literal["", "rows", "grid", "start", "end"] = ""
-    """Where list items, buttons and toggles stand: over the whole width, in two columns, at the left or at the right.
+    """Where list items, buttons, toggles and fields stand: over the whole width, in two columns, at the left or right.
     By default the device decides."""
     from_end: bool = False
     """Whether it opens scrolled to its end."""

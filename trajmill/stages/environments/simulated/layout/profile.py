@@ -67,7 +67,7 @@ _DESKTOP = Metrics(
 
 
 class Layout(Enum):
-    """Where list items, buttons and toggles of a page stand."""
+    """Where list items, buttons, toggles and fields of a page stand."""
 
     ROWS = "rows"
     """One below the other, over the whole width."""
@@ -80,7 +80,7 @@ class Layout(Enum):
 
 
 _LAYOUTS = tuple(map(Layout, ("rows", "grid", "start", "end", "grid", "end", "start", "rows")))
-"""By look. Fields and dialogs have their middle where rows have theirs, and icons where the start is."""
+"""By look. Dialogs have their middle where rows have theirs, and icons where the start is."""
 
 
 class DeviceProfile(NamedTuple):

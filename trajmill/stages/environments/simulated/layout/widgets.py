@@ -71,11 +71,11 @@ def page_rows(widgets: tuple[AnyWidget, ...], context: PageContext) -> Iterator[
 
 def _is_movable(widget: AnyWidget) -> bool:
     is_list = isinstance(widget, app_spec.ItemList) and bool(widget.variable or widget.do or widget.to)
-    return is_list or isinstance(widget, app_spec.Button | app_spec.Toggle)
+    return is_list or isinstance(widget, app_spec.Button | app_spec.Toggle | app_spec.Input)
 
 
 def _arranged_rows(widget: AnyWidget, context: PageContext) -> Iterator[WidgetRow]:
-    """Make the rows of a list, a button or a toggle narrower, and put them where the layout has them."""
+    """Make the rows of a list, a button, a toggle or a field narrower, and put them where the layout has them."""
     width, gap = context.width, context.metrics.gap
     if context.layout is Layout.ROWS:
         yield from _widget_rows(widget, context)
