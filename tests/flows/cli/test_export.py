@@ -65,7 +65,7 @@ def served_config(root: Path, url: str) -> Config:
     """A small round whose policy and critic are on the server, with groups of four."""
     return changed(
         small_config(root, rounds=1),
-        queries=QueriesSection(train=6, validation=0, heldout_slots=1, heldout_phrasings=0, heldout_apps=0),
+        queries=QueriesSection(train=7, validation=0, heldout_slots=1, heldout_phrasings=0, heldout_apps=0),
         rollout={"episodes_per_round": 8},
         guidance={"enabled": False},
         # Looking at screenshots is dear, and what is exported does not depend on it.
