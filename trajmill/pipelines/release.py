@@ -66,7 +66,7 @@ from trajmill.warehouse.store.connection import damage_as_error
 from trajmill.warehouse.views import quoted
 
 _RL_TEXTS = ("rl_step_id", "group", "trajectory_id", "prompt", "response")
-_FACETS_AT_ONCE = 10_000  # DuckDB takes 5 s and 1.6 GiB for 100,000 ids.
+_AT_ONCE = 10_000  # DuckDB takes 5 s and 1.6 GiB for 100,000 ids.
 _NO_GROUPS = (
     "There are no RL rows: no group of the round has two rollouts of one query with different rewards to compare "
     "(`rollout.group_size`, `rl.keep_without_spread`)."
@@ -127,7 +127,8 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     chosen = training_set(candidates.rows, *limits, Alike(same_queries, by_screen if near.near_screens else None))
     clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples))
     longer = candidates.offered - candidates.rows.num_rows + chosen.longer_success
-    varied = hold_to_quotas(clean.rows, _facets(warehouse, clean.rows["example_id"].to_pylist()), request.quotas)
+    facets = _facets(warehouse, origin.run_id, clean.rows["example_id"].to_pylist())
+    varied = hold_to_quotas(clean.rows, facets, request.quotas)
     before = request.previous and warehouse.store.get(f"releases/{request.previous}/{DIVERSITY_FILE}")
     curated = chosen._replace(examples=varied.examples, longer_success=longer)
     rl_steps = check.rl_steps(read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id))
@@ -205,11 +206,10 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     return Released(candidates.offered, curated.examples.num_rows, rl_rows, left_out, contents.narrowed)
 
 
-def _facets(warehouse: Warehouse, ids: Sequence[str]) -> pa.Table:
-    """Read `example_facets` of some rows; ids of a subquery would only be compared after all joins."""
-    starts = range(0, len(ids) or 1, _FACETS_AT_ONCE)
-    texts = (", ".join(map(quoted, ids[at : at + _FACETS_AT_ONCE])) or "''" for at in starts)
-    asked = "SELECT * FROM example_facets WHERE example_id IN"
+def _facets(warehouse: Warehouse, run_id: str, ids: Sequence[str]) -> pa.Table:
+    """Read `example_facets` of some rows of a run; ids of a subquery would only be compared after all joins."""
+    texts = (", ".join(map(quoted, ids[at : at + _AT_ONCE])) or "''" for at in range(0, len(ids) or 1, _AT_ONCE))
+    asked = f"SELECT * FROM example_facets WHERE run_id = {quoted(run_id)} AND example_id IN"
     return pa.concat_tables(run_sql(warehouse, f"{asked} ({text})") for text in texts)
 
 

@@ -138,12 +138,12 @@ def _presses(page: FoundPage, denied: _Denied, platform: Platform) -> Iterator[P
         if target in skipped or element.role in (*FIELDS, SLIDER):
             continue
         is_frame = element.role == "menu" and not element.text  # around the entries of a menu
-        if is_frame or not (element.text or element.element_id or element.role == "checkbox"):
+        if is_frame or denied(element) or not (element.text or element.element_id or element.role == "checkbox"):
             continue
         is_icon = element.role in ("icon", "list_item") and platform is Platform.DESKTOP
         if HOLDABLE in element.states or is_icon:
             yield _planned(found, TrialKind.HOLD, step("hold", target))
-        if not element.clickable or denied(element):
+        if not element.clickable:
             continue
         yield _planned(found, TrialKind.PRESS, step("tap", target))
         if is_icon:
