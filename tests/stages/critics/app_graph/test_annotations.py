@@ -217,7 +217,7 @@ ROOF = annotated_query(
     {"file": "roof.odt"},
     "delete the file roof.odt",
 )
-WAY = ["launcher/files", "files.home/folders/Projects", "hold files.folder/files/roof.odt"]
+WAY = ["launcher/files", "down", "files.home/folders/Projects", "hold files.folder/files/roof.odt"]
 WAY += ["files.actions/delete", "files.delete/delete", "finish"]
 SONG = annotated_query(
     task_of(WORLD, "tunes.play"),
@@ -258,8 +258,8 @@ async def test_right_walks_are_correct_and_unfinished_ones_are_not() -> None:
 @pytest.mark.parametrize(
     ("query", "script", "expected"),
     [
-        (ROOF, [WAY[0], "files.home/folders/Documents", "back", *WAY[1:]], "GHGGGGGG"),
-        (ROOF, [WAY[0], "files.home/folders/Documents", "hold files.folder/files/cv.odt", *WAY[3:]], "GHHHHH"),
+        (ROOF, [WAY[0], "files.home/folders/Documents", "back", *WAY[1:]], "GHGNGGGGG"),
+        (ROOF, [WAY[0], "files.home/folders/Documents", "hold files.folder/files/cv.odt", *WAY[4:]], "GHHHHH"),
         (SONG, ["launcher/tunes", "tunes.home/artists/Night Ferry", "back", *BY_ARTIST], "GHGGGGG"),
     ],
     ids=["a wrong folder and the way back", "another file is deleted", "a way that was not annotated"],

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tests.stages.critics.phone import StoredScreens
 from tests.stages.environments.simulated.worlds import task_query
-from trajmill.schemas.actions import Action, Click, Swipe, SystemButton, Terminate, TypeText, hold
+from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, hold
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
@@ -21,6 +21,7 @@ from trajmill.stages.rollout.episode import run_episode
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
 NO_FAULTS = FaultRates(popup=0.0, slow=0.0)
+_DOWN, _WHEEL = Swipe(x=360, y=900, x2=360, y2=300), Scroll(x=640, y=360, clicks=-5)
 
 
 class SeenTrees(StoredScreens):
@@ -50,7 +51,7 @@ class ScriptedAgent:
         if move in ("back", "home") and self.platform is Platform.PHONE:
             return SystemButton(button="Back" if move == "back" else "Home")
         if move == "down":
-            return Swipe(x=360, y=900, x2=360, y2=300)
+            return _DOWN if self.platform is Platform.PHONE else _WHEEL
         if move.startswith("type "):
             return TypeText(text=move.removeprefix("type "))
         held, move = move.startswith("hold "), move.removeprefix("hold ")
