@@ -21,7 +21,6 @@ from trajmill.stages.rollout.episode import run_episode
 
 ORIGIN = Origin(round=1, run_id="run", code_version="test")
 NO_FAULTS = FaultRates(popup=0.0, slow=0.0)
-_DOWN, _WHEEL = Swipe(x=360, y=900, x2=360, y2=300), Scroll(x=640, y=360, clicks=-5)
 
 
 class SeenTrees(StoredScreens):
@@ -51,7 +50,7 @@ class ScriptedAgent:
         if move in ("back", "home") and self.platform is Platform.PHONE:
             return SystemButton(button="Back" if move == "back" else "Home")
         if move == "down":
-            return _DOWN if self.platform is Platform.PHONE else _WHEEL
+            return Scroll(clicks=-5) if self.platform is Platform.DESKTOP else Swipe(x=360, y=900, x2=360, y2=300)
         if move.startswith("type "):
             return TypeText(text=move.removeprefix("type "))
         held, move = move.startswith("hold "), move.removeprefix("hold ")
