@@ -16,7 +16,7 @@ from prefect.logging.handlers import APILogWorker
 from tests.bucket_server import environment_for
 from tests.flows.runs import changed, opinion, smallest_config
 from tests.http_server import QuietHandler, serving
-from tests.warehouse.test_releases import export, release
+from tests.warehouse.test_releases import export_and_release
 from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import CriticRoles, ModelsSection, NotifySection
@@ -134,8 +134,7 @@ def test_a_service_that_echoes_its_key_is_quoted_without_it(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "trajmill.toml").touch()
     warehouse = create_warehouse(tmp_path / "trajmill-data")
-    export(warehouse, "run-a-r1")
-    release(warehouse, "run-a-r1")
+    export_and_release(warehouse, "run-a-r1")
     for command in commands:
         run(command.split())
         output = "".join(capfd.readouterr())

@@ -3,16 +3,15 @@
 import asyncio
 import json
 from dataclasses import replace
-from io import BytesIO
 from pathlib import Path
 
 import pytest
-from PIL import Image
 
 from tests.flows.command_line import CommandLine
 from tests.flows.runs import changed, endpoints_at, judged_config
 from tests.stages.agents.test_candidates import BACK, TAP, policy, view
 from tests.stages.models.fault_server import FaultServer
+from tests.stages.models.pictures import plain
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.rollout.toy import toy_query
 from trajmill.flows.configuration.config import Config, NamedJudgeSection
@@ -21,8 +20,7 @@ from trajmill.flows.judging import calibrate, rejudge
 from trajmill.flows.tasks.train import train_beside
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.geometry import Size
-from trajmill.schemas.observation import Observation, ScreenHandle
+from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query, Split
@@ -120,8 +118,7 @@ def test_a_process_reward_model_learns_labels_and_rates_candidates(root: Path, t
     assert made.report.rows <= len(rows) and {row.variant for row in rows} <= {"good", "neutral", "harmful"}
     rater = TransformersSpec(model=made.folder, family="qwen2.5-vl", max_pixels=16 * 28 * 28).connect({})
     given = AgentModel(policy(TAP, BACK), ANY, 1.0, roles={"prm": rater})
-    shown, file = Observation(ScreenHandle("s", Size(720, 1280), lambda: file.getvalue()), None, ""), BytesIO()
-    Image.new("RGB", shown.screen.size, "white").save(file, "PNG")
+    shown = Observation(plain("white"), None, "")
     agent = EndToEndSpec(candidates=2, prm="small").open(given)(toy_query())
     decision = asyncio.run(agent.act(replace(view(), observation=shown)))
     scores = [float(line.split()[0]) for line in decision.role_outputs["candidates"].splitlines()]

@@ -1,11 +1,11 @@
 """Rows and observations that the warehouse tests share."""
 
-from io import BytesIO
 from typing import Any
 
 from PIL import Image
 
 from tests.records import record
+from tests.stages.models.pictures import as_png
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin, Row, content_id
@@ -27,9 +27,7 @@ def stage_run(stage: str = "rollout", number: int = 1, run_id: str = "run-a", at
 
 
 def png(shade: int) -> bytes:
-    encoded = BytesIO()
-    Image.new("RGB", SIZE, (shade % 256, shade // 256, 7)).save(encoded, "PNG")
-    return encoded.getvalue()
+    return as_png(Image.new("RGB", SIZE, (shade % 256, shade // 256, 7)))
 
 
 def observation(shade: int) -> Observation:

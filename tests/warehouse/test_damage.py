@@ -11,7 +11,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.warehouse.samples import commit_rounds, stage_run, step_verdicts
-from tests.warehouse.test_releases import export, release
+from tests.warehouse.test_releases import export_and_release
 from tests.warehouse.test_screens import commit_screens, screen_id
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.tables.registry import TABLES, rows_to_arrow
@@ -191,8 +191,7 @@ def stored_whole(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     compact_table(warehouse, TABLE, fewest=2)
     commit_rounds(warehouse, 4, 5)
     commit_screens(warehouse, 1, [1, 2])
-    export(warehouse, "first")
-    release(warehouse, "first")
+    export_and_release(warehouse, "first")
     fresh = warehouse.root / "fresh"
     fresh.mkdir()
     (fresh / "model.safetensors").write_bytes(bytes(200))

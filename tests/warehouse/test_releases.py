@@ -41,11 +41,15 @@ def release(
     return write_release(warehouse, name, origin, table_versions(warehouse), created_at)
 
 
+def export_and_release(warehouse: Warehouse, name: str, round: int = 1, run_id: str = "run-a") -> Release:
+    export(warehouse, name)
+    return release(warehouse, name, round=round, run_id=run_id)
+
+
 @pytest.mark.slow
 def test_a_manifest_names_files_and_table_versions(warehouse: Warehouse) -> None:
     commit_rows(warehouse, stage_run("judge"), *step_verdicts(5, stage_run("judge")))
-    export(warehouse, "first")
-    made = release(warehouse, "first")
+    made = export_and_release(warehouse, "first")
     assert [(file.path, file.rows) for file in made.files] == [("README.md", None), ("trl/train.parquet", 3)]
     assert made.tables == {"step_verdicts": 0}
     assert read_release(warehouse, "first") == verify_release(warehouse, "first") == made
@@ -58,8 +62,7 @@ def test_a_release_is_there_from_its_manifest_on_and_never_changes(warehouse: Wa
     assert release_names(warehouse) == []
     with pytest.raises(BadInputError, match=r"release first: there is none .* there are: none"):
         read_release(warehouse, "first")
-    export(warehouse, "first")
-    made = release(warehouse, "first")
+    made = export_and_release(warehouse, "first")
     assert release(warehouse, "first", created_at="later") == made
     export(warehouse, "first", rows=4)
     with pytest.raises(BadInputError, match="releases never change"):
@@ -68,8 +71,7 @@ def test_a_release_is_there_from_its_manifest_on_and_never_changes(warehouse: Wa
 
 
 def test_changed_and_missing_files_are_found(warehouse: Warehouse) -> None:
-    export(warehouse, "first")
-    release(warehouse, "first")
+    export_and_release(warehouse, "first")
     (warehouse.release("first") / "README.md").write_text("# cart\n")
     with pytest.raises(BadInputError, match=r"README\.md: changed since release first"):
         verify_release(warehouse, "first")
@@ -86,8 +88,7 @@ def test_changed_and_missing_files_are_found(warehouse: Warehouse) -> None:
 
 
 def test_a_manifest_without_fields_that_were_added_since_is_whole(warehouse: Warehouse) -> None:
-    export(warehouse, "first")
-    made = release(warehouse, "first")
+    made = export_and_release(warehouse, "first")
     path = warehouse.release("first") / MANIFEST
     stands = Release(**made.model_dump(exclude={"sha256", "shards"}))
     path.write_text(stands.model_copy(update={"sha256": stands.own_hash()}).model_dump_json(exclude_unset=True))
@@ -99,8 +100,7 @@ def test_a_manifest_without_fields_that_were_added_since_is_whole(warehouse: War
 
 def test_dropping_a_release_and_the_older_ones_of_each_run(warehouse: Warehouse) -> None:
     for number in (1, 2, 10):
-        export(warehouse, f"run-a-{number}")
-        release(warehouse, f"run-a-{number}", round=number)
+        export_and_release(warehouse, f"run-a-{number}", round=number)
     assert older_releases(warehouse, 0) == older_releases(warehouse, 3) == {}
     assert older_releases(warehouse, 1) == {"run-a": ["run-a-1", "run-a-2"]}
     drop_release(warehouse, "run-a-2")

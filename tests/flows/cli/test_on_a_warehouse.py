@@ -13,7 +13,7 @@ from tests.built_once import copy_of
 from tests.flows.command_line import CommandLine
 from tests.flows.synthetic_run import RUN, write_run
 from tests.warehouse.samples import commit_rounds
-from tests.warehouse.test_releases import export, release
+from tests.warehouse.test_releases import export_and_release
 from trajmill.flows.cli.app import run
 from trajmill.flows.new_run import IDENTITY_FILE
 from trajmill.flows.viewer.app import viewer_app
@@ -28,8 +28,7 @@ def released(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The root of a warehouse with twelve rounds and a release; to be copied."""
     warehouse = create_warehouse(tmp_path_factory.mktemp("released") / "root")
     commit_rounds(warehouse, 12, 2)
-    export(warehouse, "first")
-    release(warehouse, "first")
+    export_and_release(warehouse, "first")
     return warehouse.root
 
 
@@ -70,8 +69,7 @@ def test_releases_are_listed_and_dropped_even_with_a_damaged_manifest(
 ) -> None:
     root, name = ("--root", warehouse.root), "run-a-r0001"
     assert command.said("releases", "list", *root).startswith("first  2026-11-20T00:00:00Z  round 1  ")
-    export(warehouse, name)
-    release(warehouse, name)
+    export_and_release(warehouse, name)
     (warehouse.release(name) / "manifest.json").write_text("{")
     refused = command.refused("releases", "list", *root)
     assert f"or drop the release (`trajmill releases drop {name}`)" in refused
@@ -161,8 +159,7 @@ def roots(s3_endpoint: str, tmp_path_factory: pytest.TempPathFactory) -> Iterato
         for place in places:
             warehouse = create_warehouse(place)
             write_run(warehouse, rounds=1)
-            export(warehouse, "first")
-            release(warehouse, "first")
+            export_and_release(warehouse, "first")
         yield places
 
 

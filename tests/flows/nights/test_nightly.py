@@ -12,7 +12,7 @@ from tests.flows.policies.network import WaitingRun
 from tests.flows.runs import changed, small_config, smallest_config
 from tests.flows.synthetic_run import RUN, policy_version
 from tests.warehouse.samples import commit_rows, stage_run
-from tests.warehouse.test_releases import export, release
+from tests.warehouse.test_releases import export_and_release
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.sections import ServeSection
@@ -196,8 +196,7 @@ def test_old_releases_of_the_run_alone_are_dropped_when_nobody_works_on_it(tmp_p
     left_over.write_bytes(b"half a shard")
     for run in (ours, "run-b"):
         for number in (1, 2):
-            export(warehouse, f"{run}-r{number}")
-            release(warehouse, f"{run}-r{number}", round=number, run_id=run)
+            export_and_release(warehouse, f"{run}-r{number}", round=number, run_id=run)
     with sole_worker(warehouse, ours):
         line = keep_small(config).line
     assert line.startswith(f"0 releases dropped (not of {ours}, which another process works on), ")

@@ -183,7 +183,8 @@ def demonstrating(root: Path, by: bool | Literal["explorer"] = True) -> Config:
     )
 
 
-def test_hard_queries_are_shown_to_the_policy_and_released_within_quotas(tmp_path: Path) -> None:
+def test_hard_queries_are_shown_and_released_within_quotas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trajmill.pipelines.release._AT_ONCE", 7)
     config = changed(demonstrating(tmp_path), release=ReleaseSection(quotas={"action": 0.6}))
     context = RoundContext.of(config)
     released = up_to(RELEASE, context).result

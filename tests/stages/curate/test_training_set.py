@@ -1,4 +1,3 @@
-import io
 from collections import Counter
 
 import pyarrow as pa
@@ -9,6 +8,7 @@ from PIL import Image, ImageDraw
 
 from tests.stages.derive.samples import ORIGIN, query, size_of, success
 from tests.stages.derive.screens import DrawnScreens
+from tests.stages.models.pictures import as_png
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.stages.curate.history import plan_attempts, task_weight
@@ -106,9 +106,7 @@ class Drawn(DrawnScreens):
             left = 20 + 90 * ((ord(layout) >> row) & 1)
             draw.rectangle((left, 20 + 48 * row, left + 60, 50 + 48 * row), fill="navy")
         draw.point((90, 5 + int(change)), fill="black")
-        encoded = io.BytesIO()
-        picture.save(encoded, "PNG")
-        return encoded.getvalue()
+        return as_png(picture)
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Stored screens in memory."""
 
 import asyncio
-import io
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,6 +11,7 @@ from PIL import Image, ImageDraw, ImageFont
 from tests.stages.derive.samples import ORIGIN, size_of
 from tests.stages.models.fault_server import running_server
 from tests.stages.models.openai_api.asking import settings
+from tests.stages.models.pictures import as_png
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenReader, UIElement
@@ -30,11 +30,10 @@ class DrawnScreens:
     """Screens that a deriver has made."""
 
     def image(self, screen_id: str) -> bytes:
-        drawn, written = Image.new("RGB", self.size(screen_id), "white"), io.BytesIO()
+        drawn = Image.new("RGB", self.size(screen_id), "white")
         for element in self.trees[screen_id]:
             self.draw(element, ImageDraw.Draw(drawn))
-        drawn.save(written, "PNG")
-        return written.getvalue()
+        return as_png(drawn)
 
     def draw(self, element: UIElement, pen: ImageDraw.ImageDraw) -> None:
         left, top, right, bottom = element.bounds

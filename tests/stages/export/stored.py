@@ -1,6 +1,5 @@
 """Stored screens and rows to export."""
 
-import io
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
@@ -10,6 +9,7 @@ from PIL import Image
 
 from tests.stages.derive.rl_rows import EpisodeBatch, rl_rows_of
 from tests.stages.derive.samples import DONE, ORIGIN, episode, failure, query, size_of, step, success
+from tests.stages.models.pictures import as_png
 from trajmill.schemas.actions import Action, Click
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
@@ -55,9 +55,7 @@ class StoredScreens:
 @cache
 def png(screen_id: str) -> bytes:
     colour = tuple(screen_id.encode().ljust(3)[-3:])
-    stream = io.BytesIO()
-    Image.new("RGB", size_of(screen_id), colour).save(stream, "png")
-    return stream.getvalue()
+    return as_png(Image.new("RGB", size_of(screen_id), colour))
 
 
 def examples(lengths: Sequence[int]) -> pa.Table:

@@ -1,10 +1,10 @@
-from io import BytesIO
 from pathlib import Path
 
 import pytest
 from PIL import Image, ImageDraw
 
 from tests.stages.graphs.explore.exploring import explore, simulated_app
+from tests.stages.models.pictures import as_png
 from tests.stages.queries.graph.shop import LIST
 from trajmill.schemas.actions import Action, Click, Wait
 from trajmill.schemas.errors import BadInputError
@@ -61,9 +61,7 @@ def _png(left: int, clock: str) -> bytes:
     draw = ImageDraw.Draw(image)
     draw.rectangle((left, 40, left + 120, 200), "navy")
     draw.text((290, 2), clock, "black")
-    out = BytesIO()
-    image.save(out, "PNG")
-    return out.getvalue()
+    return as_png(image)
 
 
 def test_a_page_without_a_tree_is_recognised_by_its_picture() -> None:

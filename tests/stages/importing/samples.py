@@ -6,7 +6,6 @@ OpenGVLab/GUI-Odyssey, `data-example/` of IMNearth/CoAT (AITZ), the card of xlan
 """
 
 import gzip
-import io
 import json
 import struct
 from collections.abc import Mapping, Sequence
@@ -16,6 +15,7 @@ from typing import Any
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 from PIL import Image
 
+from tests.stages.models.pictures import as_png
 from trajmill.schemas.record import Origin
 from trajmill.stages.importing.base import BadRecording, Recording, layout_spec
 
@@ -25,9 +25,7 @@ DESKTOP = (300, 200)
 
 
 def picture(number: int, size: tuple[int, int] = PHONE) -> bytes:
-    out = io.BytesIO()
-    Image.new("RGB", size, (number * 37 % 256, number * 91 % 256, 40)).save(out, "PNG")
-    return out.getvalue()
+    return as_png(Image.new("RGB", size, (number * 37 % 256, number * 91 % 256, 40)))
 
 
 def write(folder: Path, name: str, content: bytes | object) -> None:

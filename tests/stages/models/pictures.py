@@ -8,10 +8,14 @@ from trajmill.schemas.observation import ScreenHandle
 PHONE = Size(720, 1280)
 
 
-def shot(name: str, image: Image.Image) -> ScreenHandle:
+def as_png(image: Image.Image, form: str = "PNG") -> bytes:
     out = io.BytesIO()
-    image.save(out, "PNG")
-    return ScreenHandle(name, Size(*image.size), out.getvalue)
+    image.save(out, form)
+    return out.getvalue()
+
+
+def shot(name: str, image: Image.Image) -> ScreenHandle:
+    return ScreenHandle(name, Size(*image.size), lambda: as_png(image))
 
 
 def plain(color: str | tuple[int, int, int], size: Size = PHONE) -> ScreenHandle:

@@ -5,6 +5,7 @@ from hashlib import sha256
 import pytest
 from PIL import Image, ImageDraw
 
+from tests.stages.models.pictures import as_png
 from trajmill.schemas.coordinates import ANY_SIZE, GUI_OWL, QWEN2_5_VL, QWEN3_VL, PixelBudget
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Size
@@ -18,9 +19,7 @@ SIZE = Size(56, 84)
 def picture(size: Size, image_format: str = "PNG", mode: str = "RGB") -> bytes:
     image = Image.new(mode, size, 0)
     ImageDraw.Draw(image).rectangle((0, 0, size.width // 2, size.height // 2), fill=255)
-    out = io.BytesIO()
-    image.save(out, image_format)
-    return out.getvalue()
+    return as_png(image, image_format)
 
 
 def handle(encoded: bytes, size: Size, screen_id: str = "") -> ScreenHandle:

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.warehouse.samples import commit_rounds, commit_rows, stage_run, step_verdicts
-from tests.warehouse.test_releases import export, release
+from tests.warehouse.test_releases import export, export_and_release, release
 from tests.warehouse.test_screens import commit_screens, expect
 from trajmill.warehouse.commit import commit
 from trajmill.warehouse.delta_log import committed_files
@@ -69,8 +69,7 @@ def test_the_views_that_a_reader_writes_stay_however_young_vacuum_takes(warehous
 
 
 def test_vacuum_takes_what_killed_processes_left_elsewhere(warehouse: Warehouse) -> None:
-    export(warehouse, "first")
-    release(warehouse, "first")
+    export_and_release(warehouse, "first")
     kept = {path for path in warehouse.root.rglob("*") if path.is_file()}
     done, running = stage_run("judge").staging(warehouse), stage_run("guide").staging(warehouse)
     mark_done(warehouse, done, "key", {})

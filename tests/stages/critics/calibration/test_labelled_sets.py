@@ -1,4 +1,3 @@
-import io
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from PIL import Image
 
 from tests.stages.critics.calibration.labelled_files import HEADER, label_row, write_set, write_trajectory
 from tests.stages.critics.little_app import ORIGIN
+from tests.stages.models.pictures import as_png
 from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, Answer, Click, TypeText, action_from_json
 from trajmill.schemas.errors import BadInputError
@@ -176,9 +176,7 @@ CALLS = (
 
 
 def picture(shade: int) -> dict[str, object]:
-    held = io.BytesIO()
-    Image.new("RGB", SCREEN, (shade, 90, 90)).save(held, "PNG")
-    return {"bytes": held.getvalue(), "path": f"screenshot{shade}.png"}
+    return {"bytes": as_png(Image.new("RGB", SCREEN, (shade, 90, 90))), "path": f"screenshot{shade}.png"}
 
 
 def attempt(task_id: str, **changes: object) -> dict[str, object]:

@@ -1,5 +1,5 @@
 from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import UIElement
+from trajmill.schemas.observation import HOLDABLE, UIElement
 from trajmill.stages.environments.android.screen import ScreenContext, read_tree
 
 WINDOW = ScreenContext(Size(1080, 2400), "Settings", "com.android.launcher3", None)
@@ -48,10 +48,11 @@ def test_a_row_with_a_switch_is_one_switch_with_its_texts() -> None:
 
 def test_a_button_inside_a_row_stays_a_button_of_its_own() -> None:
     button = node("Button", "[900,440][1040,560]", text="Delete", clickable="true")
-    row = node("LinearLayout", "[0,400][1080,600]", text("Alarm", "[40,420][400,480]"), button, clickable="true")
+    pressed = {"clickable": "true", "long_clickable": "true"}
+    row = node("LinearLayout", "[0,400][1080,600]", text("Alarm", "[40,420][400,480]"), button, **pressed)
     _, first, second = read(node(LIST, "[0,300][1080,2400]", row))
-    assert (first.role, first.text, first.value) == ("list_item", "Alarm", "")
-    assert (second.role, second.text) == ("button", "Delete")
+    assert first[:2] == ("list_item", "Alarm") and first[3:5] == (("clickable", HOLDABLE), "")
+    assert second[:2] == ("button", "Delete") and second.states == ("clickable",)
 
 
 def test_fields_tell_hint_and_content_and_what_is_secret() -> None:

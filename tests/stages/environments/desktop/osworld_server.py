@@ -5,7 +5,6 @@ with a `pyautogui` of its own that writes down what it is told to do.
 """
 
 import asyncio
-import io
 import json
 import shutil
 import sys
@@ -18,6 +17,8 @@ from typing import Any
 
 from aiohttp import web
 from PIL import Image, ImageDraw
+
+from tests.stages.models.pictures import as_png
 
 NAMESPACE = "https://accessibility.ubuntu.example.org/ns"
 SECONDS_OF_CLIPBOARD = 20
@@ -86,9 +87,7 @@ class OsworldMachine:
     def picture(self) -> bytes:
         image = Image.new("RGB", (320, 200), "white")
         ImageDraw.Draw(image).text((5, 60), f"{len(self.launched)} {len(self.calls())}", fill="black")
-        out = io.BytesIO()
-        image.save(out, "png")
-        return out.getvalue()
+        return as_png(image)
 
 
 @asynccontextmanager

@@ -1,5 +1,4 @@
 import asyncio
-import io
 import json
 from base64 import b64encode
 from collections import Counter
@@ -11,6 +10,7 @@ from PIL import Image
 
 from tests.failures import failing
 from tests.http_server import QuietHandler, serving
+from tests.stages.models.pictures import as_png
 from tests.stages.online.toy_server import ToySpec, toy_queries, toy_server
 from tests.stages.rollout.rolling import rolled_out
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, look, press_and_finish, toy_query
@@ -103,9 +103,8 @@ def test_whatever_a_server_sends_gives_one_error_line_and_a_full_one_is_told_apa
 
 
 def test_a_screenshot_is_checked_before_it_is_decoded_and_an_address_before_it_is_used() -> None:
-    large = io.BytesIO()
-    Image.new("1", (9000, 9000)).save(large, "PNG")
-    for content, line in ((b"hallo", "5 bytes that are no screenshot"), (large.getvalue(), "9000 x 9000")):
+    large = as_png(Image.new("1", (9000, 9000)))
+    for content, line in ((b"hallo", "5 bytes that are no screenshot"), (large, "9000 x 9000")):
         with pytest.raises(EnvironmentFailure, match=line):
             to_observation(WireScreen(screenshot=b64encode(content).decode()))
     with pytest.raises(EnvironmentFailure, match="the screenshot is not base64"):

@@ -1,4 +1,5 @@
 from trajmill.schemas.actions import Click, Drag, LongPress, Swipe, Terminate, TypeText, Wait
+from trajmill.schemas.dialects.user_text import UserText
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import HOLDABLE, SLIDER_MARK, UIElement
 from trajmill.stages.models.embedded.candidates import (
@@ -9,6 +10,7 @@ from trajmill.stages.models.embedded.candidates import (
     screen_candidates,
     typed_candidates,
 )
+from trajmill.stages.models.embedded.situation import InputReader
 from trajmill.stages.models.embedded.words import read_conclusion, read_guidance_line
 from trajmill.stages.training.embedded.lessons import chosen_candidate
 
@@ -63,6 +65,18 @@ def test_what_is_held_dragged_or_awaited_has_candidates_of_its_own() -> None:
         assert [chosen_candidate(found, each.action(phone=phone), phone=phone) for each in (press, held)] == [0, 1]
     loading = UIElement("text", "One moment please...", Box(0, 100, 720, 200))
     assert [each.action(phone=True) for each in screen_candidates([row, loading], SIZE, phone=True)] == [Wait()]
+
+
+def test_a_page_left_for_the_launcher_twice_is_not_left_again_and_waiting_is_no_past() -> None:
+    title = UIElement("heading", "Clock", Box(0, 0, 720, 90), ("title",))
+
+    def read(*past: str) -> tuple[bool, bytes]:
+        found = InputReader().read(UserText("open Notes", (), past), "screen", SIZE, [title], phone=True)
+        home = [each.verb for each in found.candidates].index("home")
+        return bool(found.situation.exists[home]), found.situation.flags.tobytes()
+
+    assert [read(*['Left on "Clock".'] * times)[0] for times in range(4)] == [True, True, False, False]
+    assert read('Left on "Clock".', 'Waited on "Loading".') == read('Left on "Clock".') != read()
 
 
 def test_a_desktop_opens_icons_by_double_click() -> None:

@@ -1,6 +1,5 @@
 """The files of a release with a few short rows and small pictures, which a tiny model learns in a second."""
 
-import io
 import random
 from pathlib import Path
 from typing import Any, Final
@@ -9,6 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
+from tests.stages.models.pictures import as_png
 from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.stages.export.exporter import RL_FILE, RL_SCHEMA, SFT_FILE, SFT_SCHEMA
 
@@ -21,9 +21,7 @@ def picture(number: int, width: int = 84, height: int = 112) -> bytes:
     draw = random.Random(number)
     small = Image.new("RGB", (width // 14, height // 14))
     small.putdata([tuple(draw.randrange(256) for _ in range(3)) for _ in range(small.width * small.height)])
-    out = io.BytesIO()
-    small.resize((width, height), Image.Resampling.NEAREST).save(out, "PNG")
-    return out.getvalue()
+    return as_png(small.resize((width, height), Image.Resampling.NEAREST))
 
 
 def write_supervised(release: Path, weights: tuple[float, ...], text: str = "Press the switch.") -> Path:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from tests.stages.models.pictures import as_png
 from trajmill.schemas.actions import Action, Click, PressKeys, Swipe, SystemButton
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
@@ -113,9 +114,7 @@ class Phone:
         png = self._simulated.device().view().observation.screen.encode()
         self._shots += 1
         if self.faults.never_rests or self.app == self.secure:
-            shown = io.BytesIO()
-            Image.new("RGB", self.size, (self._shots % 256 if self.faults.never_rests else 0, 0, 0)).save(shown, "PNG")
-            return shown.getvalue()
+            return as_png(Image.new("RGB", self.size, (self._shots % 256 if self.faults.never_rests else 0, 0, 0)))
         if not self.rotation:
             return png
         turned = io.BytesIO()
