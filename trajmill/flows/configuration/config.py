@@ -183,8 +183,8 @@ class EvaluateSection(Spec):
     """Greedy episodes on each held-out split."""
     train_sample: NonNegativeInt = 60
     """Greedy episodes on training queries. They help to decide if there are fewer than 40 validation queries."""
-    level: Annotated[float, Field(gt=0, lt=1)] = 0.05
-    """Significance level of the paired test on the queries that decide: a new policy is refused if it is significantly
+    level: Annotated[float, Field(gt=0, lt=1)] = 0.01
+    """Significance level of each paired test, of which there are four: a new policy is refused if it is significantly
     worse. A higher level refuses more; 0.5 refuses whatever loses more queries than it wins."""
     promote_without_evidence: bool = False
     """Whether a new policy is promoted if neither policy solves a deciding query; for trials with weak models."""

@@ -168,8 +168,8 @@ def _fields(page: FoundPage, numbers: Collection[str], bounds: ExploreBounds) ->
 
 
 def _sliders(page: FoundPage, platform: Platform) -> Iterator[PlannedTrial]:
-    for target, found in () if platform is Platform.PHONE else page.elements.items():
-        if found.element.role == SLIDER and "disabled" not in found.element.states:
+    for target, found in page.elements.items():
+        if platform is not Platform.PHONE and found.element.role == SLIDER and "disabled" not in found.element.states:
             for kind, key in KEYS.items():
                 yield _planned(found, kind, step("tap", target), step("key", "", key))
 
