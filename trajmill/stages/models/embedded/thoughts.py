@@ -46,7 +46,7 @@ def compose_thought(policy_input: PolicyInput, chosen: int, instruction: str) ->
         "done": _done(past, title, wording),
         "wanted": _wanted(candidate, past, instruction, wording),
     }
-    verb = candidate.role if candidate.verb in ("press", "open") else candidate.verb
+    verb = candidate.role if candidate.verb == "press" else candidate.verb
     plan = wording.of(*words["plans"].get(verb, words["plans"]["press"]))
     said = plan.format(quoted(candidate.text) if candidate.text else "").strip()
     chosen_parts = wording.of(*words["order"]["parts"]).split()
