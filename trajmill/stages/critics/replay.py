@@ -39,13 +39,12 @@ class SeenStep:
     @property
     def changes_page_in_place(self) -> bool:
         element, outcome = self.action.element, self.outcome
-        return (
-            self.presses_forward
-            and outcome.before.page == outcome.after.page
-            and element is not None
-            and element.role in ("button", "menu_item", "list_item")
-            and bool(outcome.appeared or outcome.items_changed)
-        )
+        if element is None or outcome.before.page != outcome.after.page:
+            return False
+        if element.role == "text_field" and self.action.confirms:
+            return element.value in outcome.appeared  # More appears where the keyboard goes away.
+        presses = element.role in ("button", "menu_item", "list_item") and self.presses_forward
+        return presses and bool(outcome.appeared or outcome.items_changed)
 
 
 class SeenScreens:

@@ -25,7 +25,7 @@ from tests.stages.critics.little_app import (
     to_dish,
     typed,
 )
-from tests.stages.critics.phone import queries_of, walk_of
+from tests.stages.critics.phone import impossible_query, queries_of, walk_of
 from tests.stages.environments.simulated.scripted import NO_FAULTS, SeenTrees, annotated_query, scripted_episode
 from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.actions import Swipe, SystemButton, Wait
@@ -219,12 +219,11 @@ ROOF = annotated_query(
 )
 WAY = ["launcher/files", "down", "files.home/folders/Projects", "hold files.folder/files/roof.odt"]
 WAY += ["files.actions/delete", "files.delete/delete", "finish"]
-SONG = annotated_query(
-    task_of(WORLD, "tunes.play"),
-    ("tunes.home", "tunes.search", "tunes.song", "tunes.playing"),
-    {"song": "Old Fence"},
-    "play the song Old Fence",
-)
+LIST, LANGUAGES = ["launcher/notes", "notes.home/shopping"], ["launcher/settings", "settings.home/language"]
+SHOPPING = task_of(WORLD, "notes.shopping")
+MILK = annotated_query(SHOPPING, ("notes.home", "notes.shopping"), {"item": "milk"}, 'put "milk" on the shopping list')
+SONGS = ("tunes.home", "tunes.search", "tunes.song", "tunes.playing")
+SONG = annotated_query(task_of(WORLD, "tunes.play"), SONGS, {"song": "Old Fence"}, "play the song Old Fence")
 BY_ARTIST = ["tunes.home/artists/Amber Lane", "tunes.artist/songs/Old Fence", "tunes.song/play", "finish"]
 
 
@@ -275,3 +274,14 @@ def test_steps_are_labelled_by_what_they_do_to_the_goal(query: Query, script: li
     assert quality.true_positive == expected[:-1].count("G")
     # Without distances, the steps are not compared.
     assert {each.level for each in calibrate([episode], seen)} == {"trajectory", "text", "multimodal"}
+
+
+def test_what_enter_adds_and_what_is_chosen_before_giving_up_counts() -> None:
+    add, seen = ["notes.shopping/item", "type milk", "enter"], SeenTrees()
+    spanish, chosen = asyncio.run(impossible_query(WORLD, "settings.language", ORIGIN)), "settings.language/languages/"
+    tried = [(MILK, [*LIST, *add]), (MILK, [*LIST, *add, *add]), (spanish, [*LANGUAGES, f"{chosen}Turkish", "give up"])]
+    episodes = [scripted_episode(WORLD, query, [*script, "finish"], seen) for query, script in tried]
+    assert any("scrollable_up" in each.states for each in seen.elements(episodes[2].steps[1].screen_after))
+    made = asyncio.run(judge_episodes(episodes, annotated_judge(), seen, ORIGIN)).episodes
+    verdicts = [each.judgement is not None and each.judgement.correct for each in made]
+    assert verdicts == [each.trajectory.reward == 1.0 for each in made] == [True, False, False]

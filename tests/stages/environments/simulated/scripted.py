@@ -32,7 +32,7 @@ class SeenTrees(StoredScreens):
 
 @dataclass(frozen=True)
 class ScriptedAgent:
-    """Taps elements by id; `hold ID`, `back`, `home`, `down`, `finish`, `give up`, `type TEXT` are other actions."""
+    """Taps elements by id, or does `hold ID`, `back`, `home`, `down`, `enter`, `finish`, `give up`, `type TEXT`."""
 
     script: Sequence[str]
     platform: Platform
@@ -47,8 +47,8 @@ class ScriptedAgent:
     def _action(self, move: str, elements: tuple[UIElement, ...]) -> Action:
         if move in ("finish", "give up"):
             return Terminate(status="success" if move == "finish" else "failure")
-        if move in ("back", "home") and self.platform is Platform.PHONE:
-            return SystemButton(button="Back" if move == "back" else "Home")
+        if move == "enter" or (move in ("back", "home") and self.platform is Platform.PHONE):
+            return SystemButton(button=move.capitalize())
         if move == "down":
             return Scroll(clicks=-5) if self.platform is Platform.DESKTOP else Swipe(x=360, y=900, x2=360, y2=300)
         if move.startswith("type "):

@@ -137,15 +137,6 @@ def test_a_wrong_folder_is_one_action_away_and_the_way_back_undoes_it() -> None:
     assert first is not None and others == [first - 1, first, first - 1, first, first]
 
 
-def test_a_page_may_open_at_its_end() -> None:
-    script, seen = ["launcher/messages", "messages.home/new", "back", "finish"], SeenTrees()
-    steps = scripted_episode(BUILTIN, query_of(Platform.PHONE), script, seen).steps
-    for step, state in zip(steps, ("scrollable_down", "scrollable_up"), strict=False):
-        assert {each for shown in seen.elements(step.screen_after) for each in shown.states if "scroll" in each} == {
-            state
-        }
-
-
 def test_a_value_must_be_read_in_the_other_app_first() -> None:
     pages = ("mail.inbox", "mail.mail", "wallet.home", "wallet.voucher", "wallet.redeemed")
     values: dict[str, Scalar] = {"mail": "Welcome gift", "code": "FJORD7"}

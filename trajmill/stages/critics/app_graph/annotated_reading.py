@@ -63,6 +63,8 @@ class EpisodeState:
     pages: set[str] = field(default_factory=set)
     forms: set[str] = field(default_factory=set)
     found: list[str] = field(default_factory=list)
+    chosen: list[str] = field(default_factory=list)
+    """Choices among items that replace one another: only the last one counts, and none may be made in giving up."""
     submitted: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -102,13 +104,12 @@ class EpisodeState:
                 slots = self.task.slots_on(page)
                 if any(same_value(element.text, slot.value) for slot in slots):
                     continue
-                # Of items that replace one another, only the last choice counts.
-                swaps = bool(outcome.vanished) and len(outcome.vanished) == len(outcome.appeared)
                 asked = page == part.open_page and self.task.is_about(element.text)
                 if asked or self._submits_typed_text(page, part):
                     self._submit(part, element.text)
-                elif not (swaps and element.role == "list_item" and slots):
-                    self.found.append(f'"{element.text}" was pressed')
+                else:
+                    swaps = element.role == "list_item" and 0 < len(outcome.vanished) == len(outcome.appeared)
+                    (self.chosen if swaps and slots else self.found).append(f'"{element.text}" was pressed')
 
     def evidence(self, slot: Slot) -> bool | None:
         """Whether a constraint is met on its page; None if the episode shows nothing about it.
@@ -132,7 +133,7 @@ class EpisodeState:
         """Return what is wrong if the episode ends now, with the report that it is done or cannot be done."""
         found = list(self.found)
         if gives_up:
-            found += ["something was done before"] if any(self.submitted.values()) else []
+            found += self.chosen + ["something was done before"] * any(self.submitted.values())
             found += ["nothing shows that it cannot be done"] if self.absent() is None else []
             return found + [_standing(each) for part in (*self.parts, None) for _, each in self.unasked(part)]
         for part in self.parts:

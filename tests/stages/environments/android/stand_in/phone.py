@@ -117,9 +117,7 @@ class Phone:
             return as_png(Image.new("RGB", self.size, (self._shots % 256 if self.faults.never_rests else 0, 0, 0)))
         if not self.rotation:
             return png
-        turned = io.BytesIO()
-        Image.open(io.BytesIO(png)).transpose(Image.Transpose.ROTATE_90).save(turned, "PNG", compress_level=1)
-        return turned.getvalue()
+        return as_png(Image.open(io.BytesIO(png)).transpose(Image.Transpose.ROTATE_90))
 
     def elements(self) -> list[UIElement]:
         """The accessibility elements, where they are on the screen as it is held."""
