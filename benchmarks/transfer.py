@@ -3,10 +3,8 @@
 `python -m benchmarks.transfer --root trajmill-data` takes the untrained policy and the one in force of a warehouse of
 the default job, and gives each a greedy attempt at the same held-out queries in each world, with the same seeds:
 
-    simulated           where it was trained; looks of devices that training never has
-    moved controls      rows, buttons and switches stand at the left in every other look
+    simulated           where it was trained, in all its layouts; looks of devices that training never has
     renamed controls    every common word of a control has a synonym (Save: Store); instructions stay as they were
-    both
     Chromium            the same apps as a web app in a real browser, laid out and drawn by it
 
 `gain` is the rise in success that training brought there; `kept` is its share of the gain in the simulated phone.
@@ -144,12 +142,10 @@ Open = Callable[[Platform], EnvironmentFactory]
 
 
 def worlds(folder: Path) -> dict[str, Open]:
-    faults, moved, renamed = FaultRates(), DevicesSpec(layouts=True), renamed_world(folder)
+    renamed = renamed_world(folder)
     return {
         "simulated": SimulatedSpec().factory,
-        "moved controls": SimulatedSpec(devices=moved).factory,
-        "renamed controls": lambda platform: SimulatedFactory(renamed, platform, faults, DevicesSpec()),
-        "both": lambda platform: SimulatedFactory(renamed, platform, faults, moved),
+        "renamed controls": lambda platform: SimulatedFactory(renamed, platform, FaultRates(), DevicesSpec()),
         "Chromium": WebAppSpec().factory,
     }
 

@@ -184,8 +184,8 @@ class EvaluateSection(Spec):
     train_sample: NonNegativeInt = 60
     """Greedy episodes on training queries. They help to decide if there are fewer than 40 validation queries."""
     level: Annotated[float, Field(gt=0, lt=1)] = 0.01
-    """Significance level of each paired test, of which there are four: a new policy is refused if it is significantly
-    worse. A higher level refuses more; 0.5 refuses whatever loses more queries than it wins."""
+    """Significance level of each paired test, two for each group of queries: a new policy is refused if it is
+    significantly worse in one. A higher level refuses more; 0.5 refuses whatever loses more queries than it wins."""
     promote_without_evidence: bool = False
     """Whether a new policy is promoted if neither policy solves a deciding query; for trials with weak models."""
 

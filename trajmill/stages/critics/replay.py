@@ -42,7 +42,7 @@ class SeenStep:
         if element is None or outcome.before.page != outcome.after.page:
             return False
         if element.role == "text_field" and self.action.confirms:
-            return element.value in outcome.appeared  # More appears where the keyboard goes away.
+            return element.value in outcome.appeared  # Otherwise, Enter has only put the keyboard away.
         presses = element.role in ("button", "menu_item", "list_item") and self.presses_forward
         return presses and bool(outcome.appeared or outcome.items_changed)
 

@@ -64,7 +64,7 @@ class EpisodeState:
     forms: set[str] = field(default_factory=set)
     found: list[str] = field(default_factory=list)
     chosen: list[str] = field(default_factory=list)
-    """Choices among items that replace one another: only the last one counts, and none may be made in giving up."""
+    """Choices among items that replace one another: only the last one counts, and none may be made before giving up."""
     submitted: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -133,7 +133,7 @@ class EpisodeState:
         """Return what is wrong if the episode ends now, with the report that it is done or cannot be done."""
         found = list(self.found)
         if gives_up:
-            found += self.chosen + ["something was done before"] * any(self.submitted.values())
+            found += [*self.chosen, *(["something was done before"] if any(self.submitted.values()) else [])]
             found += ["nothing shows that it cannot be done"] if self.absent() is None else []
             return found + [_standing(each) for part in (*self.parts, None) for _, each in self.unasked(part)]
         for part in self.parts:
