@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import cycle, islice
+from random import Random
+from typing import NamedTuple
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.verdict import Channel, StepLabel
-from trajmill.stages.critics.voting import PASSED, Noise, StepResult, Vote, VotingCase, vote_of
+from trajmill.stages.critics.voting import PASSED, StepResult, Vote, VotingCase, vote_of
 
 
 class SilentStepCritic:
@@ -20,6 +22,24 @@ class SilentStepCritic:
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         return [StepResult(step.index, "", "", StepLabel.NEUTRAL) for step in episode.steps]
+
+
+class Noise(NamedTuple):
+    """Flips votes at random, independently for each trajectory, critic, vote and seed."""
+
+    false_positive: float
+    """Probability that Incorrect becomes Correct."""
+    false_negative: float
+    """Probability that Correct becomes Incorrect."""
+    seed: int
+
+    def on(self, vote: Vote, case: VotingCase, draw: int) -> Vote:
+        trajectory_id = case.episode.trajectory.trajectory_id
+        digest = content_id("noise", self.seed, vote.channel, vote.resolution, vote.made_by, trajectory_id, draw)
+        if Random(int(digest, 16)).random() >= (self.false_negative if vote.correct else self.false_positive):
+            return vote
+        error = case.steps[-1].index if vote.correct and case.steps else None
+        return vote._replace(correct=not vote.correct, reason="noise", first_error_step=error)
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
@@ -25,10 +25,15 @@ from unittest import mock
 
 from PIL import Image
 
+from benchmarks.known_rates import Noise
 from trajmill.flows.configuration.config import Config
+from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.policy_version import RoundSummary
+from trajmill.stages.critics.app_graph.channels import GraphChannel
+from trajmill.stages.critics.voting import StepResult, Vote, VotingCase
 from trajmill.stages.environments.kinds import DevicesSpec
 
 SEEDS = (0, 1, 2)
@@ -47,6 +52,8 @@ class Variant(NamedTuple):
     changes: Changes
     control_of: str = ""
     """The variant whose number of updates a frozen explorer gets at its end."""
+    noisy: bool = False
+    """Whether each channel of the judge errs: it accepts 15 % of what is wrong and refuses 10 % of what is right."""
 
 
 _HELDOUT = {"heldout_slots": 120, "heldout_phrasings": 120, "heldout_apps": 120}
@@ -73,7 +80,7 @@ _ALONE: Changes = {
     "guidance": {"enabled": False},
 }
 _BRANCHES = {"episodes_per_round": 300, "branches": 4}
-_NOISE = {"precision_floor": 0.0, "false_positive": 0.15, "false_negative": 0.10}
+_ANY_JUDGE = {"precision_floor": 0.0}
 _PLAIN: Changes = {
     "environment": {"devices": DevicesSpec(layouts=False)},
     "queries": {"infeasible": 0.0, "answers": 0.0},
@@ -88,8 +95,8 @@ VARIANTS = (
     Variant("unguided_frozen_cool", "its control at temperature 1, where the explorer is better", _COOL, "unguided"),
     Variant("small", "4 rounds of 400 episodes, 400 queries: the base of the ablations", _SMALL),
     Variant("no_filter", "no critic filter: learns from every attempt", _SMALL | {"judge": {"filter": False}}),
-    Variant("one_noisy", "one noisy channel", _SMALL | {"judge": _NOISE | {"channels": ("text",)}}),
-    Variant("two_noisy", "consensus of two noisy channels", _SMALL | {"judge": _NOISE}),
+    Variant("one_noisy", "one noisy channel", _SMALL | {"judge": _ANY_JUDGE | {"channels": ("text",)}}, noisy=True),
+    Variant("two_noisy", "consensus of two noisy channels", _SMALL | {"judge": _ANY_JUDGE}, noisy=True),
     Variant("no_guidance", "no guidance", _SMALL | {"guidance": {"enabled": False}}),
     Variant("rejection", "rejection sampling without guidance, 4 rounds of 300 episodes", _ALONE),
     Variant("forks", "the same, and fork points", _ALONE | {"train": {"forks": True}}),
@@ -134,6 +141,8 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
 
     collect_garbage_rarely()
     draw_nothing()
+    if variant.noisy:
+        err_at_random(Noise(0.15, 0.10, seed))
     start = time.perf_counter()
     config = config_of(variant, seed, root, updates)
     contexts = [RoundContext.of(config, number) for number in range(config.run.rounds + 1)]
@@ -173,6 +182,18 @@ def draw_nothing() -> None:
 
     mock.patch.object(view, "draw", lambda scene: blank(scene.size)).start()
     mock.patch.object(SimulatedSpec, "draws_screens", False).start()
+
+
+def err_at_random(noise: Noise) -> None:
+    """Let both channels of the judge that asks no model err, independently of each other."""
+    judge = GraphChannel.judge
+
+    async def errs(
+        self: GraphChannel, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0
+    ) -> Vote:
+        return noise.on(await judge(self, episode, screens, steps, draw), VotingCase(episode, screens, steps), draw)
+
+    mock.patch.object(GraphChannel, "judge", errs).start()
 
 
 def _success(summary: RoundSummary) -> dict[str, float]:

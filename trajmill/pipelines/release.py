@@ -24,6 +24,7 @@ from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.query import Query
 from trajmill.stages.curate.diversity import (
     DIVERSITY_FILE,
+    Diversity,
     Quotas,
     diversity_json,
     hold_to_quotas,
@@ -118,25 +119,10 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     # Other runs commit rows too, so that a release which is there keeps the versions in its manifest.
     versions = read_release(warehouse, name).tables if is_made else table_versions(warehouse)
     check = LeakCheck(queries, request.heldout_apps, request.curate)
-    wanted = ExampleSet({"kind": [END_TO_END]}, request.keep_per_query)
-    candidates = read_candidates(warehouse, origin, wanted, check)
-    limits, near = (request.averages, request.keep_per_query, request.keep_per_reply), request.curate
-    instructions = {query.query_id: query.instruction for query in queries}
-    same_queries = alike_queries(instructions, near.near_queries) if near.near_queries else {}
-    by_screen = partial(without_alike_screens, screens=WarehouseScreens(warehouse), bits=near.near_screens)
-    chosen = training_set(candidates.rows, *limits, Alike(same_queries, by_screen if near.near_screens else None))
-    clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples))
-    longer = candidates.offered - candidates.rows.num_rows + chosen.longer_success
-    facets = _facets(warehouse, origin.run_id, clean.rows["example_id"].to_pylist())
-    varied = hold_to_quotas(clean.rows, facets, request.quotas)
-    before = request.previous and warehouse.store.get(f"releases/{request.previous}/{DIVERSITY_FILE}")
-    curated = chosen._replace(examples=varied.examples, longer_success=longer)
+    taken = _supervised(warehouse, request, queries, check)
     rl_steps = check.rl_steps(read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id))
-    is_rl = compares_members(rl_steps.rows)
-    exporters = [each for each in request.formats if is_rl or each.table != "rl_steps"]
-    for_rl = [each for each in exporters if each.table == "rl_steps"]
-    stored = StoredExamples(warehouse, origin.run_id, wanted.where, curated.examples)
-    own = ReleaseRows(stored, [each for each in exporters if each.table == "examples"])
+    compares = compares_members(rl_steps.rows)
+    for_rl = [each for each in request.formats if compares and each.table == "rl_steps"]
     kinds = _kinds(warehouse, origin, request.kinds, check)
     folder = warehouse.release(name)
     if not is_made:
@@ -144,36 +130,23 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     progress = ShardProgress(staging, ONLY_SHARD)
-    in_shards = sum(each.examples.digests.num_rows * len(each.exporters) for each in (own, *kinds))
+    in_shards = sum(each.examples.digests.num_rows * len(each.exporters) for each in (taken.rows, *kinds))
     plan_items(staging, in_shards + rl_steps.rows.num_rows * len(for_rl))
-    files: list[ExportedFile] = []
-    if for_rl:
-        # The RL rows are those of one round and so of one release.
-        batches = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
-        rows = (without_rows(batch, "rl_step_id", rl_steps.leaking) for batch in batches)
-        files = export_release(folder, for_rl, {"rl_steps": rows}, WarehouseScreens(warehouse), progress.add)
-        _refuse_problems(warehouse, origin, folder, for_rl)
+    files = _write_rl(warehouse, origin, folder, for_rl, rl_steps.leaking, progress.add) if for_rl else []
     shared: list[tuple[ReleaseRows, SharedRows]] = []
-    for part in (own, *kinds):
+    for part in (taken.rows, *kinds):
         # Kinds come with supervised rows only.
-        if part.exporters if part is own else shared and shared[0][1].files:
+        if part.exporters if part is taken.rows else shared and shared[0][1].files:
             made = share_rows(warehouse, origin.run_id, origin.round, folder, part, progress.add)
             if made.new is not None:
                 _refuse_problems(warehouse, origin, made.new, part.exporters)
             shared.append((part, made))
     files += [file for _, made in shared for file in made.exported(warehouse, folder)]
-    leaking = Counter(clean.left_out) + Counter({f"{why} (RL)": n for why, n in rl_steps.left_out.items()})
-    for part in kinds:
-        leaking.update({f"{why} ({part.kind})": rows for why, rows in part.left_out.items()})
-    dropped = [
-        *(DroppedRows(reason, rows) for reason, rows in sorted(request.left_out.items()) if rows),
-        DroppedRows("longer_success", curated.longer_success),
-        DroppedRows("duplicate", curated.duplicate),
-        *([DroppedRows("equal_reply", curated.equal_reply)] if request.keep_per_reply else []),
-        *([DroppedRows("near_screen", curated.near_screen)] if request.curate.near_screens else []),
-        *([DroppedRows("over_quota", varied.over_quota)] if request.quotas else []),
-        *(DroppedRows(reason, rows) for reason, rows in sorted(leaking.items())),
-    ]
+    examples = taken.rows.examples.digests
+    before = request.previous and warehouse.store.get(f"releases/{request.previous}/{DIVERSITY_FILE}")
+    left_out = Counter({why: rows for why, rows in request.left_out.items() if rows})
+    for of, reasons in [("RL", rl_steps.left_out), *((each.kind, each.left_out) for each in (taken.rows, *kinds))]:
+        left_out.update({f"{why} ({of})" if of else why: rows for why, rows in reasons.items()})
     contents = CardContents(
         name=name,
         licence="apache-2.0",
@@ -183,27 +156,77 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         policy=request.policy,
         judge=request.judge,
         tables=versions,
-        queries=len(curated.examples["query_id"].unique()),
-        trajectories=len(curated.examples["trajectory_id"].unique()),
-        dropped=dropped,
+        queries=len(examples["query_id"].unique()),
+        trajectories=len(examples["trajectory_id"].unique()),
+        dropped=[DroppedRows(*each) for each in sorted(left_out.items())],
         left_out={
             each.name: LeftOutRows(made.left_out, made.left_out_rows)
             for part, made in shared
             for each in part.exporters
         },
-        authors=authored_rows(own.examples.digests, {part.kind: part.examples.digests for part in kinds}),
-        notes=() if is_rl else (_NO_GROUPS,),
-        diversity=varied.diversity if own.exporters else (),
-        narrowed=tuple(narrowed(read_diversity(before), varied.diversity)),
+        authors=authored_rows(examples, {part.kind: part.examples.digests for part in kinds}),
+        notes=() if compares else (_NO_GROUPS,),
+        diversity=taken.diversity if taken.rows.exporters else (),
+        narrowed=tuple(narrowed(read_diversity(before), taken.diversity)),
     )
+    exporters = [each for each in request.formats if compares or each.table != "rl_steps"]
     card = dataset_card(contents, [*exporters, *(each for part, _ in shared[1:] for each in part.exporters)], files)
     (folder / "README.md").write_text(card, encoding="utf-8")
-    (folder / DIVERSITY_FILE).write_bytes(diversity_json(varied.diversity))
+    (folder / DIVERSITY_FILE).write_bytes(diversity_json(taken.diversity))
     shards = {file for _, made in shared for file in made.files}
     write_release(warehouse, name, origin, versions, request.created_at, request.previous, shards)
     rl_rows = next((file.rows for file in files if file.path == RL_FILE), 0)
-    left_out = {each.reason: each.rows for each in dropped if each.rows}
-    return Released(candidates.offered, curated.examples.num_rows, rl_rows, left_out, contents.narrowed)
+    return Released(taken.offered, examples.num_rows, rl_rows, +left_out, contents.narrowed)
+
+
+class _Supervised(NamedTuple):
+    rows: ReleaseRows
+    offered: int
+    diversity: Sequence[Diversity]
+
+
+def _supervised(
+    warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query], check: LeakCheck
+) -> _Supervised:
+    """Choose the supervised rows; raises TrajmillError if one states what is held out."""
+    run_id, near = request.origin.run_id, request.curate
+    wanted = ExampleSet({"kind": [END_TO_END]}, request.keep_per_query)
+    candidates = read_candidates(warehouse, request.origin, wanted, check)
+    instructions = {query.query_id: query.instruction for query in queries}
+    same_queries = alike_queries(instructions, near.near_queries) if near.near_queries else {}
+    by_screen = partial(without_alike_screens, screens=WarehouseScreens(warehouse), bits=near.near_screens)
+    alike = Alike(same_queries, by_screen if near.near_screens else None)
+    chosen = training_set(candidates.rows, request.averages, request.keep_per_query, request.keep_per_reply, alike)
+    clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples))
+    facets = _facets(warehouse, run_id, clean.rows["example_id"].to_pylist())
+    varied = hold_to_quotas(clean.rows, facets, request.quotas)
+    left_out = {
+        "longer_success": candidates.offered - candidates.rows.num_rows + chosen.longer_success,
+        "duplicate": chosen.duplicate,
+        **({"equal_reply": chosen.equal_reply} if request.keep_per_reply else {}),
+        **({"near_screen": chosen.near_screen} if near.near_screens else {}),
+        **({"over_quota": varied.over_quota} if request.quotas else {}),
+        **clean.left_out,
+    }
+    stored = StoredExamples(warehouse, run_id, wanted.where, varied.examples)
+    exporters = [each for each in request.formats if each.table == "examples"]
+    return _Supervised(ReleaseRows(stored, exporters, left_out=left_out), candidates.offered, varied.diversity)
+
+
+def _write_rl(
+    warehouse: Warehouse,
+    origin: Origin,
+    folder: Path,
+    exporters: Sequence[Exporter],
+    leaking: frozenset[str],
+    written: RowsWritten,
+) -> list[ExportedFile]:
+    """Write the RL rows, which are those of one round and so of one release."""
+    batches = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
+    rows = (without_rows(batch, "rl_step_id", leaking) for batch in batches)
+    files = export_release(folder, exporters, {"rl_steps": rows}, WarehouseScreens(warehouse), written)
+    _refuse_problems(warehouse, origin, folder, exporters)
+    return files
 
 
 def _facets(warehouse: Warehouse, run_id: str, ids: Sequence[str]) -> pa.Table:
@@ -256,7 +279,7 @@ class ReleaseRows(NamedTuple):
     kind: str = ""
     """Empty for the supervised rows."""
     left_out: Mapping[str, int] = {}
-    """By reason, rows that leak, repeat others, or that one side (a Reflector's, a judge's) has too many of."""
+    """By reason, rows that leak, repeat others, or are too many of one query, value or side (such as a judge's)."""
 
 
 class SharedRows(NamedTuple):

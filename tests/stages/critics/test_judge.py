@@ -3,7 +3,6 @@ from collections.abc import Sequence
 import pytest
 
 from tests.stages.critics.little_app import ORIGIN, Trees, Walk, launcher, right_walk
-from tests.stages.critics.test_voting import Scripted
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.tables.policy_version import JudgeQuality
@@ -20,11 +19,9 @@ from trajmill.stages.critics.calibration.agreement import (
 )
 from trajmill.stages.critics.judge import Judge, Judged, judge_episodes
 from trajmill.stages.critics.voting import (
-    Noise,
     ProgrammaticChannel,
     TrajectoryCritic,
     Vote,
-    VotingCase,
     read_rule,
     single_vote,
 )
@@ -51,22 +48,6 @@ async def test_a_missing_screen_or_an_unfinished_attempt_leaves_only_its_own_epi
     judged = await run([void, good.model_copy(update={"steps": ()})], trees)
     assert judged.episodes[0] == void and judged.failures == []
     assert judged.episodes[1].judgement is not None and not judged.episodes[1].judgement.correct
-
-
-async def test_noise_flips_votes_at_its_rates_and_is_repeatable() -> None:
-    trees, noise = Trees(), Noise(0.3, 0.1, 1)
-    walk = right_walk(trees).end()
-    others = (walk.trajectory.model_copy(update={"trajectory_id": f"walk {number}"}) for number in range(400))
-    cases = [VotingCase(walk.model_copy(update={"trajectory": each}), trees, []) for each in others]
-
-    async def flips(correct: bool, noise: Noise = noise, channel: Channel = Channel.TEXT) -> list[bool]:
-        critic = Scripted([correct], channel)
-        return [noise.on(await critic.judge(*case), case, 0).correct is not correct for case in cases]
-
-    missed = await flips(True)
-    assert missed == await flips(True) != await flips(True, channel=Channel.MULTIMODAL)
-    assert 20 < sum(missed) < 60 and 88 < sum(await flips(False)) < 152
-    assert not any(await flips(True, Noise(0.0, 0.0, 1)))
 
 
 async def test_counts_against_the_programmatic_check() -> None:

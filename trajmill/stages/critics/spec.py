@@ -16,14 +16,13 @@ from pydantic_core import PydanticCustomError
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import known_by
 from trajmill.schemas.record import Origin
-from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
+from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.voting import (
     Ask,
     ChannelCritics,
     ChannelRule,
-    Noise,
     PassRule,
     ProgrammaticChannel,
     Rule,
@@ -196,10 +195,6 @@ class JudgeSpec(Spec):
     critics: dict[str, dict[str, Any]] = {}
     """Settings of critics without a model, by kind, e.g. `[judge.critics.my_critic]` for a critic of your own
     package."""
-    false_positive: Fraction = 0.0
-    """For studies of calibration: share of wrong trajectories that each channel calls correct at random."""
-    false_negative: Fraction = 0.0
-    """For studies of calibration: share of correct trajectories that each channel calls wrong at random."""
 
     @field_validator("critics")
     @classmethod
@@ -266,15 +261,13 @@ class JudgeSpec(Spec):
                 step_critic = step_critic_spec(self.step_critic, self.critics.get(self.step_critic)).open(self.graphs)
             else:
                 step_critic = ModelStepCritic(connect(models.step), models.prompts.step, greedy, models.step.budget)
-            rates = (self.false_positive, self.false_negative)
-            noise = Noise(*rates, models.seed) if any(rates) else None
             channels = []
             for rule in self.rule(models).channels:
                 critics = []
                 for one, scale in zip(rule.passes, self._scales(rule.channel, models), strict=True):
                     sampling = sampled if one.votes > 1 else greedy
                     critics.append(self._critics(rule.channel, models, connect, scale, sampling))
-                channels.append(ChannelCritics(rule, tuple(critics), self.tries, noise))
+                channels.append(ChannelCritics(rule, tuple(critics), self.tries))
             yield Judge(step_critic, tuple(channels), self.ask)
 
     def _critics(

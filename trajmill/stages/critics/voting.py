@@ -13,13 +13,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import accumulate
-from random import Random
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
 from trajmill.schemas.observation import ScreenReader
-from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.verdict import Channel, StepLabel, TrajectoryVerdict
 from trajmill.stages.concurrency import side_by_side
 
@@ -149,39 +147,16 @@ class ProgrammaticChannel:
         return vote_of(self, reward >= PASSED, f"the environment's check gave {reward:g}")
 
 
-class Noise(NamedTuple):
-    """Flips votes at random, independently for each trajectory, critic, vote and seed."""
-
-    false_positive: float
-    """Probability that Incorrect becomes Correct."""
-    false_negative: float
-    """Probability that Correct becomes Incorrect."""
-    seed: int
-
-    def version(self, critic: str) -> str:
-        return f"{critic}~fp{self.false_positive:g}/fn{self.false_negative:g}/{self.seed}"
-
-    def on(self, vote: Vote, case: VotingCase, draw: int) -> Vote:
-        trajectory_id, made_by = case.episode.trajectory.trajectory_id, self.version(vote.made_by)
-        digest = content_id("noise", self.seed, vote.channel, vote.resolution, vote.made_by, trajectory_id, draw)
-        if Random(int(digest, 16)).random() >= (self.false_negative if vote.correct else self.false_positive):
-            return vote._replace(made_by=made_by)
-        error = case.steps[-1].index if vote.correct and case.steps else None
-        return vote._replace(made_by=made_by, correct=not vote.correct, reason="noise", first_error_step=error)
-
-
 @dataclass(frozen=True, slots=True)
 class ChannelCritics:
     rule: ChannelRule
     critics: tuple[tuple[TrajectoryCritic, ...], ...]
     """The critics of each pass. They take turns: vote i is cast by critic i modulo their number, also when repeated."""
     tries: int = 1
-    noise: Noise | None = None
 
     @property
     def version(self) -> str:
-        names = dict.fromkeys(critic.version for critics in self.critics for critic in critics)
-        return "+".join(map(self.noise.version, names) if self.noise else names)
+        return "+".join(dict.fromkeys(critic.version for critics in self.critics for critic in critics))
 
 
 class VotingResult(NamedTuple):
@@ -250,7 +225,7 @@ class _Pass(NamedTuple):
         return [*needed, *free]
 
     async def _ask(self, numbers: Sequence[int]) -> dict[int, Vote | VoteFailure]:
-        critic, noise = self._critic(numbers[0]), self.channel.noise
+        critic = self._critic(numbers[0])
         found: dict[int, Vote | VoteFailure] = {}
         for tried in range(self.channel.tries):
             missing = [number for number in numbers if not isinstance(found.get(number), Vote)]
@@ -262,10 +237,8 @@ class _Pass(NamedTuple):
                     answers = [await critic.judge(*self.case, draw) for draw in draws]
             except (JudgeFailure, ModelFailure) as error:
                 answers = [error] * len(draws)
-            for number, draw, answer in zip(missing, draws, answers, strict=True):
-                if isinstance(answer, Vote):
-                    answer = (noise.on(answer, self.case, draw) if noise else answer)._replace(number=number)
-                found[number] = answer
+            for number, answer in zip(missing, answers, strict=True):
+                found[number] = answer._replace(number=number) if isinstance(answer, Vote) else answer
         return found
 
     def _critic(self, number: int) -> TrajectoryCritic:

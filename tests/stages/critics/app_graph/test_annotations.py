@@ -285,3 +285,16 @@ def test_what_enter_adds_and_what_is_chosen_before_giving_up_counts() -> None:
     made = asyncio.run(judge_episodes(episodes, annotated_judge(), seen, ORIGIN)).episodes
     verdicts = [each.judgement is not None and each.judgement.correct for each in made]
     assert verdicts == [each.trajectory.reward == 1.0 for each in made] == [True, False, False]
+
+
+@pytest.mark.parametrize(("fields", "is_right"), [(["subject"], True), (["subject", "body"], False)])
+def test_a_value_counts_only_in_the_field_that_it_is_for(fields: list[str], is_right: bool) -> None:
+    entered = [step for name in fields for step in (f"mail.compose/{name}", "type Holiday")]
+    script = ["launcher/mail", "mail.inbox/compose", "mail.addresses/addresses/Leo Tanaka", *entered]
+    pages, asked = ("mail.inbox", "mail.addresses", "mail.compose", "mail.sent"), 'mail Leo Tanaka, subject "Holiday"'
+    query = annotated_query(task_of(WORLD, "mail.write"), pages, {"to": "Leo Tanaka", "subject": "Holiday"}, asked)
+    seen = SeenTrees()
+    walk = scripted_episode(WORLD, query, [*script, "mail.compose/send", "finish"], seen)
+    (episode,) = asyncio.run(judge_episodes([walk], annotated_judge(), seen, ORIGIN)).episodes
+    assert episode.judgement is not None
+    assert episode.judgement.correct is is_right is (episode.trajectory.reward == 1.0)

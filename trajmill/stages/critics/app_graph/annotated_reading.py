@@ -13,9 +13,8 @@ import networkx as nx
 
 from trajmill.schemas.tables.query import Slot
 from trajmill.stages.critics.app_graph.annotations import (
-    FALSE_WORDS,
     REPEATABLE,
-    TRUE_WORDS,
+    SWITCH_WORDS,
     AnnotatedTask,
     TaskPart,
     app_of,
@@ -23,6 +22,7 @@ from trajmill.stages.critics.app_graph.annotations import (
     is_said,
     mentions,
     same_value,
+    shared_names,
     unanswered,
     wanted,
 )
@@ -101,10 +101,9 @@ class EpisodeState:
             if part.is_submitted_by(step):
                 self._submit(part, outcome.after.title)
             elif step.changes_page_in_place and page in part.pages and element is not None:
-                slots = self.task.slots_on(page)
+                slots, asked = self.task.slots_on(page), page == part.open_page and self.task.is_about(element.text)
                 if any(same_value(element.text, slot.value) for slot in slots):
                     continue
-                asked = page == part.open_page and self.task.is_about(element.text)
                 if asked or self._submits_typed_text(page, part):
                     self._submit(part, element.text)
                 else:
@@ -116,18 +115,22 @@ class EpisodeState:
 
         A press that meets another constraint of the page does not contradict this one.
         """
-        own = self.task.slots_on(slot.page)
-        on_page = (control for (page, _), control in self.controls.items() if page == slot.page)
-        meant = [control for control in on_page if wanted(control, own) == slot]
-        if meant:
+        if meant := self._meant(slot):
             return any(holds(control, slot) for control in meant)
         picks = self.picks[slot.page]
         last = max((index for index, pick in enumerate(picks) if pick.answers(slot.value)), default=None)
         if last is None:
             return None
-        others = [other.value for other in own if other != slot]
+        others = [other.value for other in self.task.slots_on(slot.page) if other != slot]
         later = (pick for pick in picks[last + 1 :] if pick.group == picks[last].group)
         return all(any(pick.answers(other) for other in others) for pick in later)
+
+    def _meant(self, slot: Slot) -> list[Control]:
+        """The controls of a constraint: those with its name, or else those that it fits by value or kind."""
+        own = self.task.slots_on(slot.page)
+        on_page = (control for (page, _), control in self.controls.items() if page == slot.page)
+        meant = [control for control in on_page if wanted(control, own) == slot]
+        return [control for control in meant if shared_names(control, slot)] or meant
 
     def problems(self, gives_up: bool) -> list[str]:
         """Return what is wrong if the episode ends now, with the report that it is done or cannot be done."""
@@ -147,19 +150,20 @@ class EpisodeState:
                 found.append(f"nothing was done on {part.open_page}")
         return found + [_standing(control) for _, control in self.unasked(None)]
 
-    def unasked(self, part: TaskPart | None) -> Iterator[tuple[str, Control]]:
-        """Yield page and control of changed values that are not as asked; without a part, those on no part's pages.
+    def unasked(self, part: TaskPart | None) -> list[tuple[str, Control]]:
+        """Return page and control of changed values that are not as asked; without a part, those on no part's pages.
 
         What was left behind in a form outside the task does no harm.
         """
-        known = {page for each in self.parts for page in each.pages} | self.forms
-        for page, control in self._changed():
-            if part is None:
-                is_wrong = page not in known
-            else:
-                is_wrong = page in part.pages and not self.task.is_asked(page, control, part)
-            if is_wrong:
-                yield page, control
+        if part is None:
+            known = {page for each in self.parts for page in each.pages} | self.forms
+            return [(page, control) for page, control in self._changed() if page not in known]
+        own = ((page, control) for page, control in self._changed() if page in part.pages)
+        return [(page, control) for page, control in own if not self._is_asked(page, control, part)]
+
+    def _is_asked(self, page: str, control: Control, part: TaskPart) -> bool:
+        slot = wanted(control, self.task.slots_on(page))
+        return self.task.is_asked(page, control, part) and (slot is None or control in self._meant(slot))
 
     def _changed(self) -> Iterator[tuple[str, Control]]:
         """Yield page and control of each control whose value differs from its first one, search fields excepted."""
@@ -184,8 +188,7 @@ class EpisodeState:
         return all(asked) and all(self._is_control(slot) or self.evidence(slot) is True for slot in slots)
 
     def _is_control(self, slot: Slot) -> bool:
-        controls = (control for (page, _), control in self.controls.items() if page == slot.page)
-        return any(wanted(control, (slot,)) for control in controls)
+        return any(page == slot.page and wanted(each, (slot,)) for (page, _), each in self.controls.items())
 
     def _lacks(self, slot: Slot) -> bool:
         """Whether a whole list was seen, without the wanted value, on a page on which no text can be entered."""
@@ -194,7 +197,7 @@ class EpisodeState:
         controls = [control for screen in screens for control in screen.controls.values()]
         texts = {text for screen in screens for text in screen.texts}
         return (
-            slot.value.casefold() not in TRUE_WORDS | FALSE_WORDS
+            slot.value.casefold() not in SWITCH_WORDS
             and (any(screen.items for screen in screens) or "nothing here yet" in texts)
             and not any(each.kind == "field" or (each.kind == "search" and each.value) for each in controls)
             and all(any(f"scrollable_{way}" not in each for each in states) for way in ("up", "down"))
@@ -243,9 +246,8 @@ class EpisodeState:
             return True
         if part.open_page is not None:
             return any(page == last and self.task.is_asked(page, each, part) for page, each in self._changed())
-        if part.receipt is not None or self._submits_typed_text(last, part):
-            return False
-        return last in self.pages and all(self.evidence(each) is True for each in part.slots)
+        is_confirmed = part.receipt is not None or self._submits_typed_text(last, part)
+        return not is_confirmed and last in self.pages and all(self.evidence(each) is True for each in part.slots)
 
     def values_left(self, part: TaskPart) -> int:
         """Return about how many actions the values of a part need; fewer without a value than with a wrong one."""
@@ -256,12 +258,11 @@ class EpisodeState:
         return sum(1 for _ in free) + sum(map(self._cost_of, unmet))
 
     def _cost_of(self, slot: Slot) -> int:
-        own = self.task.slots_on(slot.page)
-        for (page, key), control in self.controls.items():
-            if page == slot.page and wanted(control, own) == slot:
-                if control.kind == "stepper":
-                    return abs(int(slot.value) - int(control.value))
-                return 1 + (control.value != self.first[page, key] and not slot.value.startswith(control.value))
+        for control in self._meant(slot):
+            if control.kind == "stepper":
+                return abs(int(slot.value) - int(control.value))
+            is_changed = control.value != self.first[slot.page, control.key]
+            return 1 + (is_changed and not slot.value.startswith(control.value))
         return 1 + self.picked_otherwise(slot)
 
     def picked_otherwise(self, slot: Slot) -> bool:
@@ -354,7 +355,7 @@ class AnnotatedReading:
         away = sum(app != here for app, _ in by_app)
         way = sum(ways.past([shown.get(app, first[app]), *own]) for app, own in by_app)
         way += 2 * away - (here == _LAUNCHER and away > 0)
-        values = sum(map(state.values_left, self._parts)) + sum(1 for _ in state.unasked(None))
+        values = sum(map(state.values_left, self._parts)) + len(state.unasked(None))
         return Left(len(state.found), len(parts), way, values)
 
     def _must_return(self, slot: Slot, state: EpisodeState, places: Sequence[str]) -> bool:

@@ -113,6 +113,7 @@ def annotated_task(query: Query) -> AnnotatedTask:
 
 TRUE_WORDS = frozenset({"true", "on", "yes", "enabled", "checked"})
 FALSE_WORDS = frozenset({"false", "off", "no", "disabled", "unchecked"})
+SWITCH_WORDS = TRUE_WORDS | FALSE_WORDS
 _STEM = 4
 """Two words count as forms of one word if this many first letters agree, without common endings."""
 _DONE_TITLE = re.compile(
@@ -202,6 +203,10 @@ def holds(control: Control, slot: Slot) -> bool:
     return same_value(control.value, slot.value)
 
 
+def shared_names(control: Control, slot: Slot) -> set[str]:
+    return shared_stems(slot.name.replace("_", " "), f"{control.key.replace('_', ' ')} {control.label}")
+
+
 def wanted(control: Control, slots: tuple[Slot, ...]) -> Slot | None:
     """Return the constraint of a page that a control belongs to; None if the user asks nothing of it.
 
@@ -214,7 +219,7 @@ def wanted(control: Control, slots: tuple[Slot, ...]) -> Slot | None:
             case "choice":
                 return any(same_value(option, slot.value) for option in control.options)
             case "toggle":
-                switch = slot.value.casefold().strip() in TRUE_WORDS | FALSE_WORDS
+                switch = slot.value.casefold().strip() in SWITCH_WORDS
                 return switch or same_value(control.label, slot.value)
             case "stepper":
                 return slot.value.strip().lstrip("-").isdigit()
@@ -223,9 +228,8 @@ def wanted(control: Control, slots: tuple[Slot, ...]) -> Slot | None:
 
     if control.kind == "search":
         return None
-    words = f"{control.key.replace('_', ' ')} {control.label}"
     able = [slot for slot in slots if could_hold(slot)]
-    shared = [len(shared_stems(slot.name.replace("_", " "), words)) for slot in able]
+    shared = [len(shared_names(control, slot)) for slot in able]
     if any(shared):
         return able[shared.index(max(shared))]
     if control.kind == "choice":
