@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cache
 from pathlib import Path
 from statistics import mean, stdev
@@ -34,7 +35,10 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.stages.critics.app_graph.channels import GraphChannel
 from trajmill.stages.critics.voting import StepResult, Vote, VotingCase
+from trajmill.stages.curate.episodes import CuratedEpisode, curated_episode
+from trajmill.stages.curate.spec import CurateSpec
 from trajmill.stages.environments.kinds import DevicesSpec
+from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 
 SEEDS = (0, 1, 2)
 AT_ONCE = 2
@@ -52,6 +56,8 @@ class Variant(NamedTuple):
     changes: Changes
     control_of: str = ""
     """The variant whose number of updates a frozen explorer gets at its end."""
+    no_filter: bool = False
+    """Whether it learns from every finished attempt, whatever the judge says."""
     noisy: bool = False
     """Whether each channel of the judge errs: it accepts 15 % of what is wrong and refuses 10 % of what is right."""
 
@@ -94,7 +100,7 @@ VARIANTS = (
     Variant("unguided_frozen", "its control", _UNGUIDED, "unguided"),
     Variant("unguided_frozen_cool", "its control at temperature 1, where the explorer is better", _COOL, "unguided"),
     Variant("small", "4 rounds of 400 episodes, 400 queries: the base of the ablations", _SMALL),
-    Variant("no_filter", "no critic filter: learns from every attempt", _SMALL | {"judge": {"filter": False}}),
+    Variant("no_filter", "no critic filter: learns from every attempt", _SMALL, no_filter=True),
     Variant("one_noisy", "one noisy channel", _SMALL | {"judge": _ANY_JUDGE | {"channels": ("text",)}}, noisy=True),
     Variant("two_noisy", "consensus of two noisy channels", _SMALL | {"judge": _ANY_JUDGE}, noisy=True),
     Variant("no_guidance", "no guidance", _SMALL | {"guidance": {"enabled": False}}),
@@ -105,6 +111,13 @@ VARIANTS = (
     Variant("no_step_critic", "no step critic", _SMALL | {"judge": {"filter_steps": False}}),
     Variant("no_reweighting", "no re-weighting of tasks", _SMALL | {"train": {"reweight": False}}),
 )
+
+
+class All(dict[str, bool]):
+    """Holds every attempt to be correct."""
+
+    def get(self, key: str, default: object = None) -> bool:
+        return True
 
 
 class Result(Record):
@@ -127,8 +140,6 @@ def config_of(variant: Variant, seed: int, root: Path, updates: int) -> Config:
     """The configuration of one run."""
     sections = {name: dict(values) for name, values in variant.changes.items()}
     sections.setdefault("run", {}).update(root=root, seed=seed, name=variant.name.replace("_", "-"))
-    if variant.control_of:
-        sections.setdefault("train", {}).update(frozen_explorer_updates=updates)
     return Config.model_validate(sections)
 
 
@@ -138,9 +149,15 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     from trajmill.flows.policies.policy import BASELINE, PROMOTE, PolicyInForce
     from trajmill.flows.round import STAGES, do_stage, summary_of
     from trajmill.flows.stage import RoundContext, finished
+    from trajmill.flows.tasks.release import DERIVE
+    from trajmill.flows.tasks.train import TRAIN, leave_untrained
 
     collect_garbage_rarely()
     draw_nothing()
+    if updates:
+        mock.patch.object(EmbeddedSftSpec, "updates", lambda recipe, rows: updates).start()
+    if variant.no_filter:
+        accept_all()
     if variant.noisy:
         err_at_random(Noise(0.15, 0.10, seed))
     start = time.perf_counter()
@@ -148,7 +165,16 @@ def run_one(variant: Variant, seed: int, root: Path, updates: int) -> Result:
     contexts = [RoundContext.of(config, number) for number in range(config.run.rounds + 1)]
     for context in contexts[1:]:
         for stage in STAGES:
-            do_stage(stage, context)
+            if variant.control_of and stage.name == TRAIN and context.round < config.run.rounds:
+                leave_untrained(context, "a frozen explorer is trained once, at the end")
+                continue
+            accepts_all = variant.no_filter and stage.name == DERIVE
+            with (
+                mock.patch.object(RoundContext, "correctness", lambda self, rounds: All())
+                if accepts_all
+                else nullcontext()
+            ):
+                do_stage(stage, context)
         print(f"{variant.name} {seed} round {context.round} {_success(summary_of(context))}", flush=True)
     first = PolicyInForce.of(finished(contexts[0], BASELINE)).success
     summaries = [summary_of(context) for context in contexts[1:]]
@@ -182,6 +208,16 @@ def draw_nothing() -> None:
 
     mock.patch.object(view, "draw", lambda scene: blank(scene.size)).start()
     mock.patch.object(SimulatedSpec, "draws_screens", False).start()
+
+
+def accept_all() -> None:
+    """Take every judged attempt for a correct one where examples are derived."""
+
+    def accepted(episode: Episode, spec: CurateSpec, screens: ScreenReader) -> CuratedEpisode:
+        judgement = episode.judgement and episode.judgement.model_copy(update={"correct": True})
+        return curated_episode(episode.model_copy(update={"judgement": judgement}), spec, screens)
+
+    mock.patch("trajmill.pipelines.derive.curated_episode", accepted).start()
 
 
 def err_at_random(noise: Noise) -> None:

@@ -196,7 +196,7 @@ def _derive_plainly(of: Round) -> int:
 
 
 def _derive(of: Round) -> StageWork[Sequence[str]]:
-    return DeriveExamples(of.warehouse, of.at, of.origin, (of.origin.round,), True, True, CurateSpec())
+    return DeriveExamples(of.warehouse, of.at, of.origin, (of.origin.round,), True, CurateSpec())
 
 
 def _written(of: Round, table: str, rows: Sequence[Row]) -> int:

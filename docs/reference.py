@@ -45,7 +45,8 @@ trajmill config --config FILE       # the configuration in force with that file
 ```
 
 - Relative paths are relative to the file's folder.
-- Unknown keys, wrong types and missing paths are errors. All are listed with their lines before anything runs.
+- Unknown keys, wrong types and missing paths are errors, listed with their lines before anything runs. The first stage
+  checks what a value names, such as apps and tasks.
 - A table with a `kind` takes the keys of that kind only. Without `kind`, the first kind listed is used. The column
   *kinds* names the kinds that have a key.
 

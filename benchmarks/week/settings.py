@@ -28,7 +28,6 @@ heldout_phrasings = 40
 heldout_apps = 0
 validation = 24
 fresh = 20
-retire_after = 4
 
 [rollout]
 episodes_per_round = 160

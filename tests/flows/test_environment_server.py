@@ -195,7 +195,7 @@ def _status(folder: Path) -> str:
         ({"splits": ("trian",)}, "there is no split 'trian'; did you mean train?"),
         ({"splits": ("heldout_apps",)}, "no query is of split heldout_apps; there are heldout_slots, train"),
         ({"family": "qwen2-vl"}, "no model family is named 'qwen2-vl'; did you mean"),
-        ({"judge": "jugde"}, "there is no [judges.jugde] in the configuration; did you mean judge?"),
+        ({"judge": "jugde"}, "there is no judge 'jugde' in the configuration; did you mean judge?"),
         ({"host": "0.0.0.0"}, "others can reach it; name a file with a secret by --token-file, or use 127.0.0.1"),
         ({"token_file": Path("nowhere")}, "nowhere: "),
         ({"host": "no.such.host.invalid"}, "no.such.host.invalid"),
@@ -210,5 +210,5 @@ def test_what_cannot_be_served_gives_one_error_line(tmp_path: Path, options: dic
 
 
 def test_a_taken_port_gives_one_error_line(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(BadInputError, match="name another port"):
+    with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(BadInputError, match="name another"):
         serve_environment(Config(run=RunSection(root=tmp_path)), print, port=other.getsockname()[1])

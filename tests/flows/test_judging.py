@@ -139,7 +139,7 @@ def test_a_labelled_set_is_judged_and_its_labels_count(root: Path, tmp_path: Pat
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--judge", "bigg"], "there is no [judges.bigg] in the configuration; did you mean big?\n"),
+        (["--judge", "bigg"], "there is no judge 'bigg' in the configuration; did you mean big?\n"),
         (["--labels", "empty"], "AgentRewardBench's or CUAVerifierBench's dataset was downloaded to\n"),
         (["--labels", "bare"], "cleaned/BENCHMARK/AGENT/EXPERIMENT/TASK.json, their pictures to screenshots\n"),
         (
@@ -269,7 +269,7 @@ def test_the_command_goes_on_with_what_was_killed_and_says_what_is_wrong(
     file = tmp_path / "trajmill.toml"
     file.write_text(config_as_toml(config_with_judges(root, NOBODY)))
     for arguments, message in (
-        ("--judge bigg", "there is no [judges.bigg] in the configuration; did you mean big?\n"),
+        ("--judge bigg", "there is no judge 'bigg' in the configuration; did you mean big?\n"),
         ("--judge x", "there are big, plain, judge\n"),
         ("--judge plain --round 9", "has no finished trajectory in round 9; run `trajmill rollout` first\n"),
     ):

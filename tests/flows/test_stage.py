@@ -7,14 +7,12 @@ from rich.console import Console
 
 from tests.flows.runs import changed, small_config
 from tests.records import record
-from tests.warehouse.samples import at_origin, query, stage_run
+from tests.warehouse.samples import at_origin
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.new_run import NewRunError, begin_or_continue
 from trajmill.flows.progress import ConsoleWatcher, StageCounter, watched_by, watched_work
 from trajmill.flows.stage import AwaitedError, RoundContext, StageOutcome, finished, report_of, run_once
-from trajmill.flows.tasks.rollout import without_solved
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.stages.curate.history import History, JudgedAttempt
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.shards import write_tables
 from trajmill.warehouse.staging import Progress, ShardProgress, plan_items
@@ -102,18 +100,3 @@ def test_a_run_of_another_name_and_an_older_warehouse_are_no_surprise(tmp_path: 
         begin_or_continue(
             Config.model_validate({"run": {"root": tmp_path / ".", "seed": 9}, "rollout": {"group_size": 3}})
         )
-
-
-def attempt(query_id: str, correct: bool) -> JudgedAttempt:
-    return JudgedAttempt(1, query_id, f"{query_id}-{correct}", 4, False, correct)
-
-
-SOLVED = History.of((attempt("q1", False), attempt("q1", True), attempt("q1", True)))
-QUERIES = [query("q1", stage_run()), query("q2", stage_run())]
-
-
-def test_what_is_solved_is_attempted_no_more() -> None:
-    assert [each.query_id for each in without_solved(QUERIES, SOLVED, retire_after=2)] == ["q2"]
-    assert without_solved(QUERIES, SOLVED, retire_after=3) == QUERIES
-    assert without_solved(QUERIES, SOLVED, retire_after=0) == QUERIES
-    assert without_solved(QUERIES[:1], SOLVED, retire_after=1) == QUERIES[:1], "all of it, if all is solved"

@@ -148,7 +148,7 @@ def calibrate(
     repeating = [judge.name for judge in judges if judge.rule.repeats_the_check]
     if labels is None and repeating:
         raise BadInputError(
-            f"judge {repeating[0]} asks the programmatic check, which it cannot be measured by: "
+            f"the judge {repeating[0]!r} uses the programmatic check and cannot be measured against it: "
             "name a labelled set with --labels"
         )
     if labels is not None and heldout:

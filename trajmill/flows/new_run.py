@@ -7,8 +7,12 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
+from functools import reduce
+from operator import getitem
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.file import load_config
@@ -80,8 +84,14 @@ def runs_to_show(config_file: Path | None, warehouse: Warehouse, root: str | Non
 
 def config_of(warehouse: Warehouse, run_id: str) -> Config:
     """Return the configuration of a run's last start without endpoints and `[notify]`; the defaults for an old run."""
-    stored = warehouse.store.get(warehouse.run_file(run_id, _CONFIG_FILE))
-    return Config() if stored is None else Config.model_validate_json(stored)
+    stored = json.loads(warehouse.store.get(warehouse.run_file(run_id, _CONFIG_FILE)) or b"{}")
+    try:
+        return Config.model_validate(stored)
+    except ValidationError as error:
+        # An earlier trajmill had more keys.
+        for *tables, key in (each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"):
+            reduce(getitem, tables, stored).pop(key)
+    return Config.model_validate(stored)
 
 
 RESOURCE = "trajmill.run."

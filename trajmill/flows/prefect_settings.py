@@ -139,7 +139,7 @@ def named_server() -> str:
     address = str(get_current_settings().api.url)
     try:
         urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10).close()
-    except OSError as error:
+    except (OSError, ValueError) as error:
         if not isinstance(error, urllib.error.HTTPError):  # A refusal is an answer, too: the server is there.
             raise TrajmillError(
                 f"the Prefect server {address} does not answer ({error}); start it, or unset PREFECT_API_URL"

@@ -78,7 +78,7 @@ COMMANDS: Mapping[str, tuple[str, ...]] = {
     "rollout": (generate.GENERATE, policies.BASELINE),
     "judge": (rollout.ROLLOUT,),
     "guide": (judge.JUDGE, judge.JUDGE_MIXED),
-    "derive": (judge.JUDGE, judge.JUDGE_MIXED),
+    "derive": (judge.JUDGE, judge.JUDGE_MIXED, judge.JUDGE_GUIDED),
     "release": (release.DERIVE, release.DERIVE_RL),
     "train": (release.RELEASE,),
     "evaluate": (train.TRAIN,),

@@ -27,7 +27,7 @@ from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.curate.episodes import curated_episode
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
-from trajmill.stages.derive.collected import DerivedRows, Maker, as_trusted
+from trajmill.stages.derive.collected import DerivedRows, Maker
 from trajmill.stages.derive.kind_spec import GuidanceLift, KindSpec, TaskSources, Tools
 from trajmill.stages.derive.rl_plan import ComparedTrajectory, RLBatch, RLPlan, plan_rl, replayable
 from trajmill.stages.derive.rl_steps import PolicyWords, rl_steps
@@ -112,15 +112,13 @@ class DeriveKind(StageWork[Sequence[DerivedFrom]]):
 @dataclass(frozen=True)
 class DeriveExamples(StageWork[Sequence[str]]):
     rounds: tuple[int, ...]
-    trust_judge: bool
-    """False uses every finished trajectory, whatever its judgement (an ablation)."""
-    trust_step_critic: bool
-    """False keeps the steps that the step critic found useless (an ablation)."""
+    filter_steps: bool
+    """Whether steps are left out that the step critic found useless."""
     curate: CurateSpec
     """What is not learned from, though the judge accepted it."""
 
     def identity(self, trajectory_ids: Sequence[str]) -> object:
-        return [list(trajectory_ids), self.trust_judge, self.trust_step_critic, self.curate.identity()]
+        return [list(trajectory_ids), self.filter_steps, self.curate.identity()]
 
     def __call__(self, shard: str, trajectory_ids: Sequence[str]) -> WrittenFiles:
         read = read_episodes(self.warehouse, self.at.run_id, trajectory_ids, self.rounds, True, True)
@@ -128,7 +126,7 @@ class DeriveExamples(StageWork[Sequence[str]]):
         rows: list[Example] = []
         dropped: Counter[str] = Counter()
         for episode in self.progress(shard).counted(read.values()):
-            trusted = as_trusted(episode, self.trust_judge, self.trust_step_critic)
+            trusted = episode if self.filter_steps else episode.model_copy(update={"step_verdicts": ()})
             curated = curated_episode(trusted, self.curate, screens)
             dropped.update(one.reason for one in curated.dropped)
             if curated.episode is not None:

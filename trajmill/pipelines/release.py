@@ -66,7 +66,7 @@ from trajmill.warehouse.staging import ShardProgress, plan_items
 from trajmill.warehouse.store.connection import damage_as_error
 from trajmill.warehouse.views import quoted
 
-_RL_TEXTS = ("rl_step_id", "group", "trajectory_id", "prompt", "response")
+_RL_TEXTS = ("rl_step_id", "group", "trajectory_id", "step_index", "prompt", "response")
 _AT_ONCE = 10_000  # DuckDB takes 5 s and 1.6 GiB for 100,000 ids.
 _NO_GROUPS = (
     "There are no RL rows: no group of the round has two rollouts of one query with different rewards to compare "
@@ -119,33 +119,35 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
     # Other runs commit rows too, so that a release which is there keeps the versions in its manifest.
     versions = read_release(warehouse, name).tables if is_made else table_versions(warehouse)
     check = LeakCheck(queries, request.heldout_apps, request.curate)
-    taken = _supervised(warehouse, request, queries, check)
-    rl_steps = check.rl_steps(read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id))
+    hidden = _steps_in_apps(warehouse, origin.run_id, request.heldout_apps)
+    own, offered, diversity = _supervised(warehouse, request, queries, check, hidden)
+    of_round = read_table(warehouse, "rl_steps", _RL_TEXTS, rounds=[origin.round], run_id=origin.run_id)
+    rl_steps = check.rl_steps(of_round).without_steps("rl_step_id", hidden)
     compares = compares_members(rl_steps.rows)
     for_rl = [each for each in request.formats if compares and each.table == "rl_steps"]
-    kinds = _kinds(warehouse, origin, request.kinds, check)
+    kinds = _kinds(warehouse, origin, request.kinds, check, hidden)
     folder = warehouse.release(name)
     if not is_made:
         # A killed process may have left something in it.
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
     progress = ShardProgress(staging, ONLY_SHARD)
-    in_shards = sum(each.examples.digests.num_rows * len(each.exporters) for each in (taken.rows, *kinds))
+    in_shards = sum(each.examples.digests.num_rows * len(each.exporters) for each in (own, *kinds))
     plan_items(staging, in_shards + rl_steps.rows.num_rows * len(for_rl))
     files = _write_rl(warehouse, origin, folder, for_rl, rl_steps.leaking, progress.add) if for_rl else []
     shared: list[tuple[ReleaseRows, SharedRows]] = []
-    for part in (taken.rows, *kinds):
+    for part in (own, *kinds):
         # Kinds come with supervised rows only.
-        if part.exporters if part is taken.rows else shared and shared[0][1].files:
+        if part.exporters if part is own else shared and shared[0][1].files:
             made = share_rows(warehouse, origin.run_id, origin.round, folder, part, progress.add)
             if made.new is not None:
                 _refuse_problems(warehouse, origin, made.new, part.exporters)
             shared.append((part, made))
     files += [file for _, made in shared for file in made.exported(warehouse, folder)]
-    examples = taken.rows.examples.digests
+    examples = own.examples.digests
     before = request.previous and warehouse.store.get(f"releases/{request.previous}/{DIVERSITY_FILE}")
     left_out = Counter({why: rows for why, rows in request.left_out.items() if rows})
-    for of, reasons in [("RL", rl_steps.left_out), *((each.kind, each.left_out) for each in (taken.rows, *kinds))]:
+    for of, reasons in [("RL", rl_steps.left_out), *((each.kind, each.left_out) for each in (own, *kinds))]:
         left_out.update({f"{why} ({of})" if of else why: rows for why, rows in reasons.items()})
     contents = CardContents(
         name=name,
@@ -166,29 +168,23 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         },
         authors=authored_rows(examples, {part.kind: part.examples.digests for part in kinds}),
         notes=() if compares else (_NO_GROUPS,),
-        diversity=taken.diversity if taken.rows.exporters else (),
-        narrowed=tuple(narrowed(read_diversity(before), taken.diversity)),
+        diversity=diversity if own.exporters else (),
+        narrowed=tuple(narrowed(read_diversity(before), diversity)),
     )
     exporters = [each for each in request.formats if compares or each.table != "rl_steps"]
     card = dataset_card(contents, [*exporters, *(each for part, _ in shared[1:] for each in part.exporters)], files)
     (folder / "README.md").write_text(card, encoding="utf-8")
-    (folder / DIVERSITY_FILE).write_bytes(diversity_json(taken.diversity))
+    (folder / DIVERSITY_FILE).write_bytes(diversity_json(diversity))
     shards = {file for _, made in shared for file in made.files}
     write_release(warehouse, name, origin, versions, request.created_at, request.previous, shards)
     rl_rows = next((file.rows for file in files if file.path == RL_FILE), 0)
-    return Released(taken.offered, examples.num_rows, rl_rows, +left_out, contents.narrowed)
-
-
-class _Supervised(NamedTuple):
-    rows: ReleaseRows
-    offered: int
-    diversity: Sequence[Diversity]
+    return Released(offered, examples.num_rows, rl_rows, +left_out, contents.narrowed)
 
 
 def _supervised(
-    warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query], check: LeakCheck
-) -> _Supervised:
-    """Choose the supervised rows; raises TrajmillError if one states what is held out."""
+    warehouse: Warehouse, request: ReleaseRequest, queries: Sequence[Query], check: LeakCheck, hidden: pa.Array
+) -> tuple[ReleaseRows, int, Sequence[Diversity]]:
+    """Return the supervised rows, how many rows were on offer, and the diversity; raises TrajmillError for a leak."""
     run_id, near = request.origin.run_id, request.curate
     wanted = ExampleSet({"kind": [END_TO_END]}, request.keep_per_query)
     candidates = read_candidates(warehouse, request.origin, wanted, check)
@@ -197,7 +193,7 @@ def _supervised(
     by_screen = partial(without_alike_screens, screens=WarehouseScreens(warehouse), bits=near.near_screens)
     alike = Alike(same_queries, by_screen if near.near_screens else None)
     chosen = training_set(candidates.rows, request.averages, request.keep_per_query, request.keep_per_reply, alike)
-    clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples))
+    clean = without_leaks(chosen.examples, "example_id", leaks_of(chosen.examples)).without_steps("example_id", hidden)
     facets = _facets(warehouse, run_id, clean.rows["example_id"].to_pylist())
     varied = hold_to_quotas(clean.rows, facets, request.quotas)
     left_out = {
@@ -210,22 +206,22 @@ def _supervised(
     }
     stored = StoredExamples(warehouse, run_id, wanted.where, varied.examples)
     exporters = [each for each in request.formats if each.table == "examples"]
-    return _Supervised(ReleaseRows(stored, exporters, left_out=left_out), candidates.offered, varied.diversity)
+    return ReleaseRows(stored, exporters, left_out=left_out), candidates.offered, varied.diversity
 
 
 def _write_rl(
     warehouse: Warehouse,
     origin: Origin,
     folder: Path,
-    exporters: Sequence[Exporter],
+    for_rl: Sequence[Exporter],
     leaking: frozenset[str],
-    written: RowsWritten,
+    add: RowsWritten,
 ) -> list[ExportedFile]:
     """Write the RL rows, which are those of one round and so of one release."""
     batches = read_batches(warehouse, "rl_steps", rounds=[origin.round], run_id=origin.run_id)
     rows = (without_rows(batch, "rl_step_id", leaking) for batch in batches)
-    files = export_release(folder, exporters, {"rl_steps": rows}, WarehouseScreens(warehouse), written)
-    _refuse_problems(warehouse, origin, folder, exporters)
+    files = export_release(folder, for_rl, {"rl_steps": rows}, WarehouseScreens(warehouse), add)
+    _refuse_problems(warehouse, origin, folder, for_rl)
     return files
 
 
@@ -236,7 +232,17 @@ def _facets(warehouse: Warehouse, run_id: str, ids: Sequence[str]) -> pa.Table:
     return pa.concat_tables(run_sql(warehouse, f"{asked} ({text})") for text in texts)
 
 
-def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck) -> list[ReleaseRows]:
+def _steps_in_apps(warehouse: Warehouse, run_id: str, apps: Collection[str]) -> pa.Array:
+    """Return `trajectory_id/index` of the steps of a run in some apps, where a policy may have gone astray."""
+    names = ", ".join(map(quoted, apps)) or "''"
+    asked = f"SELECT trajectory_id || '/' || index AS step FROM steps WHERE run_id = {quoted(run_id)}"
+    answer = run_sql(warehouse, f"{asked} AND (app_before IN ({names}) OR app_after IN ({names}))")
+    return answer["step"].combine_chunks()
+
+
+def _kinds(
+    warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck, hidden: pa.Array
+) -> list[ReleaseRows]:
     by = ["query_id", "trajectory_id", "step_index", "example_id"]
     found = []
     for wanted in (ExampleSet({"made_by": [version]}, None) for version in sorted(versions)):
@@ -244,7 +250,7 @@ def _kinds(warehouse: Warehouse, origin: Origin, versions: Collection[str], chec
         for kind in candidates["kind"].unique().to_pylist():
             rows = candidates.filter(pc.equal(candidates["kind"], kind))
             distinct = without_duplicates(rows.sort_by([(column, "ascending") for column in by]))
-            clean = without_leaks(distinct, "example_id", leaks_of(distinct))
+            clean = without_leaks(distinct, "example_id", leaks_of(distinct)).without_steps("example_id", hidden)
             balanced = with_equal_sides(clean.rows)
             left_out = Counter(clean.left_out) + Counter(
                 duplicate=rows.num_rows - distinct.num_rows, unequal_sides=clean.rows.num_rows - balanced.num_rows

@@ -33,7 +33,7 @@ def replacing(path: Path, place: Callable[[Path, Path], object] = Path.replace) 
 def replacing_folder(path: Path) -> Iterator[Path]:
     """Yield a temporary folder that becomes `path` if the block ends well. Raises BadInputError if it cannot."""
     if path.exists() and not (path.is_dir() and not any(path.iterdir())):
-        raise BadInputError(f"{path}: is there already and is no empty folder; name a new one")
+        raise BadInputError(f"{path} exists and is not an empty folder; name a new one")
     temporary = path.parent / f".{path.name}.unfinished"
     try:
         shutil.rmtree(temporary, ignore_errors=True)

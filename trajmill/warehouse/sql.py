@@ -174,7 +174,7 @@ def _cell(value: object) -> str:
         case bytes():
             text = f"<{len(value)} bytes>"
         case float():
-            text = f"{value:.4g}" if abs(value) < 10_000 else f"{value:.1f}"
+            text = f"{value:.4g}" if abs(value) < 1_000 else f"{value:.1f}"
         case dict() | list() | bool():
             text = json.dumps(_plain(value), ensure_ascii=False)
         case _:

@@ -212,7 +212,7 @@ def test_a_wrong_request_gives_one_error_line_and_leaves_nothing(
 def test_a_full_folder_is_left_alone(small_run: Warehouse, tmp_path: Path, command: CommandLine) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     said = command.refused(*words(small_run, tmp_path), "--format", "trl", "--family", "gui-owl")
-    assert "is no empty folder; name a new one" in said
+    assert "is not an empty folder; name a new one" in said
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
 
 

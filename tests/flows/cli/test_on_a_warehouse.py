@@ -48,7 +48,7 @@ def test_unused_files_are_listed_then_deleted(warehouse: Warehouse, command: Com
 
 
 def test_small_files_are_joined_once(warehouse: Warehouse, command: CommandLine) -> None:
-    assert command.said("compact", "--root", warehouse.root) == "step_verdicts: 12 files are 1\n"
+    assert command.said("compact", "--root", warehouse.root) == "step_verdicts: 12 files joined into 1\n"
     assert command.said("compact", "--root", warehouse.root) == "no table has small files to join\n"
 
 
@@ -60,7 +60,7 @@ def test_each_damaged_file_is_named(
     next(warehouse.table("step_verdicts").glob("*.parquet")).unlink()
     assert run(["verify", "--root", str(warehouse.root)]) == 1
     lines = capsys.readouterr().out.splitlines()
-    for said in ("2 files are damaged", "(2 rows of step_verdicts)", "README.md: changed since release first was made"):
+    for said in ("damaged files: 2", "(2 rows of step_verdicts)", "README.md: changed since release first was made"):
         assert any(said in line for line in lines)
 
 

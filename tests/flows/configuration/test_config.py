@@ -125,11 +125,10 @@ def test_a_file_that_is_missing_or_no_text_is_named(tmp_path: Path) -> None:
         ({"endpoints": {"owl": {"model": "owl-7b"}}}, True),
         ({"queries": {"harder_above": 0.5}}, True),
         ({"queries": {"fresh": 5}}, False),
-        ({"queries": {"retire_after": 5}}, False),
         ({"queries": {"try_proposals": True}}, False),
         ({"run": {"seed": 1}}, False),
         ({"train": {"epochs": 5.0}}, False),
-        ({"judge": {"filter": False}}, False),
+        ({"judge": {"filter_steps": False}}, False),
         ({"atomic": {"train": 1}}, False),
     ],
 )

@@ -172,7 +172,7 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     ("given", "says"),
     [
         *((["--job", given], f"--job {given!r} is not NAME=JSON") for given in ("image", "=1", "image=")),
-        (["--worker-config", "../trajmill.toml"], "--worker-config is an absolute path"),
+        (["--worker-config", "../trajmill.toml"], "--worker-config must be an absolute path"),
     ],
 )
 def test_what_cannot_be_deployed_is_one_line(given: list[str], says: str, tmp_path: Path, command: CommandLine) -> None:

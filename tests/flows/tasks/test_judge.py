@@ -21,7 +21,7 @@ from trajmill.schemas.tables.example import Example, RLStep
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.schemas.tables.trajectory import Purpose, Trajectory
+from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
 from trajmill.stages.critics.app_graph.channels import StepCriticByGraph
 from trajmill.stages.critics.judge import TRIED_AT_MOST, Unjudged
@@ -203,11 +203,14 @@ def test_hard_queries_are_shown_and_released_within_quotas(tmp_path: Path, monke
     assert len({each.query_id for each in shown}) > 1 and len({each.seed for each in shown}) == 12
     assert reference_paths_used(context) == len({each.query_id for each in shown})
     assert not read_rows(context.warehouse, Guidance, run_id=config.run_id)
-    rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
-    assert len(rows) == 12 * 6
-    said = {row.step_index: row.messages[-1].content for row in rows}
-    assert "find Market <r0> Market" in said[0] and "<r0> Back <r1> " in said[2]
+    rows = [row for row in read_rows(context.warehouse, Example) if row.trajectory_id == shown[0].trajectory_id]
+    assert len(rows) == 6 and not any(row.guided for row in rows), "it had no hints"
+    # The thoughts that read rows aloud are for one family, and no text has the ids of the path.
+    assert not any(sign in each.content for row in rows for each in row.messages for sign in ("<r0>", "Followed"))
+    assert 'Conclusion: Tap "Market".' in rows[0].messages[-1].content
     assert all("Task progress" in row.messages[1].content for row in rows)
+    steps = {each.index: each for each in read_rows(context.warehouse, Step, run_id=config.run_id) if each.prompt}
+    assert "find Market <r0> Market" in steps[0].thought and "<r0> Back <r1> " in steps[2].thought
 
 
 def test_attempts_are_added_where_outcomes_are_mixed_within_the_budget_of_the_round(tmp_path: Path) -> None:
@@ -239,5 +242,5 @@ def test_the_explorer_demonstrates_without_a_reference_path(tmp_path: Path) -> N
     assert {each.agent for each in shown} == {"explorer"} and len(shown) == 12
     assert 0 < sum(each.reward == 1.0 for each in shown) < 12, "it tries, and is not told the way"
     assert reference_paths_used(context) == 0
-    rows = [row for row in read_rows(context.warehouse, Example, run_id=config.run_id) if row.guided]
-    assert any("find Market <r0> Market" in row.messages[-1].content for row in rows)
+    steps = [each for each in read_rows(context.warehouse, Step, run_id=config.run_id) if each.prompt]
+    assert any("find Market <r0> Market" in each.thought for each in steps)

@@ -92,12 +92,10 @@ def test_a_group_that_failed_whole_gets_one_remembered_success_which_enters_no_r
     assert found == {(True, 1.732), (False, -0.5773)}
 
 
-def test_a_success_of_the_same_query_replaces_a_failure_by_the_seed_and_a_guided_one_by_option() -> None:
+def test_a_success_of_the_same_query_without_guidance_replaces_a_failure_by_the_seed() -> None:
     attempts = [failure(2, "f", A), failure(2, "g", A)]
-    memory = {"a": changed(success(2, "old", A), purpose=Purpose.GUIDED)}
+    memory = {"a": changed(success(2, "old", A), purpose=Purpose.GUIDED, guidance_id="hints")}
     assert derive(attempts, remembered=memory).rows == ()
-    told = derive(attempts, RLSpec(replay_guided=True), memory)
-    assert {(row.guided, row.replayed) for row in told.rows} == {(True, True), (False, False)}
     assert derive(attempts, RLSpec(replay=False), {"a": success(2, "old", A)}).rows == ()
     attempts, memory = [failure(2, f"f{i}", A) for i in range(8)], {"a": success(2, "old", A)}
     replaced = [derive(attempts, remembered=memory, seed=seed).dropped for seed in range(12)]

@@ -14,7 +14,6 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.derive.collected import as_trusted
 from trajmill.stages.derive.spec import DERIVE_KINDS, DeriveSpec, StepDataSpec
 from trajmill.stages.derive.step_data import end_to_end_examples
 
@@ -86,10 +85,7 @@ def test_only_judged_successes_of_the_training_split_are_learned_and_ablations_m
     assert reasons(episode(steps, purpose=Purpose.GUIDED)) == []
     steps = [step(0, TAP), step(1, TAP), step(2, DONE)]
     refused = episode(steps, correct=False, labels=[GOOD, HARMFUL, GOOD])
-    assert reasons(as_trusted(refused, judge=True, step_critic=True)) == [(None, "judged_incorrect")]
-    assert reasons(as_trusted(refused, judge=False, step_critic=True)) == [(1, "harmful")]
-    assert reasons(as_trusted(refused, judge=False, step_critic=False)) == []
-    assert reasons(as_trusted(episode(steps, correct=None), judge=False, step_critic=False)) == [(None, "not_judged")]
+    assert reasons(refused) == [(None, "judged_incorrect")]
 
 
 def test_the_step_critic_cleans_and_the_history_stays_true() -> None:

@@ -236,6 +236,5 @@ def test_what_attempts_were_is_counted_and_the_shortest_success_may_be_a_guided_
     assert HISTORY.averages(["a", "b", "never tried"]) == {"a": 0.25, "b": 0.5, "never tried": 0.0}
     assert list(HISTORY.shares().items()) == [("b", 1.0), ("a", 1 / 3)]
     assert HISTORY.failures() == {"a": 2, "b": 0, "c": 0}
-    assert HISTORY.streaks() == {"a": 0, "b": 1}
     assert HISTORY.shortest_success() == {"a": "a3", "b": "b1"}
     assert HISTORY.shortest_success(guided=False) == {"a": "a2", "b": "b1"}

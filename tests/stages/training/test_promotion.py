@@ -77,20 +77,18 @@ def test_where_both_achieve_nothing_there_is_no_evidence(old: str, new: str, all
 
 def test_a_round_trains_unless_something_speaks_against_it() -> None:
     enough = Precision.ENOUGH
-    assert reason_not_to_train(1, "examples", 1, {}, enough, False) == ""
-    assert reason_not_to_train(1, "rl_steps", 1, {"stale_policy": 3}, Precision.UNKNOWN, False) == ""
-    too_low = reason_not_to_train(1, "examples", 1, {}, Precision.TOO_LOW, False)
+    assert reason_not_to_train(1, "examples", 1, {}, enough) == ""
+    assert reason_not_to_train(1, "rl_steps", 1, {"stale_policy": 3}, Precision.UNKNOWN) == ""
+    too_low = reason_not_to_train(1, "examples", 1, {}, Precision.TOO_LOW)
     assert too_low == "the judge's precision is under its floor"
-    waits = reason_not_to_train(1, "examples", 1, {}, enough, waits_for_last_round=True)
-    assert waits == "a frozen explorer is trained once, at the end"
-    assert reason_not_to_train(0, "examples", 0, {"no_spread": 4}, enough, False) == "no trajectory was accepted"
-    assert reason_not_to_train(0, "rl_steps", 0, {"no_spread": 4}, enough, False) == "no group has rewards that differ"
+    assert reason_not_to_train(0, "examples", 0, {"no_spread": 4}, enough) == "no trajectory was accepted"
+    assert reason_not_to_train(0, "rl_steps", 0, {"no_spread": 4}, enough) == "no group has rewards that differ"
     dropped = {"no_spread": 2, "no_log_probabilities": 6, "stale_policy": 4}
-    unknown = reason_not_to_train(0, "rl_steps", 3, dropped, enough, False)
+    unknown = reason_not_to_train(0, "rl_steps", 3, dropped, enough)
     assert unknown.startswith("6 replies have no log probabilities")
-    old = reason_not_to_train(0, "rl_steps", 3, {"no_spread": 2, "stale_policy": 4}, enough, False)
+    old = reason_not_to_train(0, "rl_steps", 3, {"no_spread": 2, "stale_policy": 4}, enough)
     assert old.startswith("4 attempts are of versions that were replaced more than")
     dropped = {"harmful": 2, "benchmark_leak": 30, "duplicate": 2, "unparsed": 1}
-    left_out = reason_not_to_train(0, "examples", 7, dropped, enough, False)
+    left_out = reason_not_to_train(0, "examples", 7, dropped, enough)
     said = "the release leaves out every step of 7 accepted trajectories: 30 benchmark_leak, 2 duplicate, 2 harmful"
     assert left_out == said

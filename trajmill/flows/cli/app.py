@@ -6,7 +6,6 @@ Commands import what they need when they run, so that `trajmill --help` is fast.
 from __future__ import annotations
 
 import atexit
-import errno
 import gc
 import logging
 import os
@@ -154,9 +153,8 @@ def _message_of(error: Exception) -> str:
         return str(error)
     if is_disk_full(error):
         return f"disk full ({error}): nothing was lost; free some space and run the same command again"
-    if isinstance(error, OSError) and error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        where = "a file" if error.filename is None else error.filename
-        return f"{where} cannot be written ({error.strerror}): nothing was lost; name a folder that you can write to"
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"{error.filename} cannot be used ({error.strerror}): nothing was lost; name another file or folder"
     return f"unexpected {type(error).__name__}: {error}; --traceback shows where"
 
 

@@ -170,7 +170,7 @@ def compact(config: ConfigFile = None, root: Root = None) -> None:
     from trajmill.warehouse import upkeep
 
     done = upkeep.compact(warehouse_of(config, root))
-    lines = [f"{table.table}: {table.files_before:,} files are {table.files_after:,}" for table in done]
+    lines = [f"{table.table}: {table.files_before:,} files joined into {table.files_after:,}" for table in done]
     print("\n".join(lines or ["no table has small files to join"]))
 
 
@@ -180,7 +180,7 @@ def verify(config: ConfigFile = None, root: Root = None) -> None:
     from trajmill.warehouse.upkeep import damage
 
     lines = list(damage(warehouse_of(config, root)))
-    print("\n".join([*lines, f"{len(lines):,} files are damaged" if lines else "everything is whole"]))
+    print("\n".join([*lines, f"damaged files: {len(lines):,}" if lines else "everything is whole"]))
     raise typer.Exit(1 if lines else 0)
 
 
@@ -307,7 +307,7 @@ def export(
     exported = export_release_to(warehouse, ExportRequest(name, spec, chosen, out, kind))
     written, counts = exported.written, exported.counts
     steps = f"{counts.examples:,} distinct steps ({exported.repeated_rows:,} repeated rows)"
-    print(f"{name}: {written.rows:,} rows of {steps} in {len(written.shards)} shards, {out}")
+    print(f"{name}: {written.rows:,} rows of {steps}, shards: {len(written.shards)}, {out}")
     if exported.rl_written.rows:
         groups = len(exported.rl_counts.group_sizes)
         print(f"{exported.rl_written.rows:,} stored replies of {groups:,} groups with their advantages, {out}/rl_steps")

@@ -98,7 +98,7 @@ def init(
         print(f"next  trajmill graph explore {file} --app {world.app}")
         print(f"then  name the slots in graphs/{world.app}.yaml, and run {evolve}")
     else:
-        print(f"next  {evolve}")
+        print(f"next  {f'read the first lines of {file}, then run ' if example else ''}{evolve}")
 
 
 def _write(file: Path, served: ServedModel | None, world: World, root: str) -> None:

@@ -119,7 +119,7 @@ def train(
     print_lines(f"trained   {counts}, loss {made.report.loss:.4f}", f"weights   {made.folder}")
 
 
-def _run_alone(stage: str, config: Path | None, new_run: bool = False) -> None:
+def _run_alone(stage: str, config: Path | None, new_run: bool) -> None:
     """Run one stage of the current round and print its counts."""
     settings = begin(config, new_run)
     from trajmill.flows.round import run_stage
@@ -138,6 +138,7 @@ def _run_alone(stage: str, config: Path | None, new_run: bool = False) -> None:
 @app.command(epilog="Example: trajmill judge --again --judge NAME --round 3")
 def judge(
     config: ConfigFile = None,
+    new_run: NewRun = False,
     again: bool = Option(False, "--again", help="Judge stored trajectories again, and keep their verdicts."),
     name: str | None = Option(
         None, "--judge", metavar="NAME", help="With --again: a [judges.NAME]; the run's own judge if none."
@@ -154,7 +155,7 @@ def judge(
     if not again:
         if name is not None or round_number is not None:
             raise typer.BadParameter("--judge and --round go with --again")
-        _run_alone("judge", config)
+        _run_alone("judge", config, new_run)
         return
     settings = load(config)
     from trajmill.flows.judging import rejudge
@@ -292,7 +293,7 @@ def deploy(
     """
     here = _file_of(config)
     if worker_config is not None and (here is None or not worker_config.is_absolute()):
-        raise BadInputError("--worker-config is an absolute path, and needs the same file here: name it with --config")
+        raise BadInputError("--worker-config must be an absolute path, and --config must name the same file here")
     variables = _job_variables(job or [])
     settings = begin(config, new_run)
     from trajmill.flows.prefect_settings import named_server

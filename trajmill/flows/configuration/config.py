@@ -82,8 +82,6 @@ class QueriesSection(GraphQueriesSpec):
     """New training queries of each later round, from navigation graphs, as difficult as the success so far allows."""
     harder_above: Annotated[Fraction, With("fresh")] = 0.7
     """Success at a difficulty from which `fresh` adds queries of the next one."""
-    retire_after: Annotated[NonNegativeInt, LATER] = 0
-    """Unguided successes in a row after which a training query is retired; 0 disables this."""
     screenshot: NonNegativeInt = 0
     """Training tasks that `models.writer`, which must read images, proposes in each round from first screens."""
     try_proposals: Annotated[bool, LATER] = False
@@ -136,8 +134,6 @@ class JudgeSection(JudgeSpec):
     """A round whose judge has a lower precision does not train."""
     filter_steps: bool = True
     """Whether steps that the step critic finds useless are dropped from training data."""
-    filter: bool = True
-    """Whether only trajectories judged correct become training data."""
 
 
 class NamedJudgeSection(JudgeSpec):

@@ -78,7 +78,7 @@ def judge_named(config: Config, name: str) -> NamedJudge:
         return own_judge(config)
     if name not in config.judges:
         advice = instead_of(name, [*config.judges, OWN_JUDGE])
-        raise BadInputError(f"there is no [judges.{name}] in the configuration; {advice}")
+        raise BadInputError(f"there is no judge {name!r} in the configuration; {advice}")
     section = config.judges[name]
     own = {key: named for key in CriticRoles.model_fields if (named := getattr(section, key))}
     return _judge(config, name, section, config.models.critic.model_copy(update=own))

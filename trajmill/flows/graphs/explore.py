@@ -285,8 +285,8 @@ def draw_graph(graph: AppGraph) -> Drawing:
         DrawnEdge(_path(places[first], places[second]), f"{first} → {second}: {', '.join(by)}", second == OUTSIDE)
         for (first, second), by in labels.items()
     )
-    width = max(page.x for page in places.values()) + _WIDTH + 20
-    height = max(page.y for page in places.values()) + _HEIGHT + 20
+    width = max(page.x for page in places.values()) + _WIDTH + 70
+    height = max(page.y for page in places.values()) + _HEIGHT + 40
     return Drawing(places, edges, width, height)
 
 

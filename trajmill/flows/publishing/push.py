@@ -62,6 +62,6 @@ def push_planned(plan: PushPlan, private: bool) -> str:
         text = " ".join(str(error).split())
         reason = Secrets.of(os.environ, get_token() or "").scrub(text)[:300] or type(error).__name__
         raise (BadInputError if wrong else TrajmillError)(
-            f"{plan.repository}: {reason}; nothing is half there, push again after mending it (HF_TOKEN, HF_ENDPOINT)"
+            f"{plan.repository}: {reason}; nothing was sent; correct HF_TOKEN or HF_ENDPOINT and push again"
         ) from error
     return str(address)

@@ -52,9 +52,10 @@ def write_report(warehouse: Warehouse, run_id: str, out: Path | None = None) -> 
     path, page = out or warehouse.run(run_id) / "report.html", render_report(warehouse, run_id)
     try:
         write_bytes(path, page.encode())
-    except OSError as error:
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", error)
         raise BadInputError(
-            f"{path} cannot be written ({error.strerror}); name another file: `trajmill report --out FILE`"
+            f"{path} cannot be written ({why}); name another file: `trajmill report --out FILE`"
         ) from error
     if out is None:
         warehouse.store.publish(warehouse.name(path))
@@ -108,7 +109,9 @@ def runs_to_report(warehouse: Warehouse, named: str | None, configured: str | No
         found = views.connection.execute("SELECT DISTINCT run_id FROM rounds ORDER BY 1").fetchall()
     runs = [str(row[0]) for row in found]
     if named is not None and named not in runs:
-        raise BadInputError(f"{warehouse.address} has no finished round of a run {named!r}; there are {runs or 'none'}")
+        raise BadInputError(
+            f"{warehouse.address} has no finished round of a run {named!r}; there are {', '.join(runs) or 'none'}"
+        )
     if named is not None or configured in runs:
         return [str(named or configured)]
     if not runs or (configured is not None and len(runs) > 1):

@@ -34,7 +34,7 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         listener = socket.create_server(address[:2], family=family, backlog=1024)
     except OSError as error:
         raise BadInputError(
-            f"--host {host} --port {port}: {error.strerror or error}; name another port, or 0 for any that is free"
+            f"--host {host} --port {port}: {error.strerror or error}; name another host or port (0: any free port)"
         ) from error
     with listener:
         yield listener

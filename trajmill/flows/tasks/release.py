@@ -120,22 +120,14 @@ NOT_ACCEPTED = "trajectory_not_accepted"
 @stage(DERIVE, "derive")
 def derive(context: RoundContext, at: StageRun) -> StageOutcome:
     """Derive supervised examples from the accepted attempts and imports that were judged in this round."""
-    config, rounds = context.config, {context.round}
-    trajectories = trajectories_of_round(context, *LEARNED_FROM)
-    chosen = sorted(trajectories)
-    if config.judge.filter:
-        late = unjudged_of_earlier_rounds(context, *LEARNED_FROM)
-        rounds.update(one.round for one in late)
-        trajectories += [one.trajectory_id for one in late]
-        correct = context.correctness(rounds)
-        chosen = sorted({each for each in trajectories if correct.get(each)})
-    job = DeriveExamples(
-        **context.common(at),
-        rounds=tuple(sorted(rounds)),
-        trust_judge=config.judge.filter,
-        trust_step_critic=config.judge.filter_steps,
-        curate=config.curate,
-    )
+    rounds, trajectories = {context.round}, trajectories_of_round(context, *LEARNED_FROM)
+    late = unjudged_of_earlier_rounds(context, *LEARNED_FROM)
+    rounds.update(one.round for one in late)
+    trajectories += [one.trajectory_id for one in late]
+    correct = context.correctness(rounds)
+    chosen = sorted({each for each in trajectories if correct.get(each)})
+    filter_steps, curate = context.config.judge.filter_steps, context.config.curate
+    job = DeriveExamples(**context.common(at), rounds=tuple(sorted(rounds)), filter_steps=filter_steps, curate=curate)
     made = context.fan_out(job, divide(chosen, context.workers))
     dropped = {NOT_ACCEPTED: len(trajectories) - len(chosen), **made.dropped}
     return StageOutcome(len(trajectories), len(chosen), made.files, {"dropped": dropped})
@@ -146,7 +138,7 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
     """Derive RL rows from the round's unguided attempts, and from earlier groups that waited for a judgement."""
     config, spec = context.config, context.config.rl
     own = trajectories_of_round(context, Purpose.TRAIN)
-    late = unjudged_of_earlier_rounds(context, Purpose.TRAIN) if spec.carry_over else []
+    late = unjudged_of_earlier_rounds(context, Purpose.TRAIN)
     columns, waited = ["round", "query_id", "purpose", "trajectory_id"], {one.trajectory_id for one in late}
     attempts = list(tuples(context.read("trajectories", columns, {one.round for one in late})))
     groups = {(number, query_id) for number, query_id, _, name in attempts if name in waited}
@@ -155,7 +147,7 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
     tried_again = [one.trajectory_id for one in late if one.tried + 1 < TRIED_AT_MOST]
     history = read_history(context.warehouse, context.run_id, context.round)
     rounds = tuple(sorted({context.round, *(one.round for one in late)}))
-    remembered = history.shortest_success(guided=spec.replay_guided)
+    remembered = history.shortest_success(guided=False)
     compared = RLRound(
         context.run_id,
         context.round,
@@ -163,7 +155,7 @@ def derive_rl(context: RoundContext, at: StageRun) -> StageOutcome:
         rounds,
         remembered=remembered,
         remembered_in=history.rounds_of(remembered.values()),
-        may_be_judged=frozenset([*own, *tried_again] if spec.carry_over else ()),
+        may_be_judged=frozenset([*own, *tried_again]),
         stale=stale_versions(context, rounds, spec.max_staleness),
     )
     plan = plan_round(context.warehouse, compared, spec, config.run.seed)

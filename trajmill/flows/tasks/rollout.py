@@ -17,7 +17,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.app_graph.probe import GraphProber
-from trajmill.stages.curate.history import History, plan_attempts
+from trajmill.stages.curate.history import plan_attempts
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.rollout.base import Attempt, Limits, Outcomes, plan_mixed, plan_rollouts
@@ -67,8 +67,7 @@ def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
 def _new_groups(context: RoundContext, queries: Sequence[Query], total: int, salt: str) -> dict[str, int]:
     config = context.config
     history = read_history(context.warehouse, context.run_id, context.round)
-    unsolved = without_solved(queries, history, config.queries.retire_after)
-    averages = history.averages([query.query_id for query in unsolved])
+    averages = history.averages([query.query_id for query in queries])
     if not config.train.reweight:
         averages = dict.fromkeys(averages, 0.0)
     seed = int(content_id(salt, config.run.seed, context.round)[:12], 16)
@@ -104,14 +103,6 @@ def shares(context: RoundContext, episodes: int) -> tuple[Share, Share]:
     own = [query for query in queries if added.isdisjoint(query.apps)]
     more = [query for query in queries if not added.isdisjoint(query.apps)]
     return Share(own, episodes), Share(more, episodes * len(more) // max(1, len(own)))
-
-
-def without_solved(queries: Sequence[Query], history: History, retire_after: int) -> Sequence[Query]:
-    """Leave out queries that were solved `retire_after` times in a row, unless nothing else is left; 0 keeps all."""
-    if retire_after == 0:
-        return queries
-    streaks = history.streaks()
-    return [query for query in queries if streaks.get(query.query_id, 0) < retire_after] or queries
 
 
 def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:

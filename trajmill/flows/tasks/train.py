@@ -84,7 +84,7 @@ class Training(StageResult):
 
 @stage(TRAIN, "train")
 def train(context: RoundContext, at: StageRun) -> StageOutcome:
-    """Train, unless there are no examples, the judge is too imprecise, or the recipe trains only in the last round.
+    """Train, unless there are no examples, or the judge is too imprecise.
 
     If the recipe cannot train the policy, the stage waits until the user adds a new version. If a training fails, there
     is no new version, and the round has the reason.
@@ -96,9 +96,8 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
     dropped = {reason: count for reason, count in released.get("left_out", {}).items() if reason != NOT_ACCEPTED}
     if recipe.learns_from == "rl_steps":
         dropped = dict(finished(context, DERIVE_RL).result["dropped"])
-    waits = bool(recipe.frozen_explorer_updates) and context.round < config.run.rounds
     derived = sum(report.count.rows_out for report in derived_so_far(context))
-    reason = reason_not_to_train(rows, recipe.learns_from, derived, dropped, precision, waits_for_last_round=waits)
+    reason = reason_not_to_train(rows, recipe.learns_from, derived, dropped, precision)
     if reason:
         return _untrained(rows, reason, precision)
     parent = policies.policy_before(context)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _PAGE = Path(__file__).parent / "page"
-_PLACES = ("/", "/trajectories", "/success", "/failures", "/policies", "/compare")
+_PLACES = ("/", "/trajectories", "/success", "/failures", "/policies", "/compare", "/live")
 _TOKEN = "token"
 _COOKIE = "trajmill_view"
 _HEADERS = {

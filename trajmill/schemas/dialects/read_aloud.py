@@ -27,7 +27,7 @@ MOST_ROWS: Final = 32
 """Most rows of one screen that can be listed."""
 MOST_PLACES: Final = 48
 """Most positions on each axis; each has a word."""
-_ROW = re.compile(r"<r\d+>")
+ROW = re.compile(r"<r\d+>")
 _PLACE = re.compile(r"<x(\d{1,4})> <y(\d{1,4})>")
 _DONE: Final = "Done: "
 _SYSTEM = f"""You operate a device. Write {FIND} and the row you want; read the rows from the top up to it.
@@ -98,7 +98,7 @@ def spoken(text: str) -> str:
 def _remembered(thought: str, call: str) -> str:
     """The conclusion of a step for later prompts: the last listed row if the step presses something, else the call."""
     if call.partition(" ")[0] in _CLICKS:
-        return _ROW.split(thought)[-1].strip() or call
+        return ROW.split(thought)[-1].strip() or call
     return _PLACE.sub("", call).strip()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, SwitchDevice, Terminate, TypeText, Wait, hold
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.observation import Observation, UIElement
@@ -45,12 +46,16 @@ class ReferenceAgent:
         done = max(at, step - 1)
         taken = f"{path[done].operation} {path[done].text or path[done].target}".strip() if done < len(path) else ""
         taken = taken or "the path is walked"
-        thought, prompt = f"The annotated path says: {taken}.", ""
+        thought, conclusion, prompt = f"The annotated path says: {taken}.", f"Followed the path: {taken}.", ""
         if self.demonstrates:
+            point = actions.pressed_point(action)
+            hits = (each for each in screen.elements or () if each.clickable and point and each.bounds.contains(*point))
+            pressed = next((actions.in_quotes(each.text) for each in hits), "the screen" if point else "")
+            conclusion = actions.order_for(action, pressed, touch=platform is Platform.PHONE)
             prompt = compose(episode.instruction, None, [past.conclusion for past in episode.history])
             thought = rows_before(action, screen.elements or (), _label_of(path[step]) if step < len(path) else "")
         outputs = {_STEP: str(step), **kept}
-        return Decision(thought, action, f"Followed the path: {taken}.", prompt=prompt, role_outputs=outputs)
+        return Decision(thought, action, conclusion, prompt=prompt, role_outputs=outputs)
 
 
 def _label_of(step: PathStep) -> str:

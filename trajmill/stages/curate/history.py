@@ -37,8 +37,6 @@ class QueryHistory(NamedTuple):
     correct: int = 0
     average: float = 0.0
     """Moving average of the outcomes."""
-    streak: int = 0
-    """Correct attempts since the last failure."""
     shortest: ShortSuccess | None = None
     shortest_unguided: ShortSuccess | None = None
 
@@ -53,7 +51,6 @@ class QueryHistory(NamedTuple):
             tried=self.tried + 1,
             correct=self.correct + attempt.correct,
             average=average_after(self.average, attempt.correct),
-            streak=self.streak + 1 if attempt.correct else 0,
             shortest=shortest,
             shortest_unguided=unguided,
         )
@@ -88,10 +85,6 @@ class History(NamedTuple):
     def shares(self) -> dict[str, float]:
         """Return the share of correct unguided attempts at each query; the query tried last comes last."""
         return {name: each.correct / each.tried for name, each in self.queries.items() if each.tried}
-
-    def streaks(self) -> dict[str, int]:
-        """Return by query the correct unguided attempts since the last failure."""
-        return {name: each.streak for name, each in self.queries.items() if each.tried}
 
     def failures(self) -> dict[str, int]:
         """Return the number of failed unguided attempts at each query."""

@@ -49,6 +49,7 @@ def _state(query: Query) -> str:
 
 
 NEAR_HELDOUT: Final = "near_heldout"
+UNSEEN_APP: Final = "unseen_app"
 _TASK_KEYS: Final = ("instruction", "goal", "task", "query", "intent", "question", "utterance", "prompt")
 # Thousands of examples have the same system message, and the history of a step is in all prompts after it.
 _TEXTS_REMEMBERED = 1 << 10
@@ -196,6 +197,14 @@ class CleanRows(NamedTuple):
     left_out: Mapping[str, int]
     """Rows by reason."""
     leaking: frozenset[str]
+
+    def without_steps(self, key: str, steps: pa.Array) -> CleanRows:
+        """Leave out the rows of some steps, `trajectory_id/index`: they show apps that training must not see."""
+        index = self.rows["step_index"].cast(pa.string())
+        is_one = pc.is_in(pc.binary_join_element_wise(self.rows["trajectory_id"], index, "/"), steps)
+        found = frozenset(self.rows.filter(is_one)[key].to_pylist())
+        left_out = {**self.left_out, **({UNSEEN_APP: len(found)} if found else {})}
+        return CleanRows(without_rows(self.rows, key, found), left_out, self.leaking | found)
 
 
 class RowLeak(NamedTuple):

@@ -74,16 +74,6 @@ def unfit_attempt(
     return None if steps else "no_steps"
 
 
-def as_trusted(episode: Episode, judge: bool, step_critic: bool) -> Episode:
-    """Return the episode of an ablation: correct unless `judge` counts, without step verdicts unless `step_critic`."""
-    changes: dict[str, object] = {}
-    if not step_critic:
-        changes["step_verdicts"] = ()
-    if not judge and episode.judgement is not None:
-        changes["judgement"] = episode.judgement.model_copy(update={"correct": True})
-    return episode.model_copy(update=changes)
-
-
 class DerivedRows(NamedTuple):
     """The rows of one episode."""
 
@@ -155,7 +145,7 @@ def example_of(
         trajectory_id=episode.trajectory.trajectory_id,
         step_index=None if step is None else step.index,
         split=episode.query.split,
-        guided=episode.trajectory.purpose is Purpose.GUIDED,
+        guided=episode.trajectory.guidance_id is not None,
         **columns,
     )
 

@@ -15,6 +15,7 @@ from trajmill.schemas.coordinates import CoordinateFrame, native_frame
 from trajmill.schemas.dialects.base import ORDERING, Dialect, NotExpressible, Reply, dialect_seen_in
 from trajmill.schemas.dialects.conversation import PastStep, conversation
 from trajmill.schemas.dialects.families import ANY, Family
+from trajmill.schemas.dialects.read_aloud import ROW, ReadAloud
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import SLIDER_MARK
@@ -76,7 +77,8 @@ def _written(step: Step, dialect: Dialect, frame: CoordinateFrame, platform: Pla
     given = dialect.parse(step.raw_response, frame)
     if isinstance(given, Reply) and given.action == action:
         return step.raw_response, step.conclusion
-    reply = Reply(step.thought, action, step.conclusion, order=_order(step, action, platform is Platform.PHONE))
+    thought = "" if ROW.search(step.thought) and not isinstance(dialect, ReadAloud) else step.thought
+    reply = Reply(thought, action, step.conclusion, order=_order(step, action, platform is Platform.PHONE))
     text = dialect.render(reply, frame)
     read = dialect.parse(text, frame)
     return text, read.conclusion if isinstance(read, Reply) else step.conclusion
@@ -131,8 +133,9 @@ def step_messages(episode: Episode, step: Step, size: Size, thought: str | None 
     """
     dialect, frame = ANY.dialect(episode.query.platform), native_frame(size)
     action = action_from_json(step.action or "")
+    own = "" if ROW.search(step.thought) else step.thought
     try:
-        reply = dialect.render(Reply(step.thought if thought is None else thought, action, step.conclusion), frame)
+        reply = dialect.render(Reply(own if thought is None else thought, action, step.conclusion), frame)
     except ValueError:
         return "not_round_trip"
     read = dialect.parse(reply, frame)

@@ -15,20 +15,7 @@ from collections.abc import Hashable, Sequence
 from functools import cache
 from typing import Final, NamedTuple
 
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    HorizontalScroll,
-    LongPress,
-    MoveMouse,
-    Scroll,
-    Swipe,
-    TypeText,
-    action_from_json,
-    action_to_json,
-    ends_episode,
-    pressed_point,
-)
+from trajmill.schemas import actions
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import ScreenReader, UIElement, look_of
@@ -121,14 +108,18 @@ class Forks(KindDeriver[ForksSpec]):
         moved = moved_action(teacher, step, self.tools.screens)
         if isinstance(moved, str):
             return moved
-        if not fork.first and ends_episode(moved.action):
+        if not fork.first and actions.ends_episode(moved.action):
             # The screens are equal, but what was done before them is not.
             return "end_after_another_way"
         if not fork.first and not self._may_know(step, teacher, moved.action):
             return "says_what_it_has_not_seen"
         if any(quotes_guidance(text, success.guidance) for text in (teacher.thought, teacher.conclusion)):
             return "quotes_guidance"
-        said = {"thought": teacher.thought, "conclusion": teacher.conclusion, "action": action_to_json(moved.action)}
+        said = {
+            "thought": teacher.thought,
+            "conclusion": teacher.conclusion,
+            "action": actions.action_to_json(moved.action),
+        }
         size = self.tools.screens.size(step.screen_before)
         messages = step_messages(episode, step.model_copy(update=said), size)
         if isinstance(messages, str):
@@ -148,16 +139,16 @@ class Forks(KindDeriver[ForksSpec]):
             rejected=rejected,
         )
 
-    def _may_know(self, step: Step, teacher: Step, action: Action) -> bool:
+    def _may_know(self, step: Step, teacher: Step, action: actions.Action) -> bool:
         """Whether what the teacher types or quotes is in the failed step's prompt or on its screen."""
         elements = self.tools.screens.elements(step.screen_before) or ()
         shown = " ".join([step.prompt, *(f"{each.text} {each.value or ''}" for each in elements)]).casefold()
-        said = [*_QUOTED.findall(teacher.thought), *([action.text] if isinstance(action, TypeText) else [])]
+        said = [*_QUOTED.findall(teacher.thought), *([action.text] if isinstance(action, actions.TypeText) else [])]
         return all(text.casefold() in shown for text in said)
 
 
 class MovedAction(NamedTuple):
-    action: Action
+    action: actions.Action
     """In pixels of the screen that it was moved to."""
     box: Box | None
     """The element that it presses."""
@@ -168,19 +159,19 @@ def moved_action(teacher: Step, step: Step, screens: ScreenReader) -> MovedActio
 
     A press goes to the middle of the equal element, a scroll to the same part of the screen.
     """
-    action, (there, here) = action_from_json(teacher.action or ""), (teacher.screen_before, step.screen_before)
-    point = pressed_point(action)
+    action, (there, here) = actions.action_from_json(teacher.action or ""), (teacher.screen_before, step.screen_before)
+    point = actions.pressed_point(action)
     if point is None:
         return MovedAction(action, None)
     element = element_at(screens.elements(there), *point)
     if there == here:
         return MovedAction(action, element.bounds if element is not None else None)
-    if isinstance(action, Swipe | Scroll | HorizontalScroll):
+    if isinstance(action, actions.Swipe | actions.Scroll | actions.HorizontalScroll):
         (wide, high), (width, height) = screens.size(there), screens.size(here)
         scaled = {name: value * width // wide for name, value in _positions(action, "x").items()}
         scaled |= {name: value * height // high for name, value in _positions(action, "y").items()}
         return MovedAction(action.model_copy(update=scaled), None)
-    if element is None or not isinstance(action, Click | LongPress | MoveMouse):
+    if element is None or not isinstance(action, actions.Click | actions.LongPress | actions.MoveMouse):
         return "position_without_element"
     equal = [each for each in screens.elements(here) if _identity(each) == _identity(element)]
     if len(equal) != 1:
@@ -189,7 +180,7 @@ def moved_action(teacher: Step, step: Step, screens: ScreenReader) -> MovedActio
     return MovedAction(action.model_copy(update={"x": x, "y": y}), equal[0].bounds)
 
 
-def _positions(action: Action, axis: str) -> dict[str, int]:
+def _positions(action: actions.Action, axis: str) -> dict[str, int]:
     return {name: value for name, value in action.model_dump().items() if name in (axis, f"{axis}2") and value}
 
 

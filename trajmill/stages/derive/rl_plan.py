@@ -144,8 +144,7 @@ def with_replay(group: Group, remembered: Mapping[str, RLAttempt], spec: RLSpec,
     success = remembered.get(group.query_id)
     if success is None or not spec.replay or not group.wants_replay or success.unfit(LEARNED_FROM) is not None:
         return group
-    is_guided = success.purpose == Purpose.GUIDED
-    if success.query_id != group.query_id or not success.correct or is_guided > spec.replay_guided:
+    if success.query_id != group.query_id or not success.correct or success.purpose == Purpose.GUIDED:
         return group
     members = list(group.members)
     draw = random.Random(int(content_id("replay", seed, group.query_id), 16))

@@ -17,7 +17,6 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, RLStep
-from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.derive.collected import LeftOut
 from trajmill.stages.derive.conversation import StepConversation, family_conversation, prompt_messages, unfit_text
 from trajmill.stages.derive.rl_plan import ComparedTrajectory
@@ -47,7 +46,7 @@ def rl_steps(
 ) -> RLRows:
     """Return the RL rows of one trajectory, with the policy's own responses and prompts without guidance."""
     trajectory = episode.trajectory
-    weight = 1.0 / len(episode.steps) if step_weight == "inverse_length" else 1.0
+    weight = 1.0 / (len(episode.steps) - (trajectory.branched_at or 0)) if step_weight == "inverse_length" else 1.0
     rows, dropped = [], []
     for position, step in enumerate(episode.steps[: compared.until_step]):
         if position < compared.from_step:
@@ -71,7 +70,7 @@ def rl_steps(
             advantage=compared.advantage,
             step_weight=weight,
             replayed=compared.replayed,
-            guided=trajectory.purpose is Purpose.GUIDED,
+            guided=trajectory.guidance_id is not None,
             policy_version=trajectory.model_version,
             response_token_ids=step.reply_token_ids,
             old_logprobs=step.reply_logprobs,

@@ -22,7 +22,7 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.model.marking import action_in_words, marked_picture, picture, untrusted
-from trajmill.stages.critics.replay import SeenStep, quoted, replay, seen
+from trajmill.stages.critics.replay import SeenStep, quoted, seen, stored_evidence
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue, holds_placeholder
 from trajmill.stages.derive.kind_spec import Tools
@@ -48,7 +48,9 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
         self._screens = seen(tools.screens)
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        for step, caption in zip(episode.steps, replay(episode, self._screens), strict=True):
+        with stored_evidence(episode):
+            captions = [self._screens.step(step, step.screen_after) for step in episode.steps]
+        for step, caption in zip(episode.steps, captions, strict=True):
             unclear = self._unclear(step)
             if unclear is not None:
                 collected.refuse(unclear, step)

@@ -30,9 +30,7 @@ class RLSpec(Spec):
     """Whether groups whose rewards are all equal give rows. Normalised within the group, their advantages are 0."""
     replay: bool = True
     """Whether a success of an earlier round replaces one random attempt of a group, if all of its two or more attempts
-    failed."""
-    replay_guided: bool = False
-    """Whether that earlier success may have been made with guidance."""
+    failed; it had no guidance."""
     tokens: bool = True
     """Whether requests to a served policy ask for the tokens of replies and their log probabilities, as vLLM returns
     them. Replies without them then give no RL rows. Set it to false for servers without `return_token_ids`."""
@@ -40,9 +38,6 @@ class RLSpec(Spec):
     """Largest number of policy versions between an attempt and the policy that trains on it; older attempts give no RL
     rows. Replayed successes may be older. Without `run.asynchronous`, only groups that waited for a judgement are
     older, by two versions at most unless you promote versions by hand."""
-    carry_over: bool = True
-    """Whether a group with an unjudged attempt waits for the round that judges it; if not, the group is used without
-    that attempt."""
 
 
 _PROMPTS: Final = {

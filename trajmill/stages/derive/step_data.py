@@ -111,7 +111,8 @@ def select_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader) ->
         return "no_first_error"
     labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
     errors = {index for index, label in labels.items() if label is StepLabel.HARMFUL}
-    errors |= set() if first_error is None else {first_error}
+    # After the first error, even what undoes a later one does not lead back to the right way.
+    errors = errors if first_error is None else {first_error}
     steps = replay(episode, screens) if spec.self_corrections and errors else ()
 
     def selected(position: int, step: Step) -> Selected:

@@ -151,7 +151,7 @@ def reading() -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        reason = " ".join(f"{type(error).__name__}: {error}".split())[:_LONGEST_REASON]
+        reason = " ".join(f"cannot be read ({type(error).__name__}: {error})".split())[:_LONGEST_REASON]
         raise BadRecordingError(reason) from None
 
 

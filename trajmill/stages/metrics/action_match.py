@@ -6,24 +6,7 @@ import math
 from collections import Counter
 from typing import Final, NamedTuple
 
-from trajmill.schemas.actions import (
-    Action,
-    Answer,
-    Click,
-    Drag,
-    HorizontalScroll,
-    Interact,
-    LongPress,
-    OpenApp,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SwitchDevice,
-    SystemButton,
-    Terminate,
-    TypeText,
-    pressed_point,
-)
+from trajmill.schemas import actions
 from trajmill.schemas.geometry import Box, Size
 
 UNBOXED_REACH: Final = 0.14
@@ -37,7 +20,7 @@ _ALIKE = 0.5
 class RightAction(NamedTuple):
     """The right action of a step, and what is needed to compare another one with it."""
 
-    action: Action
+    action: actions.Action
     box: Box | None
     """The element at its position, in pixels of the stored screenshot; None if it is unknown."""
     screen: Size
@@ -63,11 +46,11 @@ class ActionMatch(NamedTuple):
 _OTHER_TYPE = ActionMatch(False, False, 0.0, False)
 
 
-def match_action(action: Action | None, right: RightAction) -> ActionMatch:
+def match_action(action: actions.Action | None, right: RightAction) -> ActionMatch:
     """Compare an action with the right one; None is a reply without an action."""
     if action is None or _type_of(action, right.screen) != _type_of(right.action, right.screen):
         return _OTHER_TYPE
-    pointed = isinstance(action, Click | LongPress)
+    pointed = isinstance(action, actions.Click | actions.LongPress)
     return ActionMatch(True, _has_right_parameters(action, right), _closeness(action, right), pointed)
 
 
@@ -82,38 +65,44 @@ def text_f1(said: str, right: str) -> float:
     return 2 * shared / (len(one) + len(other))
 
 
-def _type_of(action: Action, screen: Size) -> tuple[object, ...]:
+def _type_of(action: actions.Action, screen: Size) -> tuple[object, ...]:
     """The type of an action and those parameters that are never just close: button, count, keys, status."""
     match action:
-        case SystemButton(button=button):
+        case actions.SystemButton(button=button):
             return action.kind, button
-        case PressKeys(keys=keys):
+        case actions.PressKeys(keys=keys):
             return action.kind, *(key.lower() for key in keys)
-        case Terminate(status=status):
+        case actions.Terminate(status=status):
             return action.kind, status
-        case SwitchDevice(device=device):
+        case actions.SwitchDevice(device=device):
             return action.kind, device
-        case Swipe() | Drag():
+        case actions.Swipe() | actions.Drag():
             return action.kind, _length(action, screen) >= SHORTEST_MOVE
         case _:
             return action.kind, getattr(action, "button", None), getattr(action, "count", None)
 
 
-def _has_right_parameters(action: Action, right: RightAction) -> bool:
+def _has_right_parameters(action: actions.Action, right: RightAction) -> bool:
     """Whether an action of the right type has the right parameters."""
     wanted, screen = right.action, right.screen
-    if isinstance(action, Swipe) and isinstance(wanted, Swipe) and _length(wanted, screen) >= SHORTEST_MOVE:
+    if (
+        isinstance(action, actions.Swipe)
+        and isinstance(wanted, actions.Swipe)
+        and _length(wanted, screen) >= SHORTEST_MOVE
+    ):
         return _direction(action) == _direction(wanted)
-    if isinstance(action, Scroll | HorizontalScroll) and isinstance(wanted, Scroll | HorizontalScroll):
+    if isinstance(action, actions.Scroll | actions.HorizontalScroll) and isinstance(
+        wanted, actions.Scroll | actions.HorizontalScroll
+    ):
         return (action.clicks > 0) == (wanted.clicks > 0)
-    if isinstance(action, Drag) and isinstance(wanted, Drag):
+    if isinstance(action, actions.Drag) and isinstance(wanted, actions.Drag):
         # Half its length at most: the end of a short drag is not right at its start.
         reach = min(UNBOXED_REACH, _length(wanted, screen) / 2)
         return _is_right_place(action.x, action.y, right) and _end_distance(action, wanted, screen) <= reach
     said = _text_of(wanted)
     if said is not None:
         return text_f1(_text_of(action) or "", said) > _ALIKE
-    point = pressed_point(action)
+    point = actions.pressed_point(action)
     return point is None or _is_right_place(*point, right)
 
 
@@ -123,34 +112,34 @@ def _is_right_place(x: int, y: int, right: RightAction) -> bool:
     return _off(x, y, right) <= UNBOXED_REACH
 
 
-def _closeness(action: Action, right: RightAction) -> float:
+def _closeness(action: actions.Action, right: RightAction) -> float:
     wanted = right.action
     said = _text_of(wanted)
     if said is not None:
         return text_f1(_text_of(action) or "", said)
-    point = pressed_point(action)
-    if point is None or isinstance(action, Swipe | Scroll | HorizontalScroll):
+    point = actions.pressed_point(action)
+    if point is None or isinstance(action, actions.Swipe | actions.Scroll | actions.HorizontalScroll):
         return float(_has_right_parameters(action, right))
     distances = [_off(*point, right)]
-    if isinstance(action, Drag) and isinstance(wanted, Drag):
+    if isinstance(action, actions.Drag) and isinstance(wanted, actions.Drag):
         distances.append(_end_distance(action, wanted, right.screen))
     return sum(max(0.0, 1.0 - distance / UNBOXED_REACH) for distance in distances) / len(distances)
 
 
 def _off(x: int, y: int, right: RightAction) -> float:
     """The distance of a point from the right element, or from the right position where the element is unknown."""
-    box, wanted = right.box, pressed_point(right.action)
+    box, wanted = right.box, actions.pressed_point(right.action)
     if box is not None:
         nearest = min(max(x, box.left), box.right - 1), min(max(y, box.top), box.bottom - 1)
         return _distance((x, y), nearest, right.screen)
     return math.inf if wanted is None else _distance((x, y), wanted, right.screen)
 
 
-def _end_distance(action: Drag, wanted: Drag, screen: Size) -> float:
+def _end_distance(action: actions.Drag, wanted: actions.Drag, screen: Size) -> float:
     return _distance((action.x2, action.y2), (wanted.x2, wanted.y2), screen)
 
 
-def _length(action: Swipe | Drag, screen: Size) -> float:
+def _length(action: actions.Swipe | actions.Drag, screen: Size) -> float:
     return _distance((action.x, action.y), (action.x2, action.y2), screen)
 
 
@@ -159,17 +148,17 @@ def _distance(one: tuple[int, int], other: tuple[int, int], screen: Size) -> flo
     return math.hypot((one[0] - other[0]) / screen.width, (one[1] - other[1]) / screen.height)
 
 
-def _direction(action: Swipe) -> tuple[bool, bool]:
+def _direction(action: actions.Swipe) -> tuple[bool, bool]:
     across, down = action.x2 - action.x, action.y2 - action.y
     vertical = abs(down) >= abs(across)
     return vertical, (down if vertical else across) > 0
 
 
-def _text_of(action: Action) -> str | None:
+def _text_of(action: actions.Action) -> str | None:
     match action:
-        case TypeText(text=text) | Answer(text=text) | Interact(text=text):
+        case actions.TypeText(text=text) | actions.Answer(text=text) | actions.Interact(text=text):
             return text
-        case OpenApp(app=app):
+        case actions.OpenApp(app=app):
             return app
         case _:
             return None

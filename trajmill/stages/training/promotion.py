@@ -83,23 +83,16 @@ def compare(
 
 
 def reason_not_to_train(
-    rows: int,
-    learns_from: str,
-    accepted: int,
-    dropped: Mapping[str, int],
-    precision: Precision,
-    waits_for_last_round: bool,
+    rows: int, learns_from: str, accepted: int, dropped: Mapping[str, int], precision: Precision
 ) -> str:
     """Return why a round trains no policy; empty if it trains one.
 
     The release has `rows` for the recipe, from the table `learns_from`; examples were derived from `accepted`
     trajectories in all rounds so far; `dropped` counts, by reason, attempts or steps that gave no row. An unknown
-    precision does not stop the training. `waits_for_last_round` is for early rounds of a control run.
+    precision does not stop the training.
     """
     if rows:
-        if precision is Precision.TOO_LOW:
-            return "the judge's precision is under its floor"
-        return "a frozen explorer is trained once, at the end" if waits_for_last_round else ""
+        return "the judge's precision is under its floor" if precision is Precision.TOO_LOW else ""
     if learns_from != "rl_steps":
         if not accepted:
             return "no trajectory was accepted"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
-from pydantic import Field, NonNegativeInt, PositiveInt
+from pydantic import Field, PositiveInt
 
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.spec import OPERATIONAL, Spec
@@ -60,9 +60,6 @@ class RecipeSpec(Spec):
     reweight: bool = True
     """Whether queries that rarely succeed get more attempts and weigh more in training: from 1.15 (never) to 0.15
     (always)."""
-    frozen_explorer_updates: NonNegativeInt = 0
-    """For a control run: all rounds collect with the untrained policy, and the last trains once with this many updates.
-    0 trains in every round."""
 
     def roles(self) -> dict[str, str]:
         """By role, the name of the endpoint of its frozen model."""

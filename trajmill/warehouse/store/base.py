@@ -6,7 +6,7 @@ import fcntl
 import os
 import re
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, Self
@@ -223,13 +223,13 @@ class FileStore:
 
 
 def is_alive(process: int) -> bool:
-    """Return whether a process of this machine runs."""
+    """Return whether a process of this machine runs; a zombie, whose parent has not asked how it ended, does not."""
+    with suppress(OSError):  # Linux tells the state, for other systems the process is enough.
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in ("Z", "X")
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
+    except OSError as error:
+        return isinstance(error, PermissionError)
     return True
 
 

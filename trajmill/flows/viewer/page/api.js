@@ -20,7 +20,7 @@ export async function request(address) {
   const response = await fetch(address, { headers: { accept: "application/json" } });
   if (response.ok) return response.json();
   const body = await response.json().catch(() => ({}));
-  const detail = typeof body.detail === "string" ? body.detail : `the server answered ${response.status}`;
+  const detail = typeof body.detail === "string" ? body.detail : (body.detail?.[0]?.msg ?? `the server answered ${response.status}`);
   throw new Error(detail);
 }
 

@@ -25,7 +25,7 @@ export async function failuresView(search) {
       h("a", { class: "chip", href: choose({ fresh: filters.fresh ? null : "yes" }), "aria-current": filters.fresh ? "true" : null }, "new since the policy before"),
       ["app", "task"].map((name) => filters[name] ? h("a", { class: "chip", href: choose({ [name]: null }) }, `${name}: ${filters[name]}`, h("span", {}, "×")) : null)),
     h("p", { class: "soft" }, clusters.length ? `${whole(failed)} failed attempts in ${whole(shown.length)} groups. The place is the first error that the judge named, else where the attempt ended.`
-      : "No attempt failed."),
+      : "No failed attempt here."),
     shown.length ? h("div", { class: "scroll" }, table(shown, filters, choose)) : null);
   return { node, title: "Failures" };
 }

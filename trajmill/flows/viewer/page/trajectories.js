@@ -61,7 +61,7 @@ function readSaved() {
 }
 
 function searchBar(filters, page) {
-  const search = h("input", { type: "search", placeholder: "instruction, task, answer, failure or id", "aria-label": "Text", value: filters.text ?? "",
+  const search = h("input", { type: "search", maxlength: 200, placeholder: "instruction, task, answer, failure or id", "aria-label": "Text", value: filters.text ?? "",
     onchange: (event) => go(changed(filters, { text: event.target.value })) });
   const order = h("select", { "aria-label": "Order", onchange: (event) => go(changed(filters, { order: event.target.value })) },
     Object.entries(ORDERS).map(([name, words]) => h("option", { value: name, selected: name === (filters.order ?? "newest") }, words)));

@@ -63,7 +63,8 @@ class CesAgent:
         alone = EpisodeView(instructed.said, None, episode.observation, (), seed)
         decision = await self.executor.act(alone)
         outputs = {INSTRUCTION: instructed.said, **kept}
-        return replace(decision, role_outputs=outputs, calls=(*calls, *decision.calls))
+        task = self.executor.task_text(episode)
+        return replace(decision, prompt=task, role_outputs=outputs, calls=(*calls, *decision.calls))
 
     async def _state(self, episode: EpisodeView) -> tuple[str, tuple[AgentCall, ...]]:
         """The state after the last step (equation 3); empty before the first one."""

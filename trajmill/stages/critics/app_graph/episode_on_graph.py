@@ -201,7 +201,7 @@ def asked_for(graph: AppGraph, query: Query) -> AskedFor:
             opened[transition.by] = values[transition.by]
         values = {}
     given = frozenset(pair for each in (*(read for _, _, read in taken), values) for pair in each.items())
-    app, _, end = query.pages[-1].partition(".") if query.pages else ("", "", "")
+    app, _, end = query.path[-1].page.partition(".") if query.path else ("", "", "")
     shown = tuple(_shown_at_end(taken, end if app == graph.app else ""))
     own_goal = any(transition.goal for _, transition, _ in taken)
     return AskedFor(end, tuple(acts), opened, values, given, shown, own_goal, tuple(taken))

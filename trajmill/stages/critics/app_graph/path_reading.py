@@ -179,13 +179,13 @@ def _way_problems(episode: PathReading) -> Iterator[Problem]:
         if episode.states[-1].opened.get(slot) != item:
             yield Problem(f"it did not open {item!r} last")
     # Settings that were changed on a page, which nobody asked for and which stand at the end.
-    first: dict[str, tuple[int, str]] = {}
+    first: dict[str, tuple[int, str, str]] = {}
     for step, (before, after) in zip(episode.taken, pairwise(episode.states), strict=True):
         if step.page is not None and step.page == step.page_after and step.transition is None:
             changed = {name: old for name, old in before.held.items() if after.held[name] != old}
-            first = {name: (step.seen.index, old) for name, old in changed.items()} | first
-    for slot, (index, old) in first.items():
-        value = episode.states[-1].held[slot]
+            first = {name: (step.seen.index, old, step.page) for name, old in changed.items()} | first
+    for slot, (index, old, page) in first.items():
+        value = next(each.held[slot] for each in reversed(episode.states) if each.page == page)
         if value != old and (slot, value.strip()) not in episode.asked.given:
             yield Problem(f"it set {slot} to {value!r}, which nobody asked for", index)
 

@@ -81,11 +81,12 @@ class Opinion(NamedTuple):
 
 
 _NO_ACTION, _GAVE_UP = Opinion(HARMFUL, "The reply was no action."), Opinion(HARMFUL, "It gave up.")
+_MAY_HAVE_TO = Opinion(NEUTRAL, "It gave up, and nothing tells whether it had to.")
 _WHY = {
     "unasked": ("It took back what nobody asked for.", "It did something that nobody asked for, or not as asked."),
     "acts": ("It did what was asked for.", "It undid what was asked for."),
     "transitions": ("It came nearer to what is left of the task.", "It went away from what is left of the task."),
-    "values": ("It set something as asked.", "It set something otherwise than asked."),
+    "values": ("It came nearer to the values that are asked for.", "It set something otherwise than asked."),
 }
 """By what differs after a step: why it is good, and why it is harmful."""
 
@@ -129,7 +130,7 @@ def opinions_without_task(steps: Sequence[SeenStep]) -> list[Opinion]:
     for step in steps:
         this = step.outcome.before.screen_id, step.action
         if step.action.parsed is None or step.action.gives_up:
-            found.append(_GAVE_UP if step.action.gives_up else _NO_ACTION)
+            found.append(_MAY_HAVE_TO if step.action.gives_up else _NO_ACTION)
         elif step.outcome.same and this in tried:
             found.append(Opinion(NEUTRAL, "It did the same thing again, without effect."))
         else:

@@ -114,6 +114,10 @@ def kept_manuals(
 _NAMED = re.compile(r"\{([^{}\s]+)\}")
 _TO_DO: Final = {
     "Tapped ": "Tap ",
+    "Clicked ": "Click ",
+    "Held ": "Hold ",
+    "Right-clicked ": "Right-click ",
+    "Dragged ": "Drag to ",
     "Opened ": "Open ",
     "Typed ": "Type ",
     "Scrolled ": "Scroll ",

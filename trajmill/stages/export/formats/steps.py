@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Annotated, NamedTuple
 
@@ -14,7 +15,7 @@ from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.geometry import Box, Size
-from trajmill.schemas.observation import ScreenReader
+from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.record import Float32, Int64
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER, Message, RLStep
 from trajmill.schemas.tables.trajectory import Step
@@ -25,6 +26,7 @@ from trajmill.stages.guidance.strip import quotes_guidance
 _TOKENS_AROUND_MESSAGE = 16
 """Upper bound on the tokens that a chat template adds to a message: two marks, the role, two line breaks."""
 _TOKENS_AROUND_IMAGE = 2
+_Reads = Callable[[str], Sequence[UIElement]]
 
 
 class Lineage(NamedTuple):
@@ -151,11 +153,20 @@ def step_example(
     if step.action is None:
         return LeftOutStep("no_action")
     action = action_from_json(step.action)
-    if isinstance(action, TypeText):
-        earlier = [one.screen_before for one in episode.steps if one.index <= step.index]
-        prompt = [message.content for message in conversation.messages[:-1]]
-        if _is_forgotten(action.text, prompt, conversation.screens, earlier, screens):
-            return LeftOutStep("types_forgotten_text")
+    earlier = [one.screen_before for one in episode.steps if one.index <= step.index]
+    prompt = [message.content for message in conversation.messages[:-1]]
+    shown, read = conversation.screens, screens.elements
+    if isinstance(action, TypeText) and _is_forgotten(action.text, prompt, shown, earlier, read):
+        return LeftOutStep("types_forgotten_text")
+    if step.target is not None and pressed_point(action) is not None:
+        # The present screen shows the pressed text, among others.
+        before = [screen for screen in earlier if screen != step.screen_before]
+
+        def told(screen: str) -> list[UIElement]:
+            return [each for each in read(screen) if not (each.clickable or "title" in each.states)]
+
+        if _is_forgotten(step.target.text, prompt, shown[:-1], before, told):
+            return LeftOutStep("presses_forgotten_text")
     target = ReplyTarget.of(family, episode.query.platform, action, right_box(step, action), frame)
     lineage = lineage_of(family, episode, step, conversation, screens.size)
     return StepExample(row.example_id, conversation.messages, target, lineage, row.loss_weight)
@@ -257,25 +268,21 @@ def right_box(step: Step, action: Action) -> Box | None:
 
 
 def _is_forgotten(
-    text: str, prompt: Sequence[str], shown: Collection[str], earlier: Sequence[str], screens: ScreenReader
+    text: str, prompt: Sequence[str], shown: Collection[str], earlier: Sequence[str], read: _Reads
 ) -> bool:
-    """Whether a typed text was read on an earlier screen, and is in neither the prompt nor its screens.
+    """Whether a typed or pressed text was read on an earlier screen, and is in neither the prompt nor its screens.
 
     An agent that notes what it reads can carry a code from one app to another. A family whose history is its past
     actions, as the one published for Qwen2.5-VL, forgets the code with the screen.
 
     `shown` are the ids of the screens that the prompt shows, `earlier` those of all screens of the episode up to the
-    reply. A screen without an accessibility tree has no text.
+    reply; `read` returns the elements of a screen that tell something, none without an accessibility tree.
     """
-    typed = text.casefold()
-    if any(typed in each.casefold() for each in prompt):
+    whole = re.compile(rf"(?<!\w){re.escape(text)}(?!\w)", re.IGNORECASE)
+    if not re.search(r"\w", text) or any(text.casefold() in each.casefold() for each in prompt):
         return False
-    holding = {
-        screen
-        for screen in dict.fromkeys((*earlier, *shown))
-        if any(typed in each.text.casefold() or typed in each.value.casefold() for each in screens.elements(screen))
-    }
-    return bool(holding) and holding.isdisjoint(shown)
+    has = {screen for screen in (*earlier, *shown) if any(whole.search(f"{e.text}\n{e.value}") for e in read(screen))}
+    return bool(has) and has.isdisjoint(shown)
 
 
 def lineage_of(

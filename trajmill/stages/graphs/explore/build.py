@@ -231,10 +231,8 @@ class GraphBuilder:
         if trial.effect is Effect.LEFT:
             return way.model_copy(update={"marks": (Mark.LEAVES,), "address": trial.address})
         to = self._book.page_of(trial.after)
-        if to is None:  # beyond the most pages
-            return None
-        if slot is not None and slot.slot.opens and to is part.page:
-            return None  # The list of a choice was opened, or one of it chosen.
+        if to is None or (slot is not None and slot.slot.opens and to is part.page):
+            return None  # Beyond the most pages; or the list of a choice was opened, or one of it chosen.
         if slot is not None and slot.slot.is_picked:
             used[slot.value_of(trial.target)] = slot.name
         return self._with_effect(part, trial, way.model_copy(update={"to": self.names[to.number]}), used)
@@ -247,17 +245,16 @@ class GraphBuilder:
         None for a button that needs no form for what it does, and for what changes nothing.
         """
         first, last = self._screens[trial.before], self._screens[trial.after]
-        change = screen_change(first, last, used, way.to != part.name)
-        # The field itself, and the list of what was entered in it before, tell no effect.
-        own = FIELDS | {BOX} if trial.kind is TrialKind.ENTER else FIELDS
-        shows = tuple(each for each in change.shows if each.role not in own or not each.is_open)
+        # The inputs themselves, and the list of what was entered in one before, tell no effect.
+        own = FIELDS if trial.kind is TrialKind.PRESS else FIELDS | {BOX}
+        shows, lacks = screen_change(first, last, used, way.to != part.name, own)
         telling = tuple(each for each in shows if each.is_open)
-        is_other = not telling and (self._does_alone(part, trial) or self._is_no_search(part, way, trial))
+        is_other = self._does_alone(part, trial) or (not telling and self._is_no_search(part, way, trial))
         if way.submits and (is_other or self._only_leaves_field(part, trial)):
             return None
         if way.to != part.name:
             return way.model_copy(update={"shows": telling})
-        if not (shows or change.lacks):
+        if not (shows or lacks):
             return None
         head = first.by_target.get(trial.target) if part.slot_with(trial.target) is None else None
         if head is not None and (does := sorts_by(head, last)):
@@ -266,7 +263,7 @@ class GraphBuilder:
             in_heads = tuple(each for each in shows if each.text in heads)
             return way.model_copy(update={"does": does, "shows": in_heads or shows})
         mark = None if telling or way.does else visible_mark(first, last, part.page.standing)
-        return way.model_copy(update={"shows": shows, "lacks": change.lacks, "marks": (mark,) if mark else ()})
+        return way.model_copy(update={"shows": shows, "lacks": lacks, "marks": (mark,) if mark else ()})
 
     def _does_alone(self, part: _PageParts, trial: Trial) -> bool:
         """Whether a button does the same without the fields before it, so that it sends nothing."""
@@ -278,7 +275,8 @@ class GraphBuilder:
         element = self._screens[trial.before].by_target.get(trial.target)
         text = element.text if element is not None and trial.kind is not TrialKind.ENTER else ""
         sends = not text or type_of_label(text) is ValueType.SEARCH or text.lower() in PLAIN_SENDING
-        return not sends and {each.slot.type for each in part.slots if each.name in way.slots} == {ValueType.SEARCH}
+        own = (each.slot for each in part.slots if each.name in way.slots)
+        return not sends and {each.type for each in own if each.kind is SlotKind.FIELD} == {ValueType.SEARCH}
 
     def _only_leaves_field(self, part: _PageParts, trial: Trial) -> bool:
         """Whether a button above the fields does all that Enter does: it sends them by taking the focus."""
@@ -313,7 +311,9 @@ class GraphBuilder:
 
     def _title(self, page: FoundPage) -> str:
         """What the page calls itself: its dialog, its first heading, else its title bar, with the first document."""
-        heading = next((e.text for e in page.first.elements if e.role == "heading" and "title" not in e.states), "")
+        texts = [{each.text for each in screen.elements if each.role == "heading"} for screen in page.screens]
+        heads = (e.text for e in page.first.elements if e.role == "heading" and "title" not in e.states)
+        heading = next((each for each in heads if all(each in found for found in texts)), "")
         bar, main = page.key.title, self._book.pages[0].key.title
         bar = main if not page.key.address and bar.rpartition(" - ")[1:] == main.rpartition(" - ")[1:] else bar
         title = next(iter(sorted(page.key.dialogs)), "") or heading or bar
@@ -364,7 +364,7 @@ def _slots_used(part: _PageParts, steps: Sequence[PathStep]) -> dict[str, str]:
 
 def _adds_nothing(transition: GraphTransition, known: GraphTransition) -> bool:
     """Whether a transition adds nothing to a known one: the same target page, and no slot value shown."""
-    alike = (transition.by, transition.keys, transition.to) == (known.by, known.keys, known.to)
+    alike = all(getattr(transition, name) == getattr(known, name) for name in ("by", "keys", "to", "submits"))
     same_slots = transition.slots == known.slots or not any(each.is_open for each in transition.shows)
     return alike and same_slots
 

@@ -26,7 +26,7 @@ from trajmill.stages.graphs.explore.base import (
 )
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.journal import ExploreJournal, Tried
-from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
+from trajmill.stages.graphs.explore.pages import FoundElement, FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import origin_of, trials_on
 from trajmill.stages.graphs.explore.walker import AppWalker, Budget, OutOfBoundsError, WayLost
 from trajmill.stages.graphs.operations import graph_start
@@ -88,6 +88,13 @@ class Findings:
             origin = None if _stays(page, trial.target, after) else origin_of(page, trial.target)
             if self.book.knows(after, origin) or len(self.book.pages) < self._bounds.pages:
                 end = self.book.add(after, (*trial.way, *trial.steps), origin).number
+        # What says something else now, such as the number of things in a cart, may lead elsewhere.
+        if after is not None and end == page.number:
+            for target, each in after.by_target.items():
+                known = page.elements.get(target)
+                if known is not None and each.role == "link" and each.clickable and each.text != known.element.text:
+                    page.elements[target] = FoundElement(each, (*trial.way, *trial.steps), after.screen_id)
+                    self._taken.discard((page.number, (TrialKind.PRESS, target)))
         if trial.kind is TrialKind.PRESS:
             page.results[trial.target] = end
             pressed = page.elements.get(trial.target)

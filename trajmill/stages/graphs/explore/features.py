@@ -122,7 +122,7 @@ class ScreenChange(NamedTuple):
 
 
 def screen_change(
-    before: WalkedScreen, after: WalkedScreen, slots: Mapping[str, str], is_new_page: bool
+    before: WalkedScreen, after: WalkedScreen, slots: Mapping[str, str], is_new_page: bool, own: Collection[str]
 ) -> ScreenChange:
     """Return what only the second screen shows, and what only the first one shows.
 
@@ -136,6 +136,7 @@ def screen_change(
     ]
     lacks = [each for each in _changing_features(before) if not is_on(each, after.elements) and not each.value]
     # What says a value of a slot tells more than counts and other side effects.
+    shows = [each for each in shows if each.role not in own or not each.is_open]
     telling = [each for each in shows if each.is_open]
     telling = [each for each in telling if each.role not in INPUTS] or telling
     return ScreenChange(tuple((telling or shows)[:_MOST]), () if telling else tuple(lacks[:_MOST]))

@@ -19,6 +19,7 @@ _MOST_INPUTS = 12
 """A page with more is a table or a list of settings; of those, a form has the text fields alone."""
 _MOST_BUTTONS = 3
 _MOST_WORDS = 100
+_UNFILLED = frozenset(("password", "disabled", "datetime-local", "month", "week"))
 _READ = frozenset({"list_item", "cell", "heading", "text"})
 _FEWEST_IN_COLUMN = 4
 _FREE = frozenset({ValueType.TEXT, ValueType.TITLE, ValueType.PERSON})
@@ -34,7 +35,7 @@ class Form(NamedTuple):
 
 def is_field(element: UIElement) -> bool:
     states = set(element.states)
-    return element.role in FIELDS and "editable" in states and not {"password", "disabled"} & states
+    return element.role in FIELDS and "editable" in states and _UNFILLED.isdisjoint(states)
 
 
 def forms_of(page: FoundPage) -> list[Form]:
@@ -91,7 +92,7 @@ def radio_groups(page: FoundPage) -> list[tuple[str, ...]]:
             if marked and is_marked(element):
                 groups.append([])
             marked = is_marked(element) or (marked and bool(groups[-1]))
-            groups[-1].append(target)
+            groups[-1] += [target] * ("disabled" not in element.states)
         elif element.role in INPUTS | BUTTONS:
             groups.append([])
             marked = False
@@ -155,7 +156,8 @@ def said_often(page: FoundPage, words: Sequence[str]) -> tuple[str, ...]:
 
 def words_to_find(page: FoundPage) -> tuple[str, ...]:
     """Return names of items on a page, which a search there finds: of rows with several parts, and in columns."""
-    names = (name for group in page.groups if not group.is_run for name in group.items)
+    items = [item for group in page.groups if not group.is_run for item in group.items.items()]
+    names = (name for name, target in items if page.elements[target].element.role not in BUTTONS)
     # Also of the rows that come up when the page is sorted, or turned.
     texts = [e for e, *_ in page.elements.values() if e.role in _READ and "clickable" not in e.states]
     columns: dict[tuple[str, int], list[UIElement]] = defaultdict(list)

@@ -204,7 +204,13 @@ class PageBook:
         def is_part(page: FoundPage) -> bool:
             return any(each.key == key and _is_alike(each.names, names) for each in page.scrolled)
 
-        whole = (page for page in self.pages if same(page) and _is_alike(page.names, names))
+        def has_other_rows(page: FoundPage) -> bool:
+            rows = {target for group in page.groups if not group.is_run for target in group.items.values()}
+            known = {(e.role, e.element_id or e.text) for e in (page.elements[target].element for target in rows)}
+            ours, theirs = ({each for each in some if each[1] != "*"} - known for some in (names, page.names))
+            return bool(rows) and _is_alike(frozenset(ours), frozenset(theirs))
+
+        whole = (page for page in self.pages if same(page) and (_is_alike(page.names, names) or has_other_rows(page)))
         return next(whole, None) or next(filter(is_part, self.pages), None)
 
 

@@ -28,6 +28,8 @@ from trajmill.stages.graphs.sentences import starts_with_verb
 from trajmill.stages.graphs.values import examples, results, type_of
 
 _MOST_ITEMS = 40
+_MOST_INDENT = 40
+_HEADS = ("text", "heading")
 """Most items of a list that can be asked for."""
 
 
@@ -235,9 +237,12 @@ def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
 def _group_of(element: UIElement, others: Sequence[UIElement]) -> str:
     """The heading of the group that an element is indented in; empty without one."""
     left, top = element.bounds[:2]
-    texts = [e for e in others if e.role == "text" and e.text and not e.text.endswith(":") and not is_sentence(e.text)]
-    above = [each for each in texts if each.bounds.left < left < each.bounds.right and each.bounds.bottom <= top]
-    return max(above, key=lambda each: each.bounds.top).text if above else ""
+    labels = {each.text for each in others if each.role not in _HEADS}
+    texts = [each for each in others if each.role in _HEADS and each.text not in labels and not is_sentence(each.text)]
+    over = (each for each in texts if each.text and each.bounds.left < left < each.bounds.right)
+    above = [each for each in over if left <= each.bounds.left + _MOST_INDENT and each.bounds.bottom <= top]
+    last = max(above, key=lambda each: each.bounds.top, default=element)
+    return last.text if last.role == "text" and not last.text.endswith(":") else ""
 
 
 def _radios(page: FoundPage) -> Iterator[FoundSlot]:

@@ -34,7 +34,7 @@ from trajmill.stages.models.embedded.candidates import CONCLUSION_VERBS
 from trajmill.stages.models.embedded.policy_network import NetworkShape, PolicyNetwork
 from trajmill.stages.models.embedded.situation import InputReader, PolicyInput, bags, collate
 from trajmill.stages.models.embedded.thoughts import compose_thought
-from trajmill.stages.models.embedded.words import Conclusion, noted_values, plain, write_conclusion
+from trajmill.stages.models.embedded.words import MOUSE_VERBS, Conclusion, noted_values, plain, write_conclusion
 
 _DECIMALS = 6
 _MOST_REMEMBERED = 4096
@@ -136,9 +136,10 @@ def reply_for(policy_input: PolicyInput, chosen: int, user: UserText, *, phone: 
     text, verb = candidate.text, candidate.verb
     known = set(noted_values(policy_input.conclusions))
     fresh = [line for value in policy_input.values if (line := plain(value)) not in known and line not in instruction]
-    parts = Conclusion(CONCLUSION_VERBS[verb], text, candidate.field, policy_input.title, tuple(fresh[:_MOST_NOTES]))
+    said = CONCLUSION_VERBS[verb] if phone else MOUSE_VERBS.get(CONCLUSION_VERBS[verb], CONCLUSION_VERBS[verb])
+    parts = Conclusion(said, text, candidate.field, policy_input.title, tuple(fresh[:_MOST_NOTES]))
     conclusion = write_conclusion(parts, how=verb if verb in ("down", "up") else "", into=verb == "type")
-    thought = compose_thought(policy_input, chosen, instruction)
+    thought = compose_thought(policy_input, chosen, user)
     return Reply(thought, candidate.action(phone=phone), conclusion)
 
 

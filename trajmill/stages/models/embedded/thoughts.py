@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
 
+from trajmill.schemas.dialects.user_text import UserText
 from trajmill.stages.models.embedded.candidates import CandidateAction
 from trajmill.stages.models.embedded.situation import PolicyInput
 from trajmill.stages.models.embedded.words import Conclusion, noted_values, quoted, tokens
@@ -36,14 +37,15 @@ class _Wording:
         return options[place]
 
 
-def compose_thought(policy_input: PolicyInput, chosen: int, instruction: str) -> str:
+def compose_thought(policy_input: PolicyInput, chosen: int, user: UserText) -> str:
     """Return the thought before the candidate at index `chosen`; equal arguments give equal thoughts."""
     candidate, title, past = policy_input.candidates[chosen], policy_input.title, policy_input.conclusions
-    key = f"{instruction}\x1f{len(past)}\x1f{title}\x1f{candidate.verb}\x1f{candidate.text}"
+    instruction, steps = user.instruction, len(user.conclusions)
+    key = f"{instruction}\x1f{steps}\x1f{title}\x1f{candidate.verb}\x1f{candidate.text}"
     wording, words = _Wording(zlib.crc32(key.encode(errors="replace"))), _wordings()
     parts = {
         "seen": _seen(policy_input, wording),
-        "done": _done(past, title, wording),
+        "done": _done(past, steps, title, wording),
         "wanted": _wanted(candidate, past, instruction, wording),
     }
     verb = candidate.role if candidate.verb == "press" else candidate.verb
@@ -71,7 +73,7 @@ def _seen(policy_input: PolicyInput, wording: _Wording) -> str:
     )
 
 
-def _done(past: Sequence[Conclusion], title: str, wording: _Wording) -> str:
+def _done(past: Sequence[Conclusion], steps: int, title: str, wording: _Wording) -> str:
     if not past:
         return wording.of("This is the first step.", "I begin here.", "Nothing is done yet.")
     last, verbs = past[-1], _wordings()["done"]
@@ -80,7 +82,7 @@ def _done(past: Sequence[Conclusion], title: str, wording: _Wording) -> str:
         return f"{done} and noted {', '.join(map(quoted, last.notes))}."
     if title and last.title == title:
         return wording.of(f"{done} on this page.", f"{done}, which leaves {quoted(title)} open.")
-    return wording.of(f"{done}.", f"{done}, which led here.", f"{done}, so step {len(past)} is done.")
+    return wording.of(f"{done}.", f"{done}, which led here.", f"{done}, so step {steps} is done.")
 
 
 def _wanted(candidate: CandidateAction, past: Sequence[Conclusion], instruction: str, wording: _Wording) -> str:

@@ -99,10 +99,13 @@ def code_of(text: str) -> int:
 
 
 _CONCLUSION = re.compile(
-    r'(?P<verb>\w+)(?: down| up)?(?: "(?P<target>[^"]*)")?(?: (?:for|into) "(?P<field>[^"]*)")?'
+    r'(?P<verb>[\w-]+)(?: down| up)?(?: "(?P<target>[^"]*)")?(?: (?:for|into) "(?P<field>[^"]*)")?'
     r'(?: on "(?P<title>[^"]*)")?\.(?: Noted (?P<notes>"[^"]*"(?:, "[^"]*")*)\.)?'
 )
 _QUOTED = re.compile(r'"([^"]*)"')
+MOUSE_VERBS = {"Tapped": "Clicked", "Held": "Right-clicked"}
+"""What the verbs of conclusions are called on a desktop."""
+_VERBS = {mouse: finger for finger, mouse in MOUSE_VERBS.items()}
 
 
 class Conclusion(NamedTuple):
@@ -131,12 +134,13 @@ def write_conclusion(conclusion: Conclusion, *, how: str = "", into: bool = Fals
 
 
 def read_conclusion(text: str) -> Conclusion:
-    """Parse the output of `write_conclusion`; all fields are empty for another text."""
+    """Parse the output of `write_conclusion`, verbs as on a phone; all fields are empty for another text."""
     match = _CONCLUSION.fullmatch(text)
     if match is None:
         return Conclusion("", "", "", "", ())
     notes = tuple(_QUOTED.findall(match["notes"])) if match["notes"] else ()
-    return Conclusion(match["verb"], match["target"] or "", match["field"] or "", match["title"] or "", notes)
+    verb = _VERBS.get(match["verb"], match["verb"])
+    return Conclusion(verb, match["target"] or "", match["field"] or "", match["title"] or "", notes)
 
 
 def noted_values(conclusions: Sequence[Conclusion]) -> list[str]:

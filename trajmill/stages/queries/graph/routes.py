@@ -340,11 +340,11 @@ def is_wish(route: Route) -> bool:
     if any(each.spec.is_nameless and not is_nearest(graph, each.page) for move in route.acts for each in move.settings):
         return False
     marked = {Mark.IDLE, Mark.OPENS, Mark.AWAITS} & {*graph.pages[route.end].marks}
-    if _leaves_what_it_found(route) or (not route.parts and (marked or graph.name_of(route.end) == graph.title)):
-        return False
+    is_told = not marked and graph.pages[route.end].title not in ("", graph.title)
     of_forms = sum(len(move.settings) for move in route.acts if move.transition.submits)
     alone = [move for move in route.acts if not move.settings and not move.transition.does]
-    return (of_forms <= _MOST_OF_FORMS or len(route.acts) == 1) and len(alone) < _REPEATS
+    is_short = (of_forms <= _MOST_OF_FORMS or len(route.acts) == 1) and len(alone) < _REPEATS
+    return is_short and bool(route.parts or is_told) and not _leaves_what_it_found(route)
 
 
 def _leaves_what_it_found(route: Route) -> bool:
@@ -366,11 +366,11 @@ def _stands_nearer(graph: AppGraph, setting: Setting) -> bool:
     """Whether a slot can be set without opening a menu first, or before a page that nothing names."""
     page, name = graph.pages[setting.page], graph.name_of(setting.page)
     has_name = page.title and is_nearest(graph, setting.page)
-    own, is_document = setting.spec.target, setting.spec.is_nameless
+    own, is_document = (setting.spec.target, setting.spec.opens), setting.spec.is_nameless
     same = [
         key
         for key, spec in graph.pages.items()
-        if any(own == each.target or (is_document and each.is_nameless) for each in spec.slots.values())
+        if any(own == (each.target, each.opens) or (is_document and each.is_nameless) for each in spec.slots.values())
     ]
     before = same[: same.index(setting.page)]
     if Mark.OPENS in page.marks:

@@ -37,7 +37,7 @@ class EmbeddedRecipe(RecipeSpec):
 
     def updates(self, rows: int) -> int:
         wanted = max(math.ceil(self.epochs * rows / self.batch), getattr(self, "min_updates", 1))
-        return self.frozen_explorer_updates or min(wanted, self.max_updates)
+        return min(wanted, self.max_updates)
 
     def trains(self, folder: Path) -> bool:
         from trajmill.stages.models.embedded.model import is_embedded_policy

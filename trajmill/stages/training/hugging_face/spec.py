@@ -78,8 +78,7 @@ class HuggingFaceRecipe(RecipeSpec):
 
     def updates(self, rows: int) -> int:
         wanted = math.ceil(self.epochs * math.ceil(rows / self.batch))
-        most = wanted if self.max_updates is None else min(wanted, self.max_updates)
-        return self.frozen_explorer_updates or most
+        return wanted if self.max_updates is None else min(wanted, self.max_updates)
 
     def train(
         self, parent: ParentPolicy, release: Path, seed: int, folder: Path, progress: Progress | None = None

@@ -30,12 +30,14 @@
       const row = document.createElement("div");
       row.setAttribute("role", "option");
       row.setAttribute("aria-selected", String(option.selected));
+      row.ariaDisabled = String(option.matches(":disabled"));
+      row.hidden = option.hidden;
       row.textContent = option.text;
       row.style.padding = "1px 4px";
-      listen.call(row, "mousedown", (event) => { event.preventDefault(); event.stopPropagation(); choose(select, index, list); });
+      if (!option.matches(":disabled")) listen.call(row, "mousedown", (event) => { event.preventDefault(); event.stopPropagation(); choose(select, index, list); });
       list.append(row);
     });
-    document.body.append(list);
+    (select.closest("dialog[open], [popover]") || document.body).append(list);
     return list;
   };
   let shown = null;

@@ -7,7 +7,7 @@
   const squeeze = (text) => (text || "").replace(/\s+/g, " ").trim().slice(0, 200);
   const inputRoles = { checkbox: "checkbox", radio: "radio", range: "slider", submit: "button", button: "button",
                        image: "button", color: "button", file: "button", reset: "button" };
-  const INPUT_TYPES = ["date", "time", "number", "email", "tel", "url", "search"];
+  const INPUT_TYPES = ["date", "time", "datetime-local", "month", "week", "number", "email", "tel", "url", "search"];
   const tagRoles = { A: "link", BUTTON: "button", TEXTAREA: "text_field", SELECT: "combo_box", OPTION: "list_item",
                      LI: "list_item", IMG: "image", H1: "heading", H2: "heading", H3: "heading", H4: "heading" };
   const ownText = (node) =>
@@ -39,6 +39,8 @@
     return squeeze(words(label));
   };
   const labelOf = (node, role) => {
+    const said = (node.getAttribute("aria-labelledby") || "").split(/\s+/).map((id) => id && node.getRootNode().getElementById(id)).filter(Boolean);
+    if (said.length) return squeeze(said.map((each) => each.innerText).join(" "));
     if (node.getAttribute("aria-label")) return squeeze(node.getAttribute("aria-label"));
     if (node.tagName === "INPUT" || node.tagName === "TEXTAREA" || node.tagName === "SELECT") {
       if (role === "button") return squeeze(node.value || node.alt);
@@ -101,7 +103,7 @@
   const rows = [];
   const visit = (node, covered, held) => {
     const style = getComputedStyle(node);
-    if (style.display === "none" || style.visibility === "hidden") return;
+    if (style.display === "none" || style.visibility === "hidden" || (style.display !== "contents" && !node.checkVisibility())) return;
     if (Number(style.opacity) === 0 && (!isDrawnByOthers(node) || style.pointerEvents === "none")) return;
     const whole = node.getBoundingClientRect();
     const left = Math.max(0, whole.left), top = Math.max(0, whole.top);
@@ -122,10 +124,10 @@
         const states = role === "text_field" ? scrollable : [];
         if (overlay === node ? can || drawn : pressable(overlay, getComputedStyle(overlay))) states.push("clickable");
         if (holds && (states.includes("clickable") || opensMenu(node))) states.push("long_clickable");
-        if (node.checked) states.push("checked");
+        if (node.checked || ["aria-checked", "aria-pressed"].some((name) => node.getAttribute(name) === "true")) states.push("checked");
         if (node.selected || node.getAttribute("aria-selected") === "true") states.push("selected");
         if (node === document.activeElement) states.push("focused");
-        if (node.disabled) states.push("disabled");
+        if (node.disabled || node.ariaDisabled === "true") states.push("disabled");
         if (role === "text_field") states.push("editable");
         if (node.type === "password") states.push("password");
         if (role === "text_field" && INPUT_TYPES.includes(node.type)) states.push(node.type);
