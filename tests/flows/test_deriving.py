@@ -112,6 +112,9 @@ def test_each_failed_attempt_is_compared_with_a_success_at_its_query(
     written = [row for path in (tmp_path / "out" / "data").iterdir() for row in pq.read_table(path).to_pylist()]
     assert {row["example_id"] for row in written} <= {row.example_id for row in rows} and written
     assert all(row["better"] != row["worse"] for row in written)
+    command.said(*export[:-2], "qwen3-vl", "--out", tmp_path / "orders", "--kind", "forks")
+    said = str([pq.read_table(path).to_pylist() for path in (tmp_path / "orders" / "data").iterdir()])
+    assert "Tap '" in said and "Tap the ." not in said
     assert "has no rejected reply: dpo takes --kind forks" in command.refused(*export, tmp_path / "steps")
 
 

@@ -155,6 +155,8 @@ def test_a_named_warehouse_shows_its_own_runs(tmp_path: Path, command: CommandLi
     shown = command.said("status", "--root", tmp_path)
     assert sorted(re.findall("^run       (.*) in", shown, re.MULTILINE)) == sorted(each.run_id for each in configs)
     assert [config_of(create_warehouse(tmp_path), each.run_id) for each in configs] == configs
+    (tmp_path / f"runs/{configs[0].run_id}/config.json").write_text('{"gone": 1, "train": {"gone": 2, "epochs": 3.0}}')
+    assert config_of(create_warehouse(tmp_path), configs[0].run_id).train.epochs == 3.0  # type: ignore[attr-defined]
 
 
 def test_a_server_that_is_gone_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine) -> None:

@@ -205,7 +205,6 @@ def test_hard_queries_are_shown_and_released_within_quotas(tmp_path: Path, monke
     assert not read_rows(context.warehouse, Guidance, run_id=config.run_id)
     rows = [row for row in read_rows(context.warehouse, Example) if row.trajectory_id == shown[0].trajectory_id]
     assert len(rows) == 6 and not any(row.guided for row in rows), "it had no hints"
-    # The thoughts that read rows aloud are for one family, and no text has the ids of the path.
     assert not any(sign in each.content for row in rows for each in row.messages for sign in ("<r0>", "Followed"))
     assert 'Conclusion: Tap "Market".' in rows[0].messages[-1].content
     assert all("Task progress" in row.messages[1].content for row in rows)

@@ -1,6 +1,7 @@
 import json
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from tests.records import record
@@ -52,6 +53,10 @@ def test_near_matches_leave_supervised_rows_of_any_kind_out(kind: str) -> None:
     assert clean.rows["example_id"].to_pylist() == [f"{kind} I order pizza."]
     assert clean.left_out == {"near_heldout": 1} and clean.leaking == {f"{kind} {NEAR}"}
     assert check(CurateSpec(near_heldout=0.0)).examples(rows) == {}
+    at = f"{rows['trajectory_id'][0]}/{rows['step_index'][0]}"
+    assert without_leaks(rows, "example_id", {}).without_steps("example_id", pa.array([at])).left_out == {
+        "unseen_app": 2
+    }
 
 
 def test_near_matches_leave_rl_rows_out_and_a_whole_heldout_instruction_refuses_the_release() -> None:

@@ -219,6 +219,8 @@ def test_branches_give_the_steps_around_their_screen_advantages_of_their_own() -
     # Rewards 1, 0, 0, 0 from the screen: V = 1/4, S = sqrt(3)/4, and V_0 = 0.
     for one in (*won, *lost):
         assert sorted(index for name, index in rows if name == id_of(one)) == list(range(2, len(one.steps)))
+        weights = [row.step_weight for row in made.rows if row.trajectory_id == id_of(one)]
+        assert sum(weights) == pytest.approx(1.0)
     assert [rows[id_of(won[0]), index] for index in (2, 3)] == pytest.approx([1.73205] * 2, abs=1e-5)
     assert rows[id_of(lost[0]), 3] == pytest.approx(-0.57735, abs=1e-5)
     assert [rows[id_of(PARENT), index] for index in range(5)] == pytest.approx([0.57735] * 2 + [-0.57735] * 3, abs=1e-5)

@@ -1,4 +1,7 @@
+import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -16,7 +19,7 @@ from trajmill.warehouse.layout import (
     sole_worker,
     worker_of,
 )
-from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError, StoreError, store_at
+from trajmill.warehouse.store.base import FileStore, HeldError, LeaseLostError, StoreError, is_alive, store_at
 from trajmill.warehouse.store.bucket import BucketStore
 from trajmill.warehouse.store.lease import Generation, create_generation, leased, number_of, this_process
 
@@ -158,3 +161,10 @@ def test_upkeep_waits_for_nobody_and_is_bounded_itself(shared: Warehouse, monkey
     monkeypatch.setattr("trajmill.warehouse.layout._UPKEEP_SECONDS", 0.0)
     with upkeep_elsewhere(shared), pytest.raises(RunInUpkeepError), sole_worker(shared, RUN):
         pass
+
+
+def test_a_zombie_is_not_alive() -> None:
+    killed = subprocess.Popen([sys.executable, "-c", "pass"])
+    os.waitid(os.P_PID, killed.pid, os.WEXITED | os.WNOWAIT)
+    assert not is_alive(killed.pid) and is_alive(os.getpid())
+    killed.wait()

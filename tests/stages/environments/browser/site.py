@@ -17,6 +17,9 @@ PAGES = {
 <input id="agree" type="checkbox"><label for="agree">Agree</label>
 <script>var count = 0</script>""",
     "/next": "<h1>Next</h1><p>Arrived</p>",
+    "/states": """
+<dialog id="d"><p id="name">Dark mode</p><button role="switch" aria-checked="true" aria-labelledby="name">.</button>
+<select><option>Red<option>Blue<option disabled>Gone</select></dialog><script>d.showModal()</script>""",
     "/inner": """
 <button onclick="window.close()">Close me</button><button onclick="this.textContent = 'Pressed'">Inside</button>""",
     "/frames": """

@@ -55,6 +55,13 @@ async def test_boxes_in_iframes_are_right_and_covered_ones_left_out(site: str, e
     assert "Over" in found and "Under" not in found
 
 
+async def test_a_box_in_a_dialog_can_be_set(site: str, environment: BrowserEnvironment) -> None:
+    opened = await environment.step(press(element(await environment.reset(a_query(f"{site}/states"), 1), "combo_box")))
+    chosen = element(await environment.step(press(element(opened, "list_item", "Blue"))), "combo_box")
+    assert chosen.value == "Blue" and "disabled" in element(opened, "list_item", "Gone").states
+    assert "checked" in element(opened, "switch", "Dark mode").states
+
+
 async def test_controls_that_others_draw_are_in_the_tree(site: str, environment: BrowserEnvironment) -> None:
     seen = await environment.reset(a_query(f"{site}/drawn-by-others"), 1)
     checked = await environment.step(press(element(seen, "checkbox")))
