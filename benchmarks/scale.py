@@ -23,6 +23,8 @@ from pathlib import Path
 from benchmarks.process_tree import print_measured
 from benchmarks.repeated_run import fill_one_round, fill_rounds, newest_round
 from trajmill.flows.cli.app import give_memory_back
+from trajmill.flows.configuration.config import Config, RunSection
+from trajmill.flows.new_run import begun_runs
 from trajmill.flows.terminal.show import find_trajectory
 from trajmill.pipelines.reading.episodes import read_history
 from trajmill.warehouse.delta_log import committed_files
@@ -56,6 +58,9 @@ def main() -> None:
         _look(open_warehouse(given.root))
         return
     give_memory_back()
+    run_id = Config(run=RunSection(root=given.root)).run_id
+    if run_id not in begun_runs(open_warehouse(given.root)):
+        options.error(f"{given.root} has no run {run_id}: a next round needs one of this version's default job")
     for steps in given.steps:
         with tempfile.TemporaryDirectory() as folder:
             warehouse = create_warehouse(Path(folder) / "root")
