@@ -88,21 +88,21 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
-    Budget(("schemas",), 3_962),
-    Budget(("warehouse",), 3_687),
-    Budget(("pipelines",), 3_259),
+    Budget(("schemas",), 3_952),
+    Budget(("warehouse",), 3_712),
+    Budget(("pipelines",), 3_261),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_603),
     Budget(("stages/environments",), 16_057),
     Budget(("stages/queries",), 5_053),
-    Budget(("stages/critics",), 4_596),
+    Budget(("stages/critics",), 4_587),
     Budget(("stages/models",), 4_507),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_597),
     Budget(("stages/derive", "stages/guidance"), 4_186),
     Budget(("stages/training",), 3_012),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_970),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_960),
     Budget(("stages/graphs", "stages/annotation"), 4_812),
-    Budget(("",), 73_997),
+    Budget(("",), 73_995),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

@@ -165,8 +165,7 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
         newest = int(entries[-1].name[-25:-5])
         if version is None and log.delta is not None and int(log.delta.version()) == newest:
             return log.delta
-        if not store.is_local:
-            _copied_log(warehouse, table, files, whole=version is not None)
+        _copied_log(warehouse, table, files, whole=version is not None)
         try:
             if version is not None:
                 return DeltaTable(str(warehouse.table(table)), version=version)
@@ -188,13 +187,13 @@ def delta_table(warehouse: Warehouse, table: str, version: int | None = None) ->
 
 
 def _copied_log(warehouse: Warehouse, table: str, files: Sequence[StoredFile], whole: bool = False) -> list[Path]:
-    """Bring the log in a bucket to this machine, `whole` or from its last checkpoint on; return the paths.
+    """Bring the log to this machine, `whole` or from its last checkpoint on; return the paths.
 
-    A copy is used if it has the hash that was committed.
+    A copy is used if it has the hash that was committed. Raises BadInputError if a file itself has another.
     """
     paths = [warehouse.root / file.name for file in files if not file.name.endswith(_LAST_CHECKPOINT)]
     for path in warehouse.table(table).glob("_delta_log/[0-9]*"):
-        if path not in paths and path < paths[-1]:
+        if path not in paths and path < paths[-1] and not warehouse.store.is_local:
             # Of an earlier log at this address. What is newer another process may have listed later.
             path.unlink(missing_ok=True)
     known = _read_log(warehouse, table).known or {}
@@ -203,7 +202,12 @@ def _copied_log(warehouse: Warehouse, table: str, files: Sequence[StoredFile], w
     for path in needed:
         digest = known.get(path.name, (0, ""))[1]
         if not path.exists() or digest != hashlib.sha256(path.read_bytes()).hexdigest():
-            write_bytes(path, warehouse.store.get(warehouse.name(path)) or b"")
+            data = warehouse.store.get(warehouse.name(path)) or b""
+            if digest not in ("", hashlib.sha256(data).hexdigest()):
+                where = warehouse.store.uri(warehouse.name(path))
+                raise BadInputError(f"{where}: changed since it was committed; restore it from a copy")
+            if not warehouse.store.is_local:
+                write_bytes(path, data)
     return needed
 
 

@@ -7,18 +7,22 @@ import csv
 import io
 import json
 import math
+import re
 import tempfile
 import threading
+from functools import lru_cache
 from typing import Literal, NamedTuple
 
 import duckdb
 import pyarrow as pa
 
 from trajmill.schemas.errors import BadInputError, TrajmillError
+from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import tuples
 from trajmill.warehouse.store.connection import unreadable
-from trajmill.warehouse.views import connect, fresh_views, quoted
+from trajmill.warehouse.upkeep import damaged_table
+from trajmill.warehouse.views import connect, fresh_views, quoted, ready_made, view_query
 
 Format = Literal["table", "csv", "json"]
 
@@ -53,6 +57,7 @@ def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimi
     The query can read only the files of the warehouse, and writes nothing but temporary files of its own. Raises
     BadInputError if it is wrong, does more than read, or reaches a limit, or a committed file is missing or damaged.
     """
+    _check(warehouse, query)
     with tempfile.TemporaryDirectory() as spare, fresh_views(warehouse) as shown, connect(shown) as connection:
         connection.execute(f"SET memory_limit = '{limits.megabytes}MiB'")
         connection.execute(f"SET temp_directory = {quoted(spare)}")
@@ -82,6 +87,22 @@ def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimi
             raise _one_line(warehouse, error) from error
         finally:
             timer.cancel()
+
+
+def _check(warehouse: Warehouse, query: str) -> None:
+    """Raise BadInputError if a file is damaged that a query may read in a folder: DuckDB ignores checksums of pages."""
+    words = set(re.findall(r"\w+", query.lower()))
+    for view in reversed(ready_made()):
+        words |= set(re.findall(r"\w+", view_query(view))) if view in words else set()
+    for table in words & TABLES.keys() if warehouse.store.is_local else ():
+        if line := _damage(warehouse, table, hash(tuple(warehouse.store.files(f"tables/{table}")))):
+            raise BadInputError(line)
+
+
+@lru_cache(maxsize=256)
+def _damage(warehouse: Warehouse, table: str, state: int) -> str:
+    """The first line about a damaged file of a table, or nothing; `state` stands for sizes and times of its files."""
+    return next(damaged_table(warehouse, table), "")
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str, limits: QueryLimits) -> SqlAnswer:

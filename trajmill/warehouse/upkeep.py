@@ -264,7 +264,7 @@ def damage(warehouse: Warehouse, wanted: Callable[[str], bool] = lambda name: Tr
 
     Logs and markers are all read; `wanted` chooses files of tables, releases and policy versions by their names.
     """
-    checks = [_in_table(warehouse, table, wanted) for table in TABLES]
+    checks = [damaged_table(warehouse, table, wanted) for table in TABLES]
     for name in release_names(warehouse):
         checks += [damaged_release(warehouse, name, stored=True)] if wanted(f"releases/{name}") else []
     for name in warehouse.store.folders("models"):
@@ -283,7 +283,7 @@ def _marker(warehouse: Warehouse, name: str) -> Iterator[str]:
     yield from ()
 
 
-def _in_table(warehouse: Warehouse, table: str, wanted: Callable[[str], bool]) -> Iterator[str]:
+def damaged_table(warehouse: Warehouse, table: str, wanted: Callable[[str], bool] = lambda name: True) -> Iterator[str]:
     store, known, hashes, rows = warehouse.store, known_log(warehouse, table), dict[str, str](), dict[str, int]()
     logged = {file.name.rpartition("/")[2]: file.name for file in log_files(warehouse, table)}
     for name in sorted(known.keys() - logged.keys()):

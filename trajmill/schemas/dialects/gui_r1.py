@@ -16,18 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from trajmill.schemas.actions import (
-    Action,
-    Click,
-    HorizontalScroll,
-    PressKeys,
-    Scroll,
-    Swipe,
-    SystemButton,
-    Terminate,
-    TypeText,
-    scroll_direction,
-)
+from trajmill.schemas import actions
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import GUI_R1, ParseFailure, Reply, dialect_seen_in
 from trajmill.schemas.dialects.tool_call import Arguments, ArgumentsError, one_line, refusal, storable, written_position
@@ -47,10 +36,10 @@ _ANSWER = re.compile(r"<answer>(.*?)(?:</answer>|$)", re.DOTALL)
 _WAYS: Final = {"up": (0, -1), "down": (0, 1), "left": (-1, 0), "right": (1, 0)}
 _LONGEST: Final = 20_000
 _WHEEL_CLICKS: Final = 5
-_BUTTONS: Final[Mapping[str, SystemButton]] = {
-    "press_home": SystemButton(button="Home"),
-    "press_back": SystemButton(button="Back"),
-    "enter": SystemButton(button="Enter"),
+_BUTTONS: Final[Mapping[str, actions.SystemButton]] = {
+    "press_home": actions.SystemButton(button="Home"),
+    "press_back": actions.SystemButton(button="Back"),
+    "enter": actions.SystemButton(button="Enter"),
 }
 
 
@@ -109,24 +98,24 @@ class GuiR1:
         literal = f"{{'action': {name!r}, 'point': {point}, 'input_text': {said!r}}}".replace("<", "\\u003c")
         return f"<think>{reply.thought.strip().replace('<', '‹')}</think>\n<answer>[{literal}]</answer>"
 
-    def _read(self, answer: _Answer) -> Action:
+    def _read(self, answer: _Answer) -> actions.Action:
         match answer.name:
             case "click":
-                return Click(**answer.point())
+                return actions.Click(**answer.point())
             case "type":
-                return TypeText(text=answer.text("input_text"))
+                return actions.TypeText(text=answer.text("input_text"))
             case "scroll":
                 return self._scroll(answer)
             case "complete":
-                return Terminate(status="success")
+                return actions.Terminate(status="success")
             case "enter" if not self.phone:
-                return PressKeys(keys=("enter",))
+                return actions.PressKeys(keys=("enter",))
             case _ if self.phone and answer.name in _BUTTONS:
                 return _BUTTONS[answer.name]
             case _:
                 raise ArgumentsError(f"{GUI_R1} has no action {answer.name!r:.40} here")
 
-    def _scroll(self, answer: _Answer) -> Action:
+    def _scroll(self, answer: _Answer) -> actions.Action:
         direction = answer.word("input_text").strip().casefold()
         if direction not in _WAYS:
             raise ArgumentsError("input_text of scroll is not UP, DOWN, LEFT or RIGHT")
@@ -134,35 +123,36 @@ class GuiR1:
             return _swipe(direction, answer.frame.screen)
         at = answer.point() if answer.is_placed else {}
         clicks = _WHEEL_CLICKS if direction in ("up", "right") else -_WHEEL_CLICKS
-        return Scroll(clicks=clicks, **at) if direction in ("up", "down") else HorizontalScroll(clicks=clicks, **at)
+        turned = actions.Scroll if direction in ("up", "down") else actions.HorizontalScroll
+        return turned(clicks=clicks, **at)
 
-    def _written(self, action: Action, frame: CoordinateFrame) -> tuple[str, Sequence[float], str]:
+    def _written(self, action: actions.Action, frame: CoordinateFrame) -> tuple[str, Sequence[float], str]:
         match action:
-            case Click(button="left", count=1, x=x, y=y):
+            case actions.Click(button="left", count=1, x=x, y=y):
                 return "click", written_position(x, y, frame), _NO_TEXT
-            case TypeText(clear=False, enter=False, text=text):
+            case actions.TypeText(clear=False, enter=False, text=text):
                 return "type", _NO_POINT, text
-            case Swipe() if self.phone and action == _swipe(scroll_direction(action), frame.screen):
-                return "scroll", _NO_POINT, scroll_direction(action).upper()
-            case Scroll(x=x, y=y, clicks=clicks) | HorizontalScroll(x=x, y=y, clicks=clicks) if not self.phone:
-                if abs(clicks) == _WHEEL_CLICKS and (x is None) == (y is None):
+            case actions.Swipe() if self.phone and action == _swipe(actions.scroll_direction(action), frame.screen):
+                return "scroll", _NO_POINT, actions.scroll_direction(action).upper()
+            case actions.Scroll(x=x, y=y) | actions.HorizontalScroll(x=x, y=y) if not self.phone:
+                if abs(action.clicks) == _WHEEL_CLICKS and (x is None) == (y is None):
                     at = _NO_POINT if x is None or y is None else written_position(x, y, frame)
-                    return "scroll", at, scroll_direction(action).upper()
-            case Terminate(status="success"):
+                    return "scroll", at, actions.scroll_direction(action).upper()
+            case actions.Terminate(status="success"):
                 return "complete", _NO_POINT, _NO_TEXT
-            case PressKeys(keys=("enter",)) if not self.phone:
+            case actions.PressKeys(keys=("enter",)) if not self.phone:
                 return "enter", _NO_POINT, _NO_TEXT
-            case SystemButton() if self.phone and action in _BUTTONS.values():
+            case actions.SystemButton() if self.phone and action in _BUTTONS.values():
                 return next(name for name, each in _BUTTONS.items() if each == action), _NO_POINT, _NO_TEXT
         raise refusal(GUI_R1, action)
 
 
-def _swipe(direction: str, screen: Size) -> Swipe:
+def _swipe(direction: str, screen: Size) -> actions.Swipe:
     """The swipe of a scroll: half of the screen, across its middle."""
     x, y = screen.width // 2, screen.height // 2
     right, down = _WAYS[direction]
     across, along = right * (screen.width // 4), down * (screen.height // 4)
-    return Swipe(x=x + across, y=y + along, x2=x - across, y2=y - along)
+    return actions.Swipe(x=x + across, y=y + along, x2=x - across, y2=y - along)
 
 
 def _dictionary(text: str) -> dict[str, Any]:

@@ -15,19 +15,7 @@ from itertools import pairwise
 from time import perf_counter
 from typing import TypeVar
 
-from trajmill.schemas.actions import (
-    Action,
-    Answer,
-    Drag,
-    OpenApp,
-    PressKeys,
-    Swipe,
-    Terminate,
-    TypeText,
-    action_to_json,
-    ends_episode,
-    pressed_point,
-)
+from trajmill.schemas import actions
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.observation import SLIDER_MARK, Observation
@@ -50,11 +38,11 @@ def storable_decision(decision: Decision) -> Decision:
     """
     action = decision.action
     match action:
-        case TypeText(text=text) | Answer(text=text):
+        case actions.TypeText(text=text) | actions.Answer(text=text):
             action = action.model_copy(update={"text": storable(text)})
-        case OpenApp(app=app):
+        case actions.OpenApp(app=app):
             action = action.model_copy(update={"app": storable(app)})
-        case PressKeys(keys=keys):
+        case actions.PressKeys(keys=keys):
             action = action.model_copy(update={"keys": tuple(map(storable, keys))})
     return replace(
         decision,
@@ -121,7 +109,9 @@ class _Transcript:
             for index, (decision, seen) in enumerate(zip(self.decisions, screens, strict=False))
         )
         last = self.decisions[-1].action if self.decisions else None
-        says_done = stop is StopReason.AGENT_DONE and not (isinstance(last, Terminate) and last.status == "failure")
+        says_done = stop is StopReason.AGENT_DONE and not (
+            isinstance(last, actions.Terminate) and last.status == "failure"
+        )
         if failure is not None:
             reward = None
         checked = environment if isinstance(environment, CheckedEnvironment) else None
@@ -234,7 +224,7 @@ async def run_episode(
                 done.decisions.append(decision)
                 done.slot.step, done.slot.did = len(done.decisions), decision.conclusion
                 done.observations.append(observation)
-                if decision.action is not None and ends_episode(decision.action):
+                if decision.action is not None and actions.ends_episode(decision.action):
                     stop = StopReason.AGENT_DONE
                     break
                 if done.tokens_in + done.tokens_out > limits.tokens:
@@ -270,7 +260,7 @@ def recorded_rows(
         step_row(trajectory_id, index, decision, screens, False, None, common)
         for index, (decision, screens) in enumerate(zip(decisions, pairwise(seen), strict=True))
     )
-    ends = decisions[-1].action is not None and ends_episode(decisions[-1].action)
+    ends = decisions[-1].action is not None and actions.ends_episode(decisions[-1].action)
     unknown = dict.fromkeys(("guidance_id", "failure_class", "failure_message", "answer", "reward"))
     zero = dict.fromkeys(("seed", "attempt", "input_tokens", "output_tokens", "wall_ms", "environment_ms"), 0)
     stop = StopReason.AGENT_DONE if ends else StopReason.STEP_LIMIT
@@ -299,7 +289,7 @@ def step_row(
             "screen_after": after.screen.screen_id,
             "app_before": before.app,
             "app_after": after.app,
-            "action": action_to_json(action) if action is not None else None,
+            "action": actions.action_to_json(action) if action is not None else None,
             "action_kind": action.kind if action is not None else "unparsed",
             "target": target_element(action, before),
             "role_outputs": json.dumps(decision.role_outputs, sort_keys=True),
@@ -313,9 +303,9 @@ def step_row(
     )
 
 
-def target_element(action: Action | None, observation: Observation) -> TargetElement | None:
+def target_element(action: actions.Action | None, observation: Observation) -> TargetElement | None:
     """The smallest element where an action touches the screen; for a knob of a slider, with its new value as text."""
-    point = pressed_point(action) if action is not None else None
+    point = actions.pressed_point(action) if action is not None else None
     if point is None or observation.elements is None:
         return None
     under = [element for element in observation.elements if element.bounds.contains(*point)]
@@ -323,7 +313,7 @@ def target_element(action: Action | None, observation: Observation) -> TargetEle
         return None
     hit = min(under, key=lambda element: element.bounds.area)
     text = hit.text
-    if hit.role == SLIDER_MARK and isinstance(action, Swipe | Drag):
+    if hit.role == SLIDER_MARK and isinstance(action, actions.Swipe | actions.Drag):
         marks = [each for each in observation.elements if each.role == SLIDER_MARK]
         text = next((each.text for each in marks if each.bounds.contains(action.x2, action.y2)), text)
     return TargetElement(role=storable(hit.role), text=storable(text), bounds=hit.bounds)
@@ -333,12 +323,12 @@ def stored_paths(paths: Sequence[str]) -> tuple[str, ...]:
     return tuple(storable(path)[:_LONGEST_PATH] for path in paths[:_MOST_PATHS])
 
 
-def answer_of(last: Action | None) -> str | None:
+def answer_of(last: actions.Action | None) -> str | None:
     """Return the answer in the last action of an episode, or how it ended."""
     match last:
-        case Answer(text=text):
+        case actions.Answer(text=text):
             return text
-        case Terminate(status=status):
+        case actions.Terminate(status=status):
             return status
         case _:
             return None

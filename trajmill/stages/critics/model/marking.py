@@ -15,16 +15,6 @@ from typing import Any
 from PIL import Image, ImageDraw
 
 from trajmill.schemas import actions
-from trajmill.schemas.actions import (
-    Action,
-    Drag,
-    Scroll,
-    Swipe,
-    TypeText,
-    action_from_json,
-    pressed_point,
-    scroll_direction,
-)
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Box, Point, Size
 from trajmill.schemas.observation import ScreenHandle, ScreenReader, UIElement
@@ -66,7 +56,7 @@ def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
             return stored
         try:
             image = Image.open(io.BytesIO(stored)).convert("RGB")
-            if not draw_mark(image, action_from_json(step.action), elements):
+            if not draw_mark(image, actions.action_from_json(step.action), elements):
                 return stored
             out = io.BytesIO()
             image.save(out, format="PNG")
@@ -77,22 +67,22 @@ def marked_picture(step: Step, screens: ScreenReader) -> ScreenHandle:
     return ScreenHandle(f"{step.screen_before}+{mark}", size, draw)
 
 
-def draw_mark(image: Image.Image, action: Action, elements: tuple[UIElement, ...]) -> bool:
+def draw_mark(image: Image.Image, action: actions.Action, elements: tuple[UIElement, ...]) -> bool:
     """Mark an action on an RGB image of the screen before it; False if the action has no position."""
     pen, size = ImageDraw.Draw(image), Size(*image.size)
     stroke, radius = _stroke(max(3, min(size) // 144)), max(10, min(size) // 18)
     match action:
-        case Swipe(x=x, y=y, x2=x2, y2=y2) | Drag(x=x, y=y, x2=x2, y2=y2):
+        case actions.Swipe(x=x, y=y, x2=x2, y2=y2) | actions.Drag(x=x, y=y, x2=x2, y2=y2):
             _arrow(pen, Point(x, y), Point(x2, y2), stroke)
-        case Scroll(x=int() as x, y=int() as y, clicks=clicks):
+        case actions.Scroll(x=int() as x, y=int() as y, clicks=clicks):
             _arrow(pen, Point(x, y), Point(x, y + 2 * radius * (-1 if clicks > 0 else 1)), stroke)
-        case TypeText():
+        case actions.TypeText():
             focused = next((e for e in elements if "focused" in e.states), None)
             if focused is None:
                 return False
             _box(pen, focused.bounds, stroke)
         case _:
-            point = pressed_point(action)
+            point = actions.pressed_point(action)
             if point is None:
                 return False
             pressed = element_at(elements, *point)
@@ -174,7 +164,7 @@ def _words(taken: ElementAction, screen: Size, place_of_named: bool) -> str:
         return f"({x / max(1, screen.width):.0%}, {y / max(1, screen.height):.0%})"
 
     action, element = taken.parsed, taken.element
-    point = pressed_point(action) if action is not None else None
+    point = actions.pressed_point(action) if action is not None else None
     named = [describe_element(element)] if element is not None else []
     at = [f"at {share(*point)}"] if point is not None and (place_of_named or not named) else []
     place = " ".join([*named, *at])
@@ -192,11 +182,12 @@ def _words(taken: ElementAction, screen: Size, place_of_named: bool) -> str:
         case actions.DragTo(x=x, y=y):
             return f"Dragged from where the pointer was to {share(x, y)}"
         case actions.Swipe(x=x, y=y, x2=x2, y2=y2):
-            return f"Swiped from {share(x, y)} to {share(x2, y2)}, to see what is further {scroll_direction(action)}"
+            way = actions.scroll_direction(action)
+            return f"Swiped from {share(x, y)} to {share(x2, y2)}, to see what is further {way}"
         case actions.Scroll(clicks=clicks):
-            return f"Turned the wheel {abs(clicks)} clicks {scroll_direction(action)}"
+            return f"Turned the wheel {abs(clicks)} clicks {actions.scroll_direction(action)}"
         case actions.HorizontalScroll(clicks=clicks):
-            return f"Turned the wheel {abs(clicks)} clicks to the {scroll_direction(action)}"
+            return f"Turned the wheel {abs(clicks)} clicks to the {actions.scroll_direction(action)}"
         case actions.Interact(text=text):
             return f"Asked the user for help: {quoted(_cut(text))}"
         case actions.TypeText(text=text, clear=clear, enter=enter):
