@@ -63,6 +63,8 @@ class Findings:
         self._leaving: set[tuple[TrialKind, str]] = set()
         self._numbers: set[str] = set()
         """Fields that did not take a text."""
+        self._changed: set[_TrialKey] = set()
+        """Presses of links that are tried again, because their text changed."""
         self.waiting = 0
         """Trials that were left when the last one was claimed."""
 
@@ -92,9 +94,11 @@ class Findings:
         if after is not None and end == page.number:
             for target, each in after.by_target.items():
                 known = page.elements.get(target)
-                if known is not None and each.role == "link" and each.clickable and each.text != known.element.text:
+                is_link, press = each.role == "link" and each.clickable, (page.number, (TrialKind.PRESS, target))
+                if is_link and known is not None and each.text != known.element.text and press not in self._changed:
                     page.elements[target] = FoundElement(each, (*trial.way, *trial.steps), after.screen_id)
-                    self._taken.discard((page.number, (TrialKind.PRESS, target)))
+                    self._changed.add(press)
+                    self._taken.discard(press)
         if trial.kind is TrialKind.PRESS:
             page.results[trial.target] = end
             pressed = page.elements.get(trial.target)
