@@ -30,7 +30,7 @@ from trajmill.stages.queries.proposals.source import read_human_tasks
 DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""
 _LARGEST = 2**63 - 1
-_TYPE = re.compile(r"^(?:Input|Value error,|String|Tuple) ")
+_PREFIX_OF_PYDANTIC = re.compile(r"^(?:Input|Value error,|String|Tuple) ")
 S = TypeVar("S", bound=Spec)
 
 
@@ -101,7 +101,7 @@ class _WrittenFile(NamedTuple):
         if detail["type"] == UNKNOWN_KIND:
             return f"{name}: {detail['msg']}"
         if detail["type"] != "extra_forbidden":
-            first, *others = dict.fromkeys(_TYPE.sub("", each["msg"]) for each in found)
+            first, *others = dict.fromkeys(_PREFIX_OF_PYDANTIC.sub("", each["msg"]) for each in found)
             what = " or ".join([first, *(other.removeprefix("should be ") for other in others)])
             return f"{name} {what}, not {json.dumps(detail['input'], default=str):.80}"
         siblings = list(spec_at(Config, keys[:-1], self.tables).model_fields)

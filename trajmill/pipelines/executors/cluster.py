@@ -190,7 +190,7 @@ def connected(address: str) -> Client:
         await (await connect(address, _ANSWER_SECONDS, **Security().get_connection_args("client"))).close()
 
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    warnings.filterwarnings("ignore", "Mismatched versions")  # Ours is one line.
+    warnings.filterwarnings("ignore", "Mismatched versions")  # `check_workers` says so in one line.
     config.set(SETTINGS)
     if not address:
         return Client(LocalCluster(n_workers=0, threads_per_worker=1, memory_limit=0, dashboard_address="127.0.0.1:0"))
@@ -198,7 +198,7 @@ def connected(address: str) -> Client:
         # A client that fails to start is closed by garbage collection, which may block the start of another for ever.
         asyncio.run(asyncio.wait_for(ask(), 2 * _ANSWER_SECONDS))
         return Client(address, timeout=_ANSWER_SECONDS)
-    except (OSError, ValueError, TypeError, MemoryError) as error:  # Of TLS without certificates; of HTTP.
+    except (OSError, ValueError, TypeError, MemoryError) as error:  # TypeError: no certificates; MemoryError: HTTP.
         raise no_scheduler(address, error) from error
 
 

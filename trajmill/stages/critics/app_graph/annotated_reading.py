@@ -246,8 +246,8 @@ class EpisodeState:
             return True
         if part.open_page is not None:
             return any(page == last and self.task.is_asked(page, each, part) for page, each in self._changed())
-        is_confirmed = part.receipt is not None or self._submits_typed_text(last, part)
-        return not is_confirmed and last in self.pages and all(self.evidence(each) is True for each in part.slots)
+        must_be_sent = part.receipt is not None or self._submits_typed_text(last, part)
+        return not must_be_sent and last in self.pages and all(self.evidence(each) is True for each in part.slots)
 
     def values_left(self, part: TaskPart) -> int:
         """Return about how many actions the values of a part need; fewer without a value than with a wrong one."""

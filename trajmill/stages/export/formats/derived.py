@@ -64,7 +64,7 @@ def _with_reply(episode: Episode, example: Example, screens: ScreenReader) -> Ep
     changes: dict[str, object] = {"thought": parsed.thought, "conclusion": parsed.conclusion, "raw_response": ""}
     if example.rejected is not None:
         # The reply is not that of the step itself.
-        elements = screens.elements(example.screens[-1]) or ()
+        elements = screens.elements(example.screens[-1])
         hit = next((each for each in elements if each.bounds == example.box), None)
         target = TargetElement(role=hit.role, text=hit.text, bounds=hit.bounds) if hit is not None else None
         changes |= {"action": example.action, "target": target}
