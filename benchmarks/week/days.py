@@ -65,7 +65,7 @@ class Week:
 
     def morning(self) -> None:
         """Wait for the retraining that the night's event has started, if enough has landed, and for all other runs."""
-        if accepted_since_training(self.config) >= ENOUGH:
+        if accepted_since_training(RoundContext.of(self.config)) >= ENOUGH:
             known = {run.id for run in self.prefect.runs() if run.deployment == "retrain" and run.is_over}
 
             def trained() -> FlowRun | None:

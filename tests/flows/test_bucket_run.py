@@ -15,6 +15,7 @@ from tests.bucket_server import environment_for
 from tests.faulty_proxy import FAULTS, faulty_proxy
 from tests.flows.runs import assert_same, changed, contents, run_stages, tiny_config
 from tests.stages.environments.processes import descendants, eventually, until_gone
+from trajmill.flows.evolve import evolve
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
@@ -89,7 +90,7 @@ def test_a_round_in_azure_asks_little(azure_url: str, monkeypatch: pytest.Monkey
     config = changed(tiny_config(BucketUrl(azure_url), workers=1), queries={"train": 8}, rollout=attempts)
     with faulty_proxy(os.environ["AZURITE_BLOB_STORAGE_URL"], without="Of-No-Request") as proxy:
         monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", proxy.url)
-        run_stages(config)
+        evolve(config)
         assert (requests := next(proxy.numbers)) <= 600, requests
     warehouse = open_warehouse(azure_url)
     assert verify_release(warehouse, newest_release(warehouse)).files

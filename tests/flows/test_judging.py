@@ -218,7 +218,7 @@ def test_what_is_not_known_of_a_judge_is_said(unrewarded: RoundContext) -> None:
 def seen_by_the_next_round(root: Path) -> list[object]:
     """The rows of the round itself without what is a time, and what the next round and people read of them."""
     warehouse, config, times = open_warehouse(root), judged_config(root), {"wall_ms", "environment_ms", "latency_ms"}
-    found: list[object] = [read_history(warehouse, config.run_id, 2), accepted_since_training(config)]
+    found: list[object] = [read_history(warehouse, config.run_id, 2), accepted_since_training(RoundContext.of(config))]
     for table, kind in TABLES.items():
         rows = [row.model_dump(exclude=times) for row in read_rows(warehouse, kind)] if table != "screens" else []
         found.append(sorted((row for row in rows if row.get("judge") is None), key=str))

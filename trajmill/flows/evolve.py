@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,7 +29,7 @@ from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.train import adopt_configured
 from trajmill.flows.terminal.show import round_markdown, round_table
 from trajmill.schemas.errors import BadInputError
-from trajmill.warehouse.layout import create_warehouse
+from trajmill.warehouse.delta_log import one_snapshot
 from trajmill.warehouse.views import refresh_views
 
 
@@ -49,10 +50,12 @@ def evolve(config: Config) -> EvolveReport:
     warehouse, log = first.warehouse, first.warehouse.run(first.run_id) / "prefect.log"
     rounds = map(first.in_round, range(1, config.run.rounds + 1))
     unfinished = [context for context in rounds if report_of(context, PROMOTE) is None]
-    with working_on(first, None if unfinished else ()):
+    with ExitStack() as end, working_on(first, None if unfinished else ()):
         with short_lived_server(log):
             scrub_logs(config.secrets(os.environ))
             waiting = evolve_flow(unfinished)
+        # Nothing is committed after this: the report and the views read the same logs.
+        end.enter_context(one_snapshot())
         report = write_report(warehouse, first.run_id)
     last = current_round(config) if waiting else first.in_round(config.run.rounds)
     release = warehouse.store.uri(warehouse.name(warehouse.release(release_name(last))))
@@ -89,10 +92,11 @@ def stage_task(stage: Stage, context: RoundContext) -> StageReport:
 
 
 def _do_in_flow(stage: Stage, context: RoundContext) -> StageReport:
-    is_new = report_of(stage.in_its_round(context), stage.name) is None
+    judges = stage.name in (JUDGE, JUDGE_MIXED, JUDGE_GUIDED)
+    is_new = judges and report_of(stage.in_its_round(context), stage.name) is None
     report = stage_task(stage, context)
-    if is_new and stage.name in (JUDGE, JUDGE_MIXED, JUDGE_GUIDED):
-        announce_landed(context.config)
+    if is_new:
+        announce_landed(context)
     return report
 
 
@@ -120,17 +124,16 @@ ENOUGH_LABEL = "trajmill.enough"
 """Label of the event's resource: `yes` if there is enough to retrain, else `no`; triggers cannot compare numbers."""
 
 
-def announce_landed(config: Config) -> int:
+def announce_landed(context: RoundContext) -> int:
     """Emit the event for a commit of judged trajectories; return how many were accepted since the last training."""
     from prefect.events import emit_event
 
-    accepted, enough = accepted_since_training(config), config.serve.retrain_after_accepted
-    warehouse = create_warehouse(config.run.root)
+    accepted, enough = accepted_since_training(context), context.config.serve.retrain_after_accepted
     emit_event(
         LANDED,
         resource={
-            "prefect.resource.id": run_resource(warehouse, config.run_id),
-            "prefect.resource.name": f"{config.run_id} in {warehouse.address}",
+            "prefect.resource.id": run_resource(context.warehouse, context.run_id),
+            "prefect.resource.name": f"{context.run_id} in {context.warehouse.address}",
             ENOUGH_LABEL: "yes" if accepted >= enough else "no",
         },
         payload={"accepted_since_training": accepted, "enough": enough},

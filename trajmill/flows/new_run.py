@@ -101,9 +101,10 @@ RESOURCE = "trajmill.run."
 def run_resource(warehouse: Warehouse, run_id: str) -> str:
     """Return the id of a run in Prefect, made at the first call; it tells equal runs of two warehouses apart."""
     file = warehouse.run_file(run_id, _RESOURCE_FILE)
-    if warehouse.store.size(file) is None:
+    if (written := warehouse.store.get(file)) is None:
         warehouse.store.create(file, f"{RESOURCE}{run_id}.{uuid.uuid4().hex[:8]}".encode())
-    return (warehouse.store.get(file) or b"").decode()
+        written = warehouse.store.get(file) or b""
+    return written.decode()
 
 
 def flat_keys(tables: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:

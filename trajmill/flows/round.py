@@ -13,7 +13,6 @@ from threading import Thread
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.interrupt import asked_to_stop
 from trajmill.flows.policies import policy as policies
-from trajmill.flows.progress import watched_work
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, finished, has_begun, report_of, stage
 from trajmill.flows.tasks import generate, judge, release, rollout, train
@@ -22,14 +21,14 @@ from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.stages.training.promotion import Promotion
-from trajmill.warehouse.delta_log import one_snapshot
 from trajmill.warehouse.layout import StageRun
 
 
 @stage(policies.PROMOTE, "evaluate")
 def promote(context: RoundContext, at: StageRun) -> StageOutcome:
     """Promote the new policy unless it is significantly worse on the queries that decide; write the round's figures."""
-    before, in_force = policies.policy_before(context), policies.policy_in_force(context)
+    in_force = policies.policy_in_force(context)
+    before = in_force.policy_row
     trained = train.Training.of(finished(context, train.TRAIN))
     evaluated = train.Evaluation.of(finished(context, train.EVALUATE))
     reason = trained.reason or evaluated.refused
@@ -44,7 +43,7 @@ def promote(context: RoundContext, at: StageRun) -> StageOutcome:
         origins = trained.model_dump(include={"parent", "release", "recipe", "metrics"})
         row = train.version_row(context, new, evaluated, promotion, at.stage, updates=updates, **origins)
         rows["models"] = [row]
-    reports = (report_of(context, each.name) for each in STAGES)
+    reports = (report_of(context, each.name) for each in STAGES if each.fixed_round in (None, context.round))
     summary = RoundSummary(
         policy_before=before.version,
         policy_after=after.policy_row.model_version,
@@ -163,18 +162,9 @@ def rolled_out_ahead(context: RoundContext) -> RoundContext | None:
 
 def do_stage(stage: Stage, context: RoundContext) -> StageReport:
     """Do one stage and show its progress; a stage that is done already, or not wanted, only returns its report."""
-    within = stage.in_its_round(context)
-    if (done := report_of(within, stage.name)) is not None:
-        return done
-    if not stage.is_wanted(context.config):
-        return StageReport.without_work(stage.name)
-    with one_snapshot(), watched(within, stage.name):
+    if stage.is_wanted(context.config):
         return stage(context)
-
-
-def watched(context: RoundContext, name: str) -> AbstractContextManager[None]:
-    unit = "updates" if name == train.TRAIN else "rows"
-    return watched_work(context.warehouse, context.at(name), name, unit)
+    return report_of(stage.in_its_round(context), stage.name) or StageReport.without_work(stage.name)
 
 
 def run_stage(name: str, config: Config) -> StageReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.metadata import version
@@ -45,6 +46,8 @@ class RoundContext:
     round: int
     run_id: str = ""
     """Id of the run; if empty, it is computed from the configuration, which reads the user's files."""
+    reports: dict[StageRun, StageReport] = field(default_factory=dict, compare=False, repr=False)
+    """Of finished stages, which never change; a bucket is asked once for each."""
 
     def __post_init__(self) -> None:
         if not self.run_id:
@@ -190,28 +193,35 @@ class Stage:
     fixed_round: int | None = None
     """The round of its rows if the stage is done once for all rounds; None: the round that runs it."""
     is_wanted: Callable[[Config], bool] = lambda config: True
+    unit: str = "rows"
+    """What its progress counts."""
 
     def in_its_round(self, context: RoundContext) -> RoundContext:
         return context if self.fixed_round is None else context.in_round(self.fixed_round)
 
     def __call__(self, context: RoundContext) -> StageReport:
         within = self.in_its_round(context)
-        return run_once(within, self.name, partial(self.work, within))
+        return run_once(within, self.name, partial(self.work, within), self.unit)
 
 
 def stage(name: str, command: str = "", **more: Any) -> Callable[[Work], Stage]:
     return lambda work: Stage(name, command, work, **more)
 
 
-def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], StageOutcome]) -> StageReport:
-    """Do, commit and mark a stage that has no marker; one that raises AwaitedError is tried again at the next call."""
+def run_once(
+    context: RoundContext, stage: str, work: Callable[[StageRun], StageOutcome], unit: str = ""
+) -> StageReport:
+    """Do, commit and mark a stage that has no marker; one that raises AwaitedError is tried again at the next call.
+
+    With a `unit` its progress is shown.
+    """
     warehouse, at = context.warehouse, context.at(stage)
     if (report := report_of(context, stage)) is None:
-        with disk_full_as_error(warehouse.root):
+        shown = watched_work(warehouse, at, stage, unit) if unit else nullcontext()
+        with one_snapshot(), shown, disk_full_as_error(warehouse.root):
             start = perf_counter()
             try:
-                with one_snapshot():
-                    outcome = work(at)
+                outcome = work(at)
             except AwaitedError as error:
                 return StageReport.without_work(stage, str(error))
             commit_stage(warehouse, at, outcome.files)
@@ -224,15 +234,16 @@ def run_once(context: RoundContext, stage: str, work: Callable[[StageRun], Stage
                 "result": dict(outcome.result),
             }
         key = stage_key(stage, context.run_id, context.round)
-        report = _report(stage, mark_done(warehouse, at.staging(warehouse), key, marked))
+        report = context.reports[at] = _report(stage, mark_done(warehouse, at.staging(warehouse), key, marked))
     sweep(warehouse, at.staging(warehouse))
     return report
 
 
 def report_of(context: RoundContext, stage: str) -> StageReport | None:
-    folder = context.at(stage).staging(context.warehouse)
-    marked = read_marker(context.warehouse, folder, stage_key(stage, context.run_id, context.round))
-    return None if marked is None else _report(stage, marked)
+    at, key = context.at(stage), stage_key(stage, context.run_id, context.round)
+    if at not in context.reports and (marked := read_marker(context.warehouse, at.staging(context.warehouse), key)):
+        context.reports[at] = _report(stage, marked)
+    return context.reports.get(at)
 
 
 def _report(stage: str, marked: Mapping[str, Any]) -> StageReport:

@@ -12,12 +12,10 @@ from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import endpoint_of, untrained_policy
 from trajmill.flows.report.figures import TABLES, run_views
 from trajmill.flows.report.page import write_report
-from trajmill.flows.round import watched
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
 from trajmill.flows.tasks.generate import (
     GENERATE,
-    PATHWAYS,
     generate,
     pathway_source,
     pathways,
@@ -64,10 +62,8 @@ def walk(config: Config, queries: int, source: str = "") -> WalkReport:
         return attempt_all(context, at, attempts, ActingAgent(WalkerSpec(), policy))
 
     with working_on(context):
-        with watched(context, GENERATE):
-            generate(context)
-        with watched(context, WALK):
-            run_once(context, WALK, walk_queries)
+        generate(context)
+        run_once(context, WALK, walk_queries, "rows")
         report = write_report(context.warehouse, context.run_id)
     tried = context.rows(Trajectory)
     passed = sum(trajectory.reward == 1.0 for trajectory in tried)
@@ -114,10 +110,8 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
 
     models = [settings.second_opinion] if settings.second_opinion else []
     with working_on(context, models):
-        with watched(context, PATHWAYS):
-            pathways(context)
-        with watched(context, PATHWAY_QUERIES):
-            run_once(context, PATHWAY_QUERIES, make_queries)
+        pathways(context)
+        run_once(context, PATHWAY_QUERIES, make_queries, "rows")
         report = write_report(context.warehouse, context.run_id)
     with run_views(context.warehouse, context.run_id) as views:
         rows = views.rows(TABLES["pathways"])

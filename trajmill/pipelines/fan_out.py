@@ -113,17 +113,17 @@ class StageWork(Generic[P]):
         """Count a payload's items for the progress: those of a list, else one."""
         return len(payload) if isinstance(payload, Sequence) and not isinstance(payload, str | tuple) else 1
 
-    def do(self, shard: Shard, attempt: str = "") -> Mapping[str, int]:
-        """Do a shard unless it is done; return its rows by table. `attempt` keeps the files of executions apart."""
-        made = None
-        if self.finished_shard(shard.name) is None:
+    def do(self, shard: Shard, attempt: str = "") -> WrittenFiles:
+        """Do a shard unless it is done. `attempt` keeps the files of executions apart."""
+        made = self.finished_shard(shard.name)
+        if made is None:
             made = self(f"{shard.name}{attempt}", shard.payload)
             files = {table: [list(file) for file in written] for table, written in made.files.items()}
             result = {"files": files, "dropped": dict(made.dropped)}
             mark_done(self.warehouse, self._folder / f"shard-{shard.name}", shard.name, result)
         if items := self.items(shard.payload):
             self.progress(shard.name).fill(items)
-        return {table: made.rows(table) for table in made.files} if made else {}
+        return made
 
     def finished_shard(self, shard: str) -> WrittenFiles | None:
         result = read_marker(self.warehouse, self._folder / f"shard-{shard}", shard)
@@ -159,6 +159,7 @@ def fan_out(
     shards = list(map(Shard, names, payloads))
     if items := sum(map(work.items, payloads)):
         plan_items(work.at.staging(work.warehouse), items)
+    done = dict[str, WrittenFiles]()
     if not settings.on_this_machine and shards:
         # Beam takes seconds to import.
         from trajmill.pipelines.executors.beam import run_on_machines
@@ -167,12 +168,11 @@ def fan_out(
     elif workers > 1 and len(shards) > 1:
         side_by_side(work.do, shards, workers)
     else:
-        for shard in shards:
-            work.do(shard)
+        done = {shard.name: work.do(shard) for shard in shards}
     files: dict[str, list[DataFile]] = defaultdict(list)
     dropped: Counter[str] = Counter()
     for name in names:
-        made = work.finished_shard(name)
+        made = done.get(name) or work.finished_shard(name)
         if made is None:
             raise TrajmillError(f"{work.warehouse.address}: shard {name} is not there; all workers need this folder")
         dropped.update(made.dropped)

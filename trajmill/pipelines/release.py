@@ -58,7 +58,7 @@ from trajmill.stages.export.release import (
 from trajmill.warehouse.delta_log import table_versions
 from trajmill.warehouse.layout import ONLY_SHARD, Warehouse
 from trajmill.warehouse.read import read_batches, read_table
-from trajmill.warehouse.releases import named_shards, read_release, release_names, write_release
+from trajmill.warehouse.releases import is_release, named_shards, read_release, release_names, write_release
 from trajmill.warehouse.screens import WarehouseScreens
 from trajmill.warehouse.shards import CHECKED
 from trajmill.warehouse.sql import run_sql
@@ -115,7 +115,7 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
 
     Raises TrajmillError if held-out data is in the training rows, or a written file has mistakes; nothing is released.
     """
-    origin, name, is_made = request.origin, request.name, request.name in release_names(warehouse)
+    origin, name, is_made = request.origin, request.name, is_release(warehouse, request.name)
     # Other runs commit rows too, so that a release which is there keeps the versions in its manifest.
     versions = read_release(warehouse, name).tables if is_made else table_versions(warehouse)
     check = LeakCheck(queries, request.heldout_apps, request.curate)

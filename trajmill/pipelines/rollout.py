@@ -113,6 +113,7 @@ class AttemptRunner(StageWork[P]):
         screen_journal = journal_path(self.warehouse, self.at, shard)
         parts = JournalParts(self.warehouse, self.at, [screen_journal, journal.path])
         by_id: dict[str, Attempt] = {}
+        journals = {journal.path}
         progress, board, draws = self.progress(shard), SlotBoard(), self.environment.draws_screens
 
         async def roll(screens: ScreenWriter) -> None:
@@ -132,7 +133,8 @@ class AttemptRunner(StageWork[P]):
                     queued = work
                 else:
                     by_id.update((attempt.trajectory_id(make_agent(attempt.query)), attempt) for attempt in work)
-                    known = {name for path in self.journals() for name in _spans(path, path.stat().st_size)}
+                    journals.update(self.journals())
+                    known = {name for path in journals if path.exists() for name in _spans(path, path.stat().st_size)}
                     progress.fill(len(known & by_id.keys()))
                     queued = _by_platform([attempt for name, attempt in by_id.items() if name not in known])
                 for platform, attempts in queued.items():
@@ -146,7 +148,8 @@ class AttemptRunner(StageWork[P]):
             asyncio.run(roll(ScreenWriter(drawn, WarehouseScreens(self.warehouse), draws)))
         # The process that commits the stage writes the screens, from the journals of all shards.
         parts.publish()
-        found = read_attempts(self.warehouse, self.at, self.origin, _records(self.journals(), by_id) if by_id else ())
+        records = _records(sorted(filter(Path.exists, journals)), by_id) if by_id else ()
+        found = read_attempts(self.warehouse, self.at, self.origin, records)
         finished = {one.trajectory.trajectory_id: one for one in found.finished}
         lost = {one.input_id: one for one in found.unreadable if one.input_id not in finished}
         return Journaled([finished[name] for name in sorted(finished)], [lost[name] for name in sorted(lost)])

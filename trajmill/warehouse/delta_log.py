@@ -218,7 +218,6 @@ def log_to_extend(warehouse: Warehouse, table: str) -> Iterator[tuple[Path, Delt
     It is the table's, or a draft on this machine whose entries are then created in the bucket. Raises BadInputError if
     the log is damaged, and StoreError if another process has committed meanwhile.
     """
-    look_again(warehouse, table)
     delta, log = delta_table(warehouse, table), _read_log(warehouse, table)
     with TemporaryDirectory() as draft:
         folder = warehouse.table(table) if warehouse.store.is_local else Path(draft)

@@ -82,7 +82,7 @@ def write_release(
         shards=tuple(known.get(path) or _describe(path, warehouse.root) for path in sorted(shards)),
         previous=previous,
     )
-    if name in release_names(warehouse):
+    if is_release(warehouse, name):
         existing = read_release(warehouse, name)
         if (existing.files, existing.shards) != (release.files, release.shards):
             raise BadInputError(f"release {name}: exists with other contents, and releases never change; name another")
@@ -120,7 +120,7 @@ def run_of_release(warehouse: Warehouse, name: str) -> str:
         return read_release(warehouse, name).run_id
     except BadInputError:
         runs = [run for run in warehouse.store.folders("staging") if name.startswith(f"{run}-")]
-        if runs and name in release_names(warehouse):
+        if runs and is_release(warehouse, name):
             return max(runs, key=len)
         raise
 
@@ -128,7 +128,7 @@ def run_of_release(warehouse: Warehouse, name: str) -> str:
 def drop_release(warehouse: Warehouse, name: str) -> None:
     """Delete a release; `vacuum` then deletes what only it has named. Raises BadInputError if there is none."""
     folder = warehouse.release(name)
-    if name not in release_names(warehouse):
+    if not is_release(warehouse, name):
         raise _no_release(warehouse, name)
     # What is left if this is interrupted is no release, and `vacuum` deletes it.
     warehouse.store.delete(warehouse.name(folder / MANIFEST))
@@ -154,9 +154,12 @@ def named_shards(warehouse: Warehouse) -> dict[Path, ReleaseFile]:
 
 def release_names(warehouse: Warehouse) -> list[str]:
     """Names of the finished releases, in alphabetical order, numbers within them by their size."""
-    store = warehouse.store
-    names = [name for name in store.folders("releases") if store.size(f"releases/{name}/{MANIFEST}") is not None]
+    names = [name for name in warehouse.store.folders("releases") if is_release(warehouse, name)]
     return sorted(names, key=lambda name: [int(part) if part.isdecimal() else part for part in _DIGITS.split(name)])
+
+
+def is_release(warehouse: Warehouse, name: str) -> bool:
+    return warehouse.store.size(warehouse.name(warehouse.release(name) / MANIFEST)) is not None
 
 
 def newest_release(warehouse: Warehouse) -> str:
@@ -170,15 +173,21 @@ def newest_release(warehouse: Warehouse) -> str:
 
 def verify_release(warehouse: Warehouse, name: str) -> Release:
     """Check every file of a release by its manifest. Raises BadInputError if one is missing or changed."""
-    for line in damaged_release(warehouse, name):
+    release = read_release(warehouse, name)
+    for line in _damage(warehouse, release):
         raise BadInputError(line)
-    return read_release(warehouse, name)
+    return release
 
 
 def damaged_release(warehouse: Warehouse, name: str, stored: bool = False) -> Iterator[str]:
     """Name the files of a release as `changed_files` does. Raises BadInputError if its manifest is damaged."""
-    hashes = {path: file.sha256 for path, file in _paths(warehouse, read_release(warehouse, name)).items()}
-    yield from changed_files(warehouse, hashes, f"the manifest of release {name}", f"release {name} was made", stored)
+    yield from _damage(warehouse, read_release(warehouse, name), stored)
+
+
+def _damage(warehouse: Warehouse, release: Release, stored: bool = False) -> Iterator[str]:
+    hashes = {path: file.sha256 for path, file in _paths(warehouse, release).items()}
+    manifest, made = f"the manifest of release {release.name}", f"release {release.name} was made"
+    return changed_files(warehouse, hashes, manifest, made, stored)
 
 
 def release_folder(warehouse: Warehouse, name: str) -> Path:

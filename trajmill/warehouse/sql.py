@@ -57,7 +57,7 @@ def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimi
     The query can read only the files of the warehouse, and writes nothing but temporary files of its own. Raises
     BadInputError if it is wrong, does more than read, or reaches a limit, or a committed file is missing or damaged.
     """
-    _check(warehouse, query)
+    check_files(warehouse, query)
     with tempfile.TemporaryDirectory() as spare, fresh_views(warehouse) as shown, connect(shown) as connection:
         connection.execute(f"SET memory_limit = '{limits.megabytes}MiB'")
         connection.execute(f"SET temp_directory = {quoted(spare)}")
@@ -89,7 +89,7 @@ def answer_sql(warehouse: Warehouse, query: str, limits: QueryLimits = QueryLimi
             timer.cancel()
 
 
-def _check(warehouse: Warehouse, query: str) -> None:
+def check_files(warehouse: Warehouse, query: str) -> None:
     """Raise BadInputError if a file is damaged that a query may read in a folder: DuckDB ignores checksums of pages."""
     words = set(re.findall(r"\w+", query.lower()))
     for view in reversed(ready_made()):

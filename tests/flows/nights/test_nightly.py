@@ -75,7 +75,7 @@ def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path,
         query.query_id for query in known if query.round == 1
     }
 
-    accepted = accepted_since_training(config)
+    accepted = accepted_since_training(RoundContext.of(config))
     assert said(retrain)[0] == Ending.NOT_ENOUGH
     with sole_worker(context.warehouse, context.run_id):
         name, line = said(retrain, accepted)

@@ -257,7 +257,7 @@ def test_only_what_was_done_is_trained_on(tried: RoundContext, writer: Writer, m
     assert {row.query_id for row in trials} <= set(tried.all_queries) and refused.input_id in tried.all_queries
     calls = [row for row in read_rows(tried.warehouse, ModelCall) if row.role.startswith("critic")]
     assert len({call.call_id for call in calls}) == len(calls) == asked
-    assert accepted_since_training(tried.config) == 0
+    assert accepted_since_training(tried) == 0
 
     writer.speechless = ""
     second = tried.in_round(2)

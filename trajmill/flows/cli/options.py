@@ -77,8 +77,9 @@ def tell_server(config: Config) -> None:
 
     if names_a_server():
         from trajmill.flows.evolve import announce_landed
+        from trajmill.flows.stage import RoundContext
 
-        announce_landed(config)
+        announce_landed(RoundContext.of(config))
 
 
 def print_lines(*lines: str, style: str = "") -> None:

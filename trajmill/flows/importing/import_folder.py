@@ -76,7 +76,7 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
                 landed = run_once(context, _name(IMPORT, number), work).result
             verdicts = _judge(context, number)
     counts = (landed["trajectories"], landed["steps"], landed["known"])
-    accepted = accepted_since_training(config)
+    accepted = accepted_since_training(context)
     return ImportReport(context.round, *counts, tuple(bad), len(verdicts), sum(verdicts), accepted)
 
 

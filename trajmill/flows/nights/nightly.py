@@ -137,7 +137,7 @@ def collect_night(config: Config) -> FlowEnd:
                 rounds.append(context.round)
                 own = train_round(context) if config.serve.nightly_trains else None
                 trainings += [end for end in (earlier, own) if end is not None]
-            landed, accepted = landed_in(RoundContext.of(config), rounds), announce_landed(config)
+            landed, accepted = landed_in(RoundContext.of(config), rounds), announce_landed(RoundContext.of(config))
     except RunInUseError as error:
         return FlowEnd(Ending.SKIPPED, f"did not collect: {error}")
     key = artifact_key(config, "night")
@@ -165,7 +165,7 @@ def close_collected(context: RoundContext) -> FlowEnd | None:
     """End a round that an earlier night collected; return how its training ended, None if it was left untrained."""
     if report_of(context, collecting_stages(context.config)[-1].name) is None:
         return None
-    accepted, serve = accepted_since_training(context.config), context.config.serve
+    accepted, serve = accepted_since_training(context), context.config.serve
     enough = serve.retrain_after_accepted
     if serve.nightly_trains or accepted >= enough or report_of(context, TRAIN) is not None:
         return train_round(context)
@@ -178,7 +178,7 @@ def close_collected(context: RoundContext) -> FlowEnd | None:
 
 def retrain_if_enough(config: Config) -> FlowEnd:
     def too_few() -> FlowEnd | None:
-        accepted, enough = accepted_since_training(config), config.serve.retrain_after_accepted
+        accepted, enough = accepted_since_training(RoundContext.of(config)), config.serve.retrain_after_accepted
         line = f"did not train: {accepted} trajectories accepted since the last training, {enough} are enough"
         return FlowEnd(Ending.NOT_ENOUGH, line) if accepted < enough else None
 
@@ -197,7 +197,7 @@ def train_round(context: RoundContext) -> FlowEnd:
     if report_of(context, JUDGE) is None and not has_imports(context):
         line = f"did not train: round {context.round} is not judged yet; it trains on what has landed at its end"
         return FlowEnd(Ending.NOT_ENOUGH, line)
-    accepted = accepted_since_training(context.config)
+    accepted = accepted_since_training(context)
     if waiting := round_flow(context):
         return FlowEnd(Ending.AWAITING_POLICY, f"did not train: {waiting}")
     trained, decided = Training.of(finished(context, TRAIN)), PolicyInForce.of(finished(context, PROMOTE))

@@ -14,7 +14,7 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.policies import policy as policies
 from trajmill.flows.report.comparison import Comparison, compare_measured, measured_policies, write_comparison
 from trajmill.flows.report.figures import run_views
-from trajmill.flows.round import current_round, run_command, watched
+from trajmill.flows.round import current_round, run_command
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, finished, has_begun, report_of, run_once
 from trajmill.flows.tasks.judge import GUIDED, judge_precision
@@ -312,5 +312,5 @@ def _measure(context: RoundContext, name: str, version: str) -> None:
         return attempt_all(acting, at, attempts, agent)
 
     stage = f"{Purpose.COMPARE}-{content_id(version)[:12]}"
-    with working_on(context, {name, *config.agent.endpoint_roles().values()}), watched(context, stage):
-        run_once(acting, stage, work)
+    with working_on(context, {name, *config.agent.endpoint_roles().values()}):
+        run_once(acting, stage, work, "rows")

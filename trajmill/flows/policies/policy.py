@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from PIL import Image
 from pydantic import BeforeValidator
 
-from trajmill.flows.configuration.config import Config, model_of
+from trajmill.flows.configuration.config import model_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.model_server import unload_adapter
 from trajmill.flows.serving.models_ready import RefusedPolicyError, api_key, serve_policy
@@ -241,9 +241,8 @@ def score_prompt(endpoint: Endpoint) -> None:
         raise RefusedPolicyError(f"{NOT_ADMITTED}a prompt cannot be scored: {error}") from error
 
 
-def accepted_since_training(config: Config) -> int:
+def accepted_since_training(context: RoundContext) -> int:
     """Count the trajectories that were judged correct in the rounds after the last training."""
-    context = RoundContext.of(config, 0)
     models = tuples(context.read("models", ["round", "release", "made_by"]))
     trainings = (at for at, release, made_by in models if release is not None and not made_by.startswith(CHOICE))
     judged = context.read_judgements("trajectory_id", "correct", "round")

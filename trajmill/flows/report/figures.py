@@ -16,6 +16,7 @@ import duckdb
 
 from trajmill.flows.new_run import stored_identity
 from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.sql import check_files
 from trajmill.warehouse.store.connection import unreadable
 from trajmill.warehouse.views import connect, fresh_views
 
@@ -48,6 +49,7 @@ class RunViews(NamedTuple):
     run_id: str
 
     def rows(self, query: str, *parameters: object) -> Rows:
+        check_files(self.warehouse, query)
         found = self.connection.execute(query, [self.run_id, *parameters])
         names = [column[0] for column in found.description]
         return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found.fetchall()]

@@ -26,7 +26,7 @@ from trajmill.stages.derive.spec import DERIVE_KINDS
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import tuples
-from trajmill.warehouse.releases import release_names
+from trajmill.warehouse.releases import is_release, release_names
 from trajmill.warehouse.staging import forget, sweep
 
 RELEASE = "release"
@@ -49,7 +49,7 @@ def release(context: RoundContext, at: StageRun) -> StageOutcome:
 def release_to_train_on(context: RoundContext) -> str:
     """Return the name of the round's release; it is made again if somebody has dropped it."""
     name = str(finished(context, RELEASE).result["release"])
-    if name not in release_names(context.warehouse):
+    if not is_release(context.warehouse, name):
         _of_round(context)
         sweep(context.warehouse, context.at(RELEASE).staging(context.warehouse))
     return name

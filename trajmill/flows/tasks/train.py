@@ -82,7 +82,7 @@ class Training(StageResult):
         return self.policy_row if self.trained else None
 
 
-@stage(TRAIN, "train")
+@stage(TRAIN, "train", unit="updates")
 def train(context: RoundContext, at: StageRun) -> StageOutcome:
     """Train, unless there are no examples, or the judge is too imprecise.
 

@@ -129,7 +129,7 @@ class _DoShard(beam.DoFn):
                 raise BadInputError(f"it has trajmill {here} and this run {self._version}; install the same")
             # Files of another execution of this shard, which may still write, have other names.
             with cluster.telling(self._opened, element.name):
-                rows = self._opened.do(Shard(element.name, element.payload.open()), f"-{uuid4().hex[:8]}")
+                made = self._opened.do(Shard(element.name, element.payload.open()), f"-{uuid4().hex[:8]}")
         except Exception as error:
             line, is_bad_input = f"{where}: {error}", isinstance(error, BadInputError)
             if not isinstance(error, TrajmillError):
@@ -139,8 +139,8 @@ class _DoShard(beam.DoFn):
                 self._work.store.put(f"{self.errors}/{element.name}", json.dumps(left).encode())
             # Without the cause, which may not survive the way.
             raise (BadInputError if is_bad_input else TrajmillError)(line) from None
-        for table, written in rows.items():
-            Metrics.counter("trajmill", f"{table}_rows").inc(written)
+        for table in made.files:
+            Metrics.counter("trajmill", f"{table}_rows").inc(made.rows(table))
         yield element.name
 
     @cached_property
