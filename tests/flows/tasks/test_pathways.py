@@ -81,7 +81,6 @@ def test_programs_are_walked_once_and_shown(
 
     monkeypatch.setattr(WalkPrograms, "__call__", noted)
     first, again = (command.said("pathways") for _ in range(2))
-    # The second call does nothing, so it shows no progress.
     assert again.splitlines() == first.splitlines()[2:]
     assert Counter(walked) == {"files": 1, "nothing": 1}
 
