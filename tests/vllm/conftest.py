@@ -64,8 +64,8 @@ def server(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
     weights = build_tiny_vlm(folder / "model")
     section = tiny_server(vllm_python, weights, port)
     server = ModelServer("tiny", MODEL, section)
-    with served([server], folder) as keepers:
-        group = keepers["tiny"]
+    with served([server], folder) as groups:
+        group = groups["tiny"]
         assert len(living(group)) > 2
         yield TinyServer(server.address, weights)
     assert is_gone(group)

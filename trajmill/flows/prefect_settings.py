@@ -1,7 +1,7 @@
 """Prepares Prefect for a run on one machine: quiet settings, and a server of its own if the user names none.
 
 A user names one by PREFECT_API_URL or a Prefect profile. Import this before `prefect`, which reads variables on import.
-Prefect's own temporary server keeps running when its owner is killed; ours runs under `server_keeper`, which ends it.
+Prefect's own temporary server keeps running when its owner is killed; ours ends with it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from trajmill.flows.serving.server_keeper import KeptServer, is_free
+from trajmill.flows.serving.kept_server import KeptServer, is_free
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
 
@@ -178,7 +178,7 @@ def _own_server(port: int, log: Path, settings: dict[str, str]) -> Iterator[str]
             with suppress(OSError):
                 urllib.request.urlopen(f"{address}/health", timeout=5).close()
                 break
-            if time.monotonic() >= until or server.keeper.poll() is not None:
+            if time.monotonic() >= until or server.process.poll() is not None:
                 raise TrajmillError(
                     f"the Prefect server did not start; see {log}, or set PREFECT_API_URL to a server of yours"
                 )

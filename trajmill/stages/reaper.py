@@ -63,6 +63,16 @@ def end_processes(process_ids: Collection[int]) -> None:
         _await_end(family.values(), _SECONDS_TO_DIE)
 
 
+def end_group(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Ask the process group of a child to end; after `seconds`, kill what is left of it."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(seconds)
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+
+
 def main() -> None:
     # A signal that interrupts the owner must not end the reaper before it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -8,6 +8,8 @@ import pytest
 from tests.flows.serving.process_groups import is_gone, living
 from tests.flows.serving.stand_in_vllm import stand_in
 from tests.http_server import saying
+from tests.stages.environments.processes import eventually
+from trajmill.flows.serving.kept_server import KeptServer
 from trajmill.flows.serving.model_server import (
     ModelServer,
     ServerAnswer,
@@ -45,10 +47,10 @@ def refused(message: str, folder: Path, *servers: ModelServer) -> None:
 def test_servers_answer_inside_and_are_gone_outside_even_after_an_error(tmp_path: Path) -> None:
     servers = [ModelServer(name, name, stand_in(tmp_path, free_port())) for name in "ab"]
     groups: list[int] = []
-    with pytest.raises(KeyboardInterrupt), served(servers, tmp_path / "logs") as keepers:
-        groups += keepers.values()
+    with pytest.raises(KeyboardInterrupt), served(servers, tmp_path / "logs") as started:
+        groups += started.values()
         assert [served_models(each.address) for each in servers] == [frozenset({"a"}), frozenset({"b"})]
-        assert [len(living(group)) for group in groups] == [3, 3], "its keeper, itself, and what it has started"
+        assert [len(living(group)) for group in groups] == [2, 2], "itself, and what it has started"
         raise KeyboardInterrupt
     assert not any(map(living, groups)) and is_deserted(servers[0].section.port)
     assert f"a stand-in for {tmp_path}" in (tmp_path / "logs" / "a.log").read_text()
@@ -58,8 +60,8 @@ def test_a_server_that_is_there_is_used_if_it_has_the_model_and_takes_the_key_an
     section = stand_in(tmp_path, free_port())
     critic = ModelServer("critic", "judge-7b", section, "s3cret")
     with served([critic], tmp_path) as own:
-        with served([critic], tmp_path) as keepers:
-            assert keepers == {}
+        with served([critic], tmp_path) as started:
+            assert started == {}
         assert served_models(critic.address, "s3cret") == frozenset({"judge-7b"})
         assert isinstance(served_models(critic.address), ServerAnswer)
         for process in living(own["critic"]):
@@ -115,8 +117,8 @@ from trajmill.stages.models.openai_api.spec import ModelServerSpec
 from trajmill.flows.serving.model_server import ModelServer, served
 
 section = ModelServerSpec.model_validate_json(sys.argv[1])
-with served([ModelServer("critic", "judge-7b", section)], Path(sys.argv[2])) as keepers:
-    print(keepers["critic"], flush=True)
+with served([ModelServer("critic", "judge-7b", section)], Path(sys.argv[2])) as started:
+    print(started["critic"], flush=True)
     time.sleep(600)
 """
 
@@ -128,28 +130,19 @@ def test_nothing_is_left_of_it_when_its_owner_is_killed(tmp_path: Path) -> None:
     )
     assert owner.stdout is not None
     group = int(owner.stdout.readline())
-    assert len(living(group)) == 3
+    assert len(living(group)) == 2
     owner.kill()
     owner.communicate()
     assert is_gone(group)
     assert is_deserted(section.port)
 
 
-def test_the_keeper_ends_what_does_not_listen_and_only_its_own_process_group() -> None:
+def test_a_server_that_does_not_listen_is_killed(tmp_path: Path) -> None:
     ignoring = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print('up', flush=True)"
-    keeper = [sys.executable, "-m", "trajmill.flows.serving.server_keeper", "0.2", sys.executable, "-c"]
-    deaf = subprocess.Popen(
-        [*keeper, f"{ignoring}; time.sleep(600)"],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert deaf.stdout is not None and deaf.stdout.readline() == "up\n" and len(living(deaf.pid)) == 2
-    deaf.communicate()  # closes its standard input, as the end of an owner does
-    assert is_gone(deaf.pid)
-    grouped = subprocess.run([*keeper, "pass"], capture_output=True, text=True, check=False)
-    assert grouped.stderr == "the keeper of a server has to lead a process group, which it ends as a whole\n"
+    deaf = KeptServer([sys.executable, "-c", f"{ignoring}; time.sleep(600)"], tmp_path / "log", 0.2, {})
+    eventually(lambda: deaf.log.read_text() == "up\n")
+    deaf.end()
+    assert not living(deaf.process.pid)
 
 
 @pytest.mark.parametrize(

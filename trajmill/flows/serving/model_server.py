@@ -1,6 +1,6 @@
 """Starts the model servers that the configuration asks for and stops them; sends them short requests.
 
-Each runs under a keeper (`server_keeper.py`) in its own process group, so that all its processes end with trajmill.
+Each has a process group of its own, and ends with trajmill.
 A vLLM server takes adapters, whose folders it reads, with `--enable-lora` and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1.
 """
 
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from trajmill.flows.serving.server_keeper import KeptServer, is_free
+from trajmill.flows.serving.kept_server import KeptServer, is_free
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.secrets import Secrets
 from trajmill.stages.models.openai_api.spec import ModelServerSpec
@@ -59,7 +59,7 @@ class ModelServer(NamedTuple):
 def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[dict[str, int]]:
     """Start the servers that do not run yet, with logs in `logs`/ENDPOINT.log, and stop these at the end.
 
-    Yields the process groups of their keepers by endpoint. Raises BadInputError (a port is taken, or there is no such
+    Yields their process groups by endpoint. Raises BadInputError (a port is taken, or there is no such
     Python), TrajmillError (a server ended or hung while starting; the message quotes its log).
     """
     taken: dict[int, str] = {}
@@ -75,7 +75,7 @@ def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[dict[str, int
             started[server.endpoint] = _start(server, logs)
         for server in missing:
             _await_ready(server, started[server.endpoint])
-        yield {endpoint: kept.keeper.pid for endpoint, kept in started.items()}
+        yield {endpoint: kept.process.pid for endpoint, kept in started.items()}
     finally:
         for kept in started.values():
             kept.ask_to_end()
@@ -131,7 +131,7 @@ def _await_ready(server: ModelServer, kept: KeptServer) -> None:
         return f"{error_in_log(kept.log, kept.log_start)}; all of it is in {kept.log}"
 
     size, since, name = 0, time.monotonic(), f"the model server of endpoints.{server.endpoint}"
-    while (code := kept.keeper.poll()) is None and ask_server(server.health).status != 200:
+    while (code := kept.process.poll()) is None and ask_server(server.health).status != 200:
         if (written := kept.log.stat().st_size) != size:
             size, since = written, time.monotonic()
         elif time.monotonic() - since >= server.section.ready_seconds:

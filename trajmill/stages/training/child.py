@@ -14,10 +14,11 @@ from pathlib import Path
 from typing import Final, TextIO
 
 from trajmill.schemas.errors import TrainingFailedError
-from trajmill.stages.reaper import Reaper
+from trajmill.stages.reaper import Reaper, end_group
 
 LOG_FILE: Final = "training.log"
 _LAST_LINES = 300
+_SECONDS_TO_END = 10.0
 _ERROR = re.compile(r"(\[\S*\]:\s*)?([\w.]*(Error|Exception)|\S+: error): \S")
 """Matches the start of an error line, also after the mark of the process that printed it."""
 
@@ -60,7 +61,7 @@ def run_child(
                 if on_line is not None:
                     on_line(line)
         finally:
-            _end_group(process)
+            end_group(process, _SECONDS_TO_END)
             reaper.close()
     if status := process.returncode:
         ended = f"died of signal {-status}" if status < 0 else f"ended with status {status}"
@@ -89,18 +90,6 @@ def _lines(
             why = f"took over {seconds:,.0f} s" if late else f"hung: silent for {silent_seconds:,.0f} s"
             raise TrainingFailedError(f"the trainer {why}, and was ended; {_last_output(last)}")
         time.sleep(0.05)
-
-
-def _end_group(process: subprocess.Popen[bytes]) -> None:
-    for signal_number in (signal.SIGTERM, signal.SIGKILL):
-        try:
-            os.killpg(process.pid, signal_number)
-        except ProcessLookupError:
-            return
-        try:
-            process.wait(10)
-        except subprocess.TimeoutExpired:
-            continue
 
 
 def _last_output(lines: Sequence[str]) -> str:
