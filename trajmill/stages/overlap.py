@@ -150,7 +150,6 @@ class KnownTexts:
 
 
 def words_of(text: str) -> list[str]:
-    """Return the words of a text in lower case, in order."""
     return _WORD.findall(text.casefold())
 
 

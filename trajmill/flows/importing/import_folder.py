@@ -81,7 +81,6 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
 
 
 def _in_kilobytes(counted: ShardProgress) -> Callable[[int], None]:
-    """Count bytes as whole kilobytes."""
     done = 0
 
     def advance(more: int) -> None:

@@ -42,8 +42,6 @@ GROUP BY ALL ORDER BY max(written_at) DESC, policy
 
 
 class ComparedQuery(Record):
-    """A query that both attempted."""
-
     query_id: str
     split: str
     task: str

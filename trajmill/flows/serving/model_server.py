@@ -47,7 +47,6 @@ class ModelServer(NamedTuple):
 
     @property
     def address(self) -> str:
-        """Base address of its API."""
         return f"http://{_HOST}:{self.section.port}/v1"
 
     @property

@@ -18,8 +18,6 @@ Screen = TypeVar("Screen")
 
 
 class PastStep(NamedTuple, Generic[Screen]):
-    """An earlier step of the same episode."""
-
     screen: Screen
     """The screen before the step."""
     reply: str
@@ -38,8 +36,6 @@ class SpokenMessage(NamedTuple, Generic[Screen]):
 
 
 class Conversation(NamedTuple, Generic[Screen]):
-    """The request to a model at one step."""
-
     messages: tuple[SpokenMessage[Screen], ...]
     task: str
     """The task's text in the messages, without guidance."""

@@ -90,7 +90,6 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
 
 
 def family_names() -> tuple[str, ...]:
-    """All families that can be named, the built-in ones first."""
     return (*FAMILIES, *sorted(set(_added()) - set(FAMILIES)))
 
 

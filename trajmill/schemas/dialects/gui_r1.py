@@ -44,8 +44,6 @@ _BUTTONS: Final[Mapping[str, actions.SystemButton]] = {
 
 
 class _Answer(Arguments):
-    """The dictionary of an answer."""
-
     def point(self) -> dict[str, int]:
         return dict(self.position("point")._asdict())
 
@@ -148,7 +146,6 @@ class GuiR1:
 
 
 def _swipe(direction: str, screen: Size) -> actions.Swipe:
-    """The swipe of a scroll: half of the screen, across its middle."""
     x, y = screen.width // 2, screen.height // 2
     right, down = _WAYS[direction]
     across, along = right * (screen.width // 4), down * (screen.height // 4)

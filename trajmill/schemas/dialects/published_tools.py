@@ -147,8 +147,6 @@ def published_forms(tool: str, actions: tuple[str, ...]) -> Mapping[str, Form]:
 
 @dataclass(frozen=True)
 class PublishedToolDialect(ToolCallDialect):
-    """A dialect whose calls are calls of a published tool."""
-
     tool: str
     actions: tuple[str, ...]
     """The tool's actions that a family knows."""

@@ -70,7 +70,6 @@ class Arguments(NamedTuple):
         return bool(value)
 
     def keys(self) -> tuple[str, ...]:
-        """The `keys` argument: at least one key."""
         value = self.values.get("keys")
         if not isinstance(value, list) or not value:
             raise ArgumentsError("keys is not a list of key names")
@@ -100,8 +99,6 @@ def _checked_text(value: Any, name: str) -> str:
 
 
 class CallText(NamedTuple):
-    """A reply split at its call."""
-
     before: str
     body: str
     after: str

@@ -158,8 +158,6 @@ class _UiTars:
 
 @dataclass(frozen=True)
 class UiTarsMobile(_UiTars):
-    """The actions on a phone."""
-
     name = "ui-tars on a phone"
     actions = """click(start_box='(x1,y1)')
 long_press(start_box='(x1,y1)', time='')

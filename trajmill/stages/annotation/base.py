@@ -25,8 +25,6 @@ _PLACE = re.compile(r"\{([^{}]*)\}")
 
 
 class PageGaps(NamedTuple):
-    """What nobody has written on a page."""
-
     title: bool
     description: bool
     elements: tuple[str, ...]
@@ -38,13 +36,10 @@ class PageGaps(NamedTuple):
 
     @property
     def for_describer(self) -> bool:
-        """Whether the describer can fill one of them."""
         return self.title or self.description or bool(self.elements or self.transitions)
 
 
 class Unfilled(NamedTuple):
-    """Something that stays empty."""
-
     place: str
     """The page, then what is missing on it."""
     reason: str
@@ -91,7 +86,6 @@ def accepted(text: str, longest: int, slots: Collection[str] = ()) -> str:
 
 
 def refusal(text: str, longest: int) -> str:
-    """Why `accepted` refuses a text."""
     if not text.strip():
         return "the model wrote nothing"
     if len(text) > longest:

@@ -111,7 +111,6 @@ def _items(graph: AppGraph, name: str, gaps: PageGaps, picture: ScreenHandle | N
 
 
 def _filled(page: GraphPage, name: str, gaps: PageGaps, batch: tuple[_Item, ...], answer: PageAnswer) -> AnnotatedPage:
-    """Return the page with the words of an answer."""
     changes: dict[str, Any] = {}
     unfilled: list[Unfilled] = []
     for word, longest in (("title", LONGEST_TITLE), ("description", LONGEST_SENTENCE)):

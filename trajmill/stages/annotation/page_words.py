@@ -40,13 +40,11 @@ def graph_words(graph: AppGraph, name: str) -> dict[str, str]:
 
 
 def pages_line(graph: AppGraph, name: str) -> str:
-    """Return the names and titles of the other pages."""
     others = [other for other in graph.pages if other != name]
     return ", ".join(_page_words(graph, other) for other in others[:_MOST_PAGES]) or "(none)"
 
 
 def page_features(page: GraphPage) -> str:
-    """Return what a page is recognised by."""
     return ", ".join(map(_feature, page.recognise.shows[:_MOST_FEATURES])) or "(not told)"
 
 

@@ -23,8 +23,6 @@ OTHER_ELEMENT: Final = "thought_of_other_element"
 
 
 class RefusedStep(NamedTuple):
-    """A step that is not learned from, and why."""
-
     step_index: int | None
     """None for the whole trajectory."""
     reason: str

@@ -57,8 +57,6 @@ _LINES_REMEMBERED = 1 << 16
 
 
 class TrainingText(NamedTuple):
-    """A text that a policy is to be trained on."""
-
     text_id: str
     query_id: str
     text: str

@@ -75,8 +75,6 @@ def unfit_attempt(
 
 
 class DerivedRows(NamedTuple):
-    """The rows of one episode."""
-
     examples: tuple[Example, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     failures: tuple[Failure, ...] = ()
@@ -84,8 +82,6 @@ class DerivedRows(NamedTuple):
 
 
 class Deriver(Protocol):
-    """Derives the examples of one kind."""
-
     async def derive(self, episode: Episode, only: frozenset[int] | None) -> DerivedRows:
         """Return the examples of an episode, and the reasons for those that are missing.
 

@@ -27,8 +27,6 @@ MADE_BY = "derive.rl_steps/2"
 
 
 class PolicyWords(NamedTuple):
-    """How the policy was prompted."""
-
     family: Family
     size_of: Callable[[str], Size]
     with_tokens: bool = False

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 
 class MissingKey(NamedTuple):
-    """A key of a spec that must be set."""
-
     key: str
     message: str
 

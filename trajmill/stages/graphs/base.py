@@ -302,7 +302,6 @@ class GraphPage(Record):
 
     @property
     def sent(self) -> set[str]:
-        """The slots that its forms send."""
         return {slot for each in self.transitions if each.submits for slot in each.slots}
 
 

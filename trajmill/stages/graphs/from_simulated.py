@@ -198,7 +198,6 @@ def _menu_page(name: str, menu: Menu) -> str:
 
 
 def _name(text: str) -> str:
-    """An id of an app file as a name in a graph."""
     return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-_")[:60] or "page"
 
 

@@ -236,7 +236,6 @@ class EncodedMessage:
         return self._bytes[field]
 
     def text(self, field: int) -> str:
-        """Return the last value of a string; empty without one."""
         return self._bytes[field][-1].decode("utf-8", "replace") if self._bytes[field] else ""
 
     def messages(self, field: int) -> list[EncodedMessage]:

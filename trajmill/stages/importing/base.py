@@ -97,8 +97,6 @@ class ImportCounts:
 
 
 class ReadRecording(NamedTuple):
-    """A recording of a folder, or why it cannot be read."""
-
     recording: Recording | BadRecording
     size: int
     """Its bytes in the files that list the recordings, for a progress display."""

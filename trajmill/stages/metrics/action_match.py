@@ -28,8 +28,6 @@ class RightAction(NamedTuple):
 
 
 class ActionMatch(NamedTuple):
-    """How an action compares with the right one."""
-
     type: bool
     """Whether it is of the right type."""
     parameters: bool
@@ -83,7 +81,6 @@ def _type_of(action: actions.Action, screen: Size) -> tuple[object, ...]:
 
 
 def _has_right_parameters(action: actions.Action, right: RightAction) -> bool:
-    """Whether an action of the right type has the right parameters."""
     wanted, screen = right.action, right.screen
     if (
         isinstance(action, actions.Swipe)

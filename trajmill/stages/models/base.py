@@ -16,8 +16,6 @@ from trajmill.schemas.tables.model_call import ModelCall
 
 
 class ContextBudget(Record):
-    """Bounds of one request."""
-
     screens: int = Field(default=24, ge=2)
     """Most screens in a request, as images or as captions."""
     tokens: int = Field(default=24_000, ge=1)
@@ -144,8 +142,6 @@ def gives_several(model: ChatModel) -> bool:
 
 
 class OpenableModel(Protocol):
-    """The spec of a model that a stage asks."""
-
     @property
     def budget(self) -> ContextBudget: ...
 

@@ -62,12 +62,10 @@ class EndedEpisode(NamedTuple):
 
     @property
     def failure(self) -> str:
-        """Why it is void; empty if it is not."""
         return self.attempt.failure.message if self.attempt.failure else ""
 
     @property
     def last(self) -> Observation | None:
-        """The last observation; None without any."""
         steps, seen = self.attempt.episode.steps, self.attempt.screens
         return seen[steps[-1].screen_after] if steps else next(iter(seen.values()), None)
 
@@ -119,7 +117,6 @@ def _typed(asked: WireAction, screen: Size) -> tuple[Decision, str]:
 
 
 def _mistake(action: dict[str, object], screen: Size) -> str:
-    """Why an action is not valid; empty if it is."""
     for name, side in _COORDINATES:
         place = action.get(name)
         if isinstance(place, int | float) and not 0 <= place < getattr(screen, side):

@@ -267,7 +267,6 @@ class SlotBoard:
         return [slot.view(now) for slot in self._slots]
 
     def screens(self) -> dict[str, ScreenHandle]:
-        """Return the last screens of the slots by id."""
         return {slot.screen.screen_id: slot.screen for slot in self._slots if slot.screen}
 
     def spent(self) -> dict[SlotState, float]:

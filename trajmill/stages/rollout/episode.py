@@ -244,7 +244,6 @@ async def run_episode(
 
 
 def void_attempt(attempt: Attempt, agent: Agent, origin: Origin, failure: StageError) -> FinishedAttempt:
-    """The finished attempt if no environment could be started."""
     return _Transcript(attempt, agent, origin).finished(None, StopReason.FAILED, None, failure, 0.0)
 
 
@@ -277,7 +276,6 @@ def step_row(
     policy_version: str | None,
     common: dict[str, object],
 ) -> Step:
-    """Make the row of a decision between two screens."""
     before, after = screens
     action, tokens = decision.action, decision.reply_tokens
     texts = {name: getattr(decision, name) for name in ("thought", "conclusion", "raw_response", "prompt")}

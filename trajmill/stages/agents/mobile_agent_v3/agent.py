@@ -218,7 +218,6 @@ class MobileAgentV3:
 
 
 def read_state(outputs: Mapping[str, str]) -> TaskState:
-    """The state in the role outputs of a step."""
     plan, completed, notes = (tuple(outputs.get(name, "").splitlines()) for name in ("plan", "completed", "notes"))
     return TaskState(plan or None, completed, notes, outputs.get("outcome", ""), outputs.get("feedback", ""))
 

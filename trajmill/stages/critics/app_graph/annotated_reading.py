@@ -240,7 +240,6 @@ class EpisodeState:
         return any(mentions(text, slot.value) for page in pages for text in self.shown[page])
 
     def is_done(self, part: TaskPart) -> bool:
-        """Whether nothing is left to do for a part."""
         last = part.pages[-1]
         if self.submitted.get(last):
             return True

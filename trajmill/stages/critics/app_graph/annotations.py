@@ -40,7 +40,6 @@ class AnnotatedTask(NamedTuple):
     """The value that the user asks for; then nothing may be changed. The slots are without it."""
 
     def parts(self) -> tuple[TaskPart, ...]:
-        """Return the parts of the task, in order, one for each app."""
         found: list[TaskPart] = []
         descriptions = dict(zip(self.pages, self.page_descriptions, strict=True))
         for app, group in groupby(self.pages, key=app_of):

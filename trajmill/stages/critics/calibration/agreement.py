@@ -159,8 +159,6 @@ class JudgeIngredient(NamedTuple):
 
 
 class CallCost(NamedTuple):
-    """The cost of a model call, from its `model_calls` row."""
-
     role: str
     payload_hash: str
     draws: tuple[int, ...]

@@ -119,8 +119,6 @@ class MilestoneChannel:
 
 
 class _Asked(NamedTuple):
-    """The requests about one episode."""
-
     critic: MilestoneChannel
     episode: Episode
     screens: ScreenReader

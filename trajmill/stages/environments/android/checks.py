@@ -29,8 +29,6 @@ Value = str | int | float | None
 
 
 class DatabaseCheck(Record):
-    """Rows that a query of an app's database must return."""
-
     app: str
     file: Annotated[str, Field(pattern=r"^\w[\w .-]*(/\w[\w .-]*)*$")]
     """Path below `/data/data/PACKAGE`, e.g. `databases/notes.db`."""
@@ -41,8 +39,6 @@ class DatabaseCheck(Record):
 
 
 class ContentCheck(Record):
-    """The number of rows of a content provider that have some values."""
-
     uri: Annotated[str, Field(pattern=r"^content://[\w./%-]+$")]
     row: Annotated[dict[Annotated[str, Field(pattern=r"^\w+$")], Value], Field(min_length=1)]
     """Values by column."""

@@ -68,7 +68,6 @@ async def _answer(reader: asyncio.StreamReader) -> str:
 
 
 def console_of(serial: str, settings: AndroidSpec) -> Console | None:
-    """Return the console of an emulator; None for a device that is none."""
     match = _EMULATOR.fullmatch(serial)
     return Console(settings.host, int(match[1]), settings.call_seconds) if match else None
 
@@ -99,7 +98,6 @@ class EmulatorSnapshots:
         return True
 
     async def delete(self, kept: int = 0) -> None:
-        """Delete all but the newest ones."""
         while self._kept and len(self._kept) > kept:
             await self._console.run(f"avd snapshot delete {self._kept.pop(0)}")
 

@@ -118,7 +118,6 @@ class StateApiEnvironment:
         return goal.outcome(*states) if goal.changes else None
 
     async def states(self) -> States:
-        """Return the state at the start and the present one."""
         episode = begun(self._episode)
         states = await self._api.read(episode.session)
         lost = episode.before is not None and states.current is None

@@ -63,7 +63,6 @@ class StateChange(Record):
         return keys_of(self.path)
 
     def found(self, before: Any, after: Any) -> list[Path]:
-        """Return the paths at which the change was made."""
         return [
             each.path for each in difference.matches(self.keys, before, after) if self._holds(each.before, each.after)
         ]

@@ -52,7 +52,6 @@ class ToolUse(NamedTuple):
 
 
 def tool_use(action: Action) -> ToolUse:
-    """Return the call of an action."""
     values = {name: value for name, value in action.model_dump(mode="json").items() if value is not None}
     kind = values.pop("kind")
     match action:

@@ -56,7 +56,6 @@ class RowCounts:
 
     @property
     def largest_image(self) -> int:
-        """Pixels of the largest image; 0 without any."""
         return max((size.width * size.height for size in self.sizes), default=0)
 
     def add(self, example: StepExample | RLStepExample) -> None:
@@ -114,7 +113,6 @@ class ExportedFolder(NamedTuple):
 
     @property
     def repeated_rows(self) -> int:
-        """Rows beside the first one of each step."""
         return self.written.rows - self.counts.examples
 
 

@@ -218,7 +218,6 @@ def write_images(folder: Path, screen_ids: Iterable[str], screens: ReleaseScreen
 
 
 def image_ending(data: bytes) -> str:
-    """Return the ending of a file name for an encoded image."""
     return next((ending for start, ending in _ENDINGS if data.startswith(start)), "img")
 
 

@@ -65,8 +65,6 @@ class Lineage(NamedTuple):
 
 
 class LeftOutStep(NamedTuple):
-    """A step that gives no row, and why."""
-
     reason: str
 
 

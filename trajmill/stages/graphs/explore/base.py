@@ -86,8 +86,6 @@ class Effect(StrEnum):
 
 
 class WalkedScreen(Record):
-    """A screen without its pixels."""
-
     screen_id: str
     app: str
     elements: tuple[UIElement, ...]

@@ -56,7 +56,6 @@ class _PageParts(NamedTuple):
         return next((slot for slot in self.slots if target in slot.targets), None)
 
     def name_of(self, target: str) -> str:
-        """The name of the slot or the element that is pressed there."""
         slot = self.slot_with(target)
         return slot.name if slot is not None else self.elements[target]
 
@@ -290,7 +289,6 @@ class GraphBuilder:
         return trial.kind in _SENDING and any(key <= end for key, end in product(by_key, by_button))
 
     def _said(self, screen_id: str) -> Set[object]:
-        """What a screen says outside of fields."""
         return said(self._screens[screen_id], FIELDS).keys()
 
     def _operated_before(self, part: _PageParts, trial: Trial) -> tuple[str, ...] | None:
@@ -320,7 +318,6 @@ class GraphBuilder:
         return title if any(map(str.isalpha, title)) else ""
 
     def _page_name(self, page: FoundPage) -> str:
-        """A name by what is new on the page, or by the element that opened it."""
         if not page.number:
             return "start"
         origin, before = self._origin(page)

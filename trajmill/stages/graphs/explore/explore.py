@@ -69,7 +69,6 @@ class Findings:
         """Trials that were left when the last one was claimed."""
 
     def add(self, tried: Tried) -> None:
-        """Add a trial, and what its screens show."""
         trial = tried.trial
         page = self.book.add(tried.before, trial.way)
         name = (trial.kind, trial.target)

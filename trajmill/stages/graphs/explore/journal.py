@@ -17,8 +17,6 @@ from trajmill.stages.graphs.explore.base import Trial, WalkedScreen
 
 
 class Tried(NamedTuple):
-    """A trial with its screens, as read from a journal."""
-
     trial: Trial
     before: WalkedScreen
     after: WalkedScreen | None

@@ -161,7 +161,6 @@ class PageBook:
         return next(each for each in page.every_screen if each.screen_id == screen_id)
 
     def knows(self, screen: WalkedScreen, origin: ListOrigin | None = None) -> bool:
-        """Whether a screen belongs to a page that was found."""
         return screen.screen_id in self._by_screen or self._alike(screen, origin) is not None
 
     def add(self, screen: WalkedScreen, way: tuple[PathStep, ...], origin: ListOrigin | None = None) -> FoundPage:

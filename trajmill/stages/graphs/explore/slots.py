@@ -291,7 +291,6 @@ def _lists(page: FoundPage, in_choices: Collection[str]) -> Iterator[FoundSlot]:
 
 
 def _is_paging(names: Collection[str]) -> bool:
-    """Whether items are the numbers of pages, which nobody asks for."""
     numbers = sorted(int(name) for name in names if name.isdecimal())
     return len(numbers) == len(names) and numbers == [*range(1, len(numbers) + 1)]
 

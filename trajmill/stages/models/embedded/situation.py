@@ -141,8 +141,6 @@ class _ScreenPart(NamedTuple):
 
 
 class PolicyInput(NamedTuple):
-    """A request in the form that the policy reads."""
-
     candidates: list[CandidateAction]
     situation: Situation
     title: str

@@ -188,7 +188,6 @@ def read_guidance_line(line: str) -> GuidanceLine:
 
 
 def remaining_lines(lines: Sequence[GuidanceLine], conclusions: Sequence[Conclusion]) -> Sequence[GuidanceLine]:
-    """Return the lines that are not done yet."""
     following = 0
     for conclusion in conclusions:
         for ahead, line in enumerate(lines[following : following + _LOOKAHEAD], start=1):

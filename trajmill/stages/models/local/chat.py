@@ -81,8 +81,6 @@ def use_template(tokenizer: PreTrainedTokenizerBase, folder: Path) -> None:
 
 
 class Sample(NamedTuple):
-    """One generated answer."""
-
     text: str
     ids: tuple[int, ...]
     """Ids of its tokens, with the one that ends it."""

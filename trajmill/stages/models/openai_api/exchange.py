@@ -329,7 +329,6 @@ def embeddings(body: bytes, texts: int) -> list[tuple[float, ...]]:
 
 
 def error_message(body: bytes) -> str:
-    """Return the message of an error answer as one short line."""
     try:
         answer = _ErrorAnswer.model_validate_json(body)
     except ValidationError:

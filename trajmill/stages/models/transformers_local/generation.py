@@ -132,8 +132,6 @@ class EncodedPrompt(NamedTuple):
 
 
 class SampleTask(NamedTuple):
-    """One row of a batch: a prompt, and the request of one sample."""
-
     prompt: EncodedPrompt
     request: ChatRequest
 
@@ -155,13 +153,10 @@ class PictureReader:
         return EncodedPictures(read["pixel_values"], read["image_grid_thw"])
 
     def places(self, pictures: EncodedPictures) -> list[int]:
-        """Return the number of tokens of each image."""
         return [int(grid.prod()) // self._merged for grid in pictures.grids]
 
 
 class LoadedParts(NamedTuple):
-    """A network, and the encoders of its prompts."""
-
     network: Any
     tokenizer: PreTrainedTokenizerBase
     reader: PictureReader | None

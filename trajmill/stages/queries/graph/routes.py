@@ -130,7 +130,6 @@ class Route(NamedTuple):
 
     @property
     def parts(self) -> int:
-        """The number of things that it asks for."""
         return len(self.acts) + len(self.final)
 
     @property
@@ -197,7 +196,6 @@ def _mixed(goals: tuple[Route, ...], seed: int) -> tuple[Route, ...]:
 
 
 def _drawn(offered: Sequence[Sequence[str]], rng: Random) -> Iterator[tuple[str, ...]]:
-    """Yield some combinations of one value each."""
     if math.prod(map(len, offered)) > _MOST_COMBINATIONS:
         yield from (tuple(map(rng.choice, offered)) for _ in range(_MOST_SAMPLES))
         return

@@ -98,8 +98,6 @@ class RouteGoal(NamedTuple):
 
 
 class _Share(NamedTuple):
-    """What a split gets of goals that are divided together."""
-
     goals: tuple[Route, ...]
     first: int
     """The turn in which the first of them is taken; one is taken in each turn."""

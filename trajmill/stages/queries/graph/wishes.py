@@ -117,8 +117,6 @@ def as_wish(does: str) -> str:
 
 
 class _Part(NamedTuple):
-    """Words for one value of a form."""
-
     text: str
     follows: bool
     """It follows what is done at once (`for Ann Lee`), rather than after `with`."""

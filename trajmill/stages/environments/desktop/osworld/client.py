@@ -35,7 +35,6 @@ class OsworldCode(NamedTuple):
         return cls(spec, files, await OtherPython.start("OSWorld's code", spec.python, script, advice, variables))
 
     async def check(self, task: dict[str, Any]) -> tuple[str, ...]:
-        """Return what a task lacks."""
         return (await self._ask(Request("check", task))).reasons
 
     async def prepare(self, task: dict[str, Any], server: DesktopServer, size: Size) -> None:

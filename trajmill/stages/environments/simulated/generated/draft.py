@@ -28,8 +28,6 @@ _LAYOUTS = ("", "", "rows", "grid", "start", "end")
 
 
 class FormField(NamedTuple):
-    """An input of a form."""
-
     name: str
     """Its variable and slot."""
     label: str
@@ -69,7 +67,6 @@ class Draft:
         return self.random.choice(options)
 
     def some(self, options: Sequence[T], least: int, most: int) -> list[T]:
-        """Draw some of the options, in their order."""
         wanted = min(self.random.randint(least, most), len(options))
         chosen = self.random.sample(range(len(options)), wanted)
         return [options[at] for at in sorted(chosen)]
@@ -143,7 +140,6 @@ class Draft:
         self.add_screen(name, title, "Says what was done.", widgets)
 
     def confirmed(self, name: str, shown: str, do: list[Part], to: str, verb: str, style: str = "primary") -> None:
-        """Add a dialog that asks whether to do it."""
         text = self.label((verb.capitalize(), "Yes", "<Verb> it", "Yes, <verb>"), verb=verb)
         buttons = [button("keep", self.pick(self.words.texts["keep"]), "back"), button("confirm", text, to, do, style)]
         widgets: list[Part] = [{"kind": "text", "text": shown}, *buttons[:: self.pick((1, 1, -1))]]
@@ -181,7 +177,6 @@ class Draft:
             self.screens[name]["widgets"] = [*menus, *(each for each in widgets if each not in moved)]
 
     def as_file(self, app: str) -> Part:
-        """Lay out the home screen, and return the app file."""
         heading = [{"kind": "heading", "text": self.domain.about.rstrip(".")}] if self.chance(0.3) else []
         if self.more:
             text = self.label(self.words.entry["more"])

@@ -13,8 +13,6 @@ _SAID_WHEN = {"day": "on {day}", "time": "at {time}"}
 
 
 class Listed(NamedTuple):
-    """A list of items that a task picks from."""
-
     chain: list[str]
     """Its page; or the page of the groups and that of the items."""
     pages: Part
@@ -230,7 +228,6 @@ def _entered(draft: Draft, found: Listed, kind: str, title: str, widgets: list[P
 
 
 def _searched(draft: Draft, listed: Part) -> list[Part]:
-    """A list, perhaps with a search above it."""
     if not draft.chance(0.3):
         return [listed]
     words = f"{listed['id']}_words"
@@ -240,7 +237,6 @@ def _searched(draft: Draft, listed: Part) -> list[Part]:
 
 
 def _detail(draft: Draft, name: str, items: str, facts: dict[str, str]) -> None:
-    """A page of one item, with its facts by label."""
     facts = {draft.domain.trait[0]: "about"} | facts
     shown: Part = {"kind": "list", "items": items, "where": {"name": f"${name}"}}
     widgets = [shown | {"id": fact, "text": f"{label}: {{{fact}}}"} for label, fact in facts.items()]
@@ -248,7 +244,6 @@ def _detail(draft: Draft, name: str, items: str, facts: dict[str, str]) -> None:
 
 
 def _typed_page(draft: Draft, kind: str, to: str) -> None:
-    """A page that lists days or times."""
     draft.lists[f"{kind}s"] = [{"name": value} for value in draft.some(draft.words.types[kind], 5, 8)]
     draft.ordered.append(f"{kind}s")
     draft.variables[kind] = ""

@@ -77,7 +77,6 @@ class Grammar(Record):
 
 @cache
 def packaged_grammar() -> Grammar:
-    """Read the grammar of the package."""
     words = Words.model_validate(_read("words"))
     return Grammar(words=words, domains=TypeAdapter(dict[str, Domain]).validate_python(_read("domains")))
 
