@@ -293,16 +293,16 @@ def read_screen(screen_id: str, elements: tuple[UIElement, ...]) -> ScreenState:
 
 
 def page_of(elements: tuple[UIElement, ...]) -> str:
-    """Return the part before `/` of the first element id that has a `/`, else the title."""
-    for element in elements:
-        page, slash, _ = element.element_id.partition("/")
-        if slash and page:
-            return page
-    return _title(elements)
+    """Return the part before `/` of the first element id that has a `/`, else the text of the title bar."""
+    parts = (element.element_id.partition("/") for element in elements)
+    return next((page for page, slash, _ in parts if slash and page), _title(elements[:1]))
 
 
 def _title(elements: tuple[UIElement, ...]) -> str:
-    return elements[0].text if elements and elements[0].role == "heading" else ""
+    """The text of the title bar; where that is the host of a website, the first heading, else the address."""
+    bar = next((each for each in elements[:1] if each.role == "heading"), None)
+    own = (each.text for each in elements[1:] if each.role == "heading" and each.text)
+    return "" if bar is None else next(own, bar.value) if bar.value else bar.text
 
 
 def control_kind(element: UIElement) -> str:

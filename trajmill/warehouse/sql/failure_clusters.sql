@@ -29,9 +29,11 @@ placed AS (
     WHERE a.failed
 ),
 titles AS (
-    SELECT screen_id, any_value(list_extract([e.text FOR e IN elements IF e.role = 'heading'], 1)) AS title
-    FROM screens
-    SEMI JOIN placed ON screen_id = screen_before
+    -- The title bar of a website has only its host, and the address as its value.
+    SELECT screen_id, any_value(
+        CASE WHEN coalesce(bars[1].value, '') = '' THEN bars[1].text ELSE coalesce(bars[2].text, bars[1].value) END
+    ) AS title
+    FROM (SELECT screen_id, [e FOR e IN elements IF e.role = 'heading'] AS bars FROM screens SEMI JOIN placed ON screen_id = screen_before)
     GROUP BY screen_id
 ),
 masked AS (
