@@ -107,7 +107,7 @@ def explore_app(
     write_graph(graph, file)
     elements = [each for page in graph.pages.values() for each in page.elements.values()]
     names = (each.name for each in elements if Mark.DESTRUCTIVE in each.marks)
-    left_out = tuple(name for name in dict.fromkeys(names) if not packaged_deny_list(may_destroy=True).denies(name))
+    left_out = tuple(name for name in dict.fromkeys(names) if not packaged_deny_list(may_destroy=True).search(name))
     left = {builder.names[number]: count for number, count in explored.left.items()}
     return ExploreReport(file, graph, explored, left, left_out)
 

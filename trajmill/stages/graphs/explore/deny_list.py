@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import NamedTuple
 
 _FILE = "denied_words.txt"
 _NEVER = "!"
 
 
-class DenyList(NamedTuple):
-    """An element with one of these words is not pressed."""
-
-    pattern: re.Pattern[str]
-
-    def denies(self, text: str) -> bool:
-        """Whether a text has one of the words, as a whole word in any case."""
-        return self.pattern.search(text) is not None
+DenyList = re.Pattern[str]
+"""What it finds in the text of an element, a whole word in any case, is not pressed."""
 
 
 def packaged_deny_list(may_destroy: bool = False) -> DenyList:
@@ -30,4 +23,4 @@ def deny_list(lines: list[str]) -> DenyList:
     """A list from its lines; empty ones and those that begin with `#` are left out."""
     words = [" ".join(line.split()) for line in lines if line.strip() and not line.startswith("#")]
     one_of = "|".join(re.escape(word).replace(r"\ ", r"[\s_-]*") for word in sorted(words, key=len, reverse=True))
-    return DenyList(re.compile(rf"(?<![^\W_])(?:{one_of})(?![^\W_])" if words else r"(?!)", re.IGNORECASE))
+    return re.compile(rf"(?<![^\W_])(?:{one_of})(?![^\W_])" if words else r"(?!)", re.IGNORECASE)

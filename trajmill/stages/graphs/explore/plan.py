@@ -153,7 +153,7 @@ def _presses(page: FoundPage, denied: _Denied, platform: Platform) -> Iterator[P
 def is_denied(page: FoundPage, element: UIElement, deny_list: DenyList, platform: Platform) -> bool:
     """Whether an element must not be pressed; to close a dialog, or something on a web page, ends no program."""
     only_closes = platform is Platform.WEB or bool(page.key.dialogs)
-    return deny_list.denies(_CLOSE.sub("", element.text) if only_closes else element.text)
+    return deny_list.search(_CLOSE.sub("", element.text) if only_closes else element.text) is not None
 
 
 def _fields(page: FoundPage, numbers: Collection[str], bounds: ExploreBounds) -> Iterator[PlannedTrial]:

@@ -165,7 +165,7 @@ class _Walk:
         is_command = key.role in _COMMANDS and (self.program.presses_commands or promises_dialog(key.text))
         in_front = key.role == "tab" and "selected" in element.states
         opens = (key.role in _OPENS_ALWAYS or is_command) and not in_front
-        return opens and element.clickable and not self.deny_list.denies(key.text)
+        return opens and element.clickable and not self.deny_list.search(key.text)
 
     async def _press(self, node: _Node, key: ElementKey) -> _Node | None:
         """Press an element of a node; None if it opened nothing new or the branch broke, which is recorded."""

@@ -162,4 +162,4 @@ def is_askable(pathway: Pathway, deny_list: DenyList) -> bool:
     reachable = pathway.enabled or pathway.needs_selection is True
     # A menu entry at the top level is visible from the start, so there is nothing to ask for.
     nested = pathway.end_kind is not EndKind.MENU_ITEM or len(names) > 1
-    return has_words and reachable and nested and not any(map(deny_list.denies, names))
+    return has_words and reachable and nested and not any(map(deny_list.search, names))
