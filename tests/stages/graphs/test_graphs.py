@@ -21,7 +21,7 @@ from trajmill.stages.graphs.explore.walker import Budget
 from trajmill.stages.graphs.file import graph_text, parse_graph, read_graph
 from trajmill.stages.graphs.operations import take
 from trajmill.stages.graphs.recognise import filled, looks_alike, page_on, screen_hash
-from trajmill.stages.graphs.values import examples, fresh_example, notes_of_people, type_of, type_of_label
+from trajmill.stages.graphs.values import examples, examples_for, notes_of_people, type_of, type_of_label
 from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph
 
 _BOX = Box(0, 0, 10, 10)
@@ -101,11 +101,12 @@ def test_a_label_tells_the_type_and_the_type_of_an_input_counts_more() -> None:
     assert type_of(field("Hours", "number")) is ValueType.NUMBER
 
 
-def test_each_type_has_examples_and_none_is_used_twice() -> None:
+def test_each_type_has_examples_within_the_limits_of_its_field() -> None:
     told = examples()
     assert told.keys() == set(ValueType)
     assert all(len({*each}) == len(each) for each in (*told.values(), notes_of_people()))
-    assert fresh_example(ValueType.PERSON, told[ValueType.PERSON][:4]) == told[ValueType.PERSON][4]
+    limited = UIElement("text_field", "", _BOX, ("editable", "number", "min:2000", "max:4000", "step:5"))
+    assert examples_for(limited, ValueType.NUMBER)[:2] == ("2100", "2200")
 
 
 GRAPH = """\

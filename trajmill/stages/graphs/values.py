@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
 from functools import cache
 from importlib.resources import files
 from itertools import cycle, product
@@ -11,7 +10,8 @@ from itertools import cycle, product
 import yaml
 
 from trajmill.schemas.observation import UIElement
-from trajmill.stages.graphs.base import GraphAnswer, GraphSlot, ValueType
+from trajmill.stages.graphs.base import GraphAnswer, GraphSlot, SlotKind, ValueType
+from trajmill.stages.graphs.operations import OFF, ON
 
 _INPUTS = {
     "date": ValueType.DATE,
@@ -42,6 +42,8 @@ _LABELS = (
 )  # fmt: skip
 """The first pattern found as whole words in a label decides."""
 _TIMES_OF_NOTES = 5
+_NUMBERS = 20
+"""Numbers made for a range."""
 
 
 def type_of(element: UIElement) -> ValueType:
@@ -97,6 +99,24 @@ def results() -> dict[str, str]:
     return dict(each.split(" = ") for each in examples()[ValueType.SUM])
 
 
-def fresh_example(kind: ValueType, used: Collection[str]) -> str:
-    """Return an example of a type that was not used yet; the last one once all were."""
-    return next((each for each in examples()[kind] if each not in used), examples()[kind][-1])
+def examples_for(field: UIElement, kind: ValueType) -> tuple[str, ...]:
+    """Return examples that a field's `min`, `max` and `step` allow; numbers of its range if none of them is allowed."""
+    limits = dict(state.split(":", 1) for state in field.states if state.startswith(("min:", "max:", "step:")))
+    if not limits:
+        return examples()[kind]
+    if kind not in (ValueType.NUMBER, ValueType.AMOUNT):
+        low, high = limits.get("min", ""), limits.get("max", "~")
+        return tuple(each for each in examples()[kind] if low <= each <= high) or examples()[kind]
+    step = float(limits.get("step", 1))
+    first = float(limits.get("min", 0))
+    last = float(limits.get("max", max(first, 0) * 2 + 1000 * step))
+    fits = (each for each in examples()[kind] if first <= float(each) <= last and (float(each) - first) % step == 0)
+    apart = step * max(1, (last - first) // step // _NUMBERS)
+    return tuple(fits) or tuple(f"{first + apart * at:.12g}" for at in range(1, _NUMBERS) if first + apart * at <= last)
+
+
+def values_of(slot: GraphSlot, is_one: bool = True) -> tuple[str, ...]:
+    """Return the values that a query asks for; `is_one` tells whether it asks for nothing else."""
+    offered = (ON, OFF) if slot.kind is SlotKind.SWITCH else (not is_one and slot.common) or slot.values
+    default = slot.default or (OFF if slot.kind is SlotKind.SWITCH else "")
+    return tuple(value for value in dict.fromkeys(offered) if value and value != default)

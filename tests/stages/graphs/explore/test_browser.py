@@ -19,8 +19,9 @@ _PAGES = {
     "/": "<h1>Home</h1><a href='https://far.example/'>Far</a> <a href='http://near.example/'>Near</a> "
     "<a href='/help'>Help</a>",
     "/help": "<h1>Help</h1><form>PIN <input type='password' aria-label='PIN'><img src='//a.b'><button>Enter</button>",
-    "/form": "<h1>Order</h1><select id='size' aria-label='Size'><option value='s'>Small<option value='l'>Large</select>"
-    "<label>Pieces <input id='pieces' type='number'></label><label>Day <input id='day' type='date'></label>"
+    "/form": "<h1>Order</h1><input type='datetime-local' aria-label='Start'><select id='size' aria-label='Size'>"
+    "<option value='s'>Small<option value='l'>Large<option disabled>Huge</select>"
+    "<label>Pieces <input id='pieces' type='number' max='6'></label><label>Day <input id='day' type='date'></label>"
     "<label>Speed <input id='speed' type='range' min='2' max='9' value='4'></label>"
     "<div style='height: 900px'>Terms</div><a href='/terms'>Terms of use</a>"
     "<div style='height: 900px'>More terms</div><label><input type='checkbox' id='agree'>I agree</label>",
@@ -57,7 +58,7 @@ def test_choices_numbers_sliders_dates_and_what_lies_below_the_screen_are_found(
     start = graph.pages["start"]
     assert start.scrolls
     assert {name: (slot.kind, set(slot.values), slot.default) for name, slot in start.slots.items()} == {
-        "pieces": (SlotKind.FIELD, set(examples()[ValueType.NUMBER]), ""),
+        "pieces": (SlotKind.FIELD, {"2", "3", "4", "5", "6"}, ""),
         "day": (SlotKind.FIELD, set(examples()[ValueType.DATE]), ""),
         "speed": (SlotKind.SLIDER, {"9", "2"}, "4"),
         "size": (SlotKind.CHOICE, {"Small", "Large"}, "Small"),

@@ -44,9 +44,6 @@ class ExploreBounds(Spec):
     """Time limit of one call in seconds; the next call continues."""
     submit: bool = True
     """Whether forms are submitted, by Enter in a field and by buttons after all fields are filled."""
-    text: str = ""
-    """Text for fields that take any text, title or person, e.g. `trajmill`. By default they get examples of their
-    type."""
 
 
 class TrialKind(StrEnum):

@@ -13,7 +13,7 @@ from trajmill.stages.graphs.base import ValueType
 from trajmill.stages.graphs.explore.base import BOX, BUTTONS, FIELDS, INPUTS, step
 from trajmill.stages.graphs.explore.pages import FoundPage
 from trajmill.stages.graphs.recognise import is_marked
-from trajmill.stages.graphs.values import examples, fresh_example, type_of
+from trajmill.stages.graphs.values import examples_for, type_of
 
 _MOST_INPUTS = 12
 """A page with more is a table or a list of settings; of those, a form has the text fields alone."""
@@ -22,8 +22,6 @@ _MOST_WORDS = 100
 _UNFILLED = frozenset(("password", "disabled", "datetime-local", "month", "week"))
 _READ = frozenset({"list_item", "cell", "heading", "text"})
 _FEWEST_IN_COLUMN = 4
-_FREE = frozenset({ValueType.TEXT, ValueType.TITLE, ValueType.PERSON})
-"""Types whose fields take any text."""
 
 
 class Form(NamedTuple):
@@ -99,10 +97,10 @@ def radio_groups(page: FoundPage) -> list[tuple[str, ...]]:
     return [tuple(group) for group in groups if len(group) > 1]
 
 
-def filling_of(page: FoundPage, inputs: Sequence[str], numbers: Collection[str], text: str) -> tuple[PathStep, ...]:
+def filling_of(page: FoundPage, inputs: Sequence[str], numbers: Collection[str]) -> tuple[PathStep, ...]:
     """Return the operations that fill inputs: each field with another example, each choice with another option.
 
-    `numbers` are fields that took no text; `text` is for fields of free text, examples without it.
+    `numbers` are fields that took no text.
     """
     used = {step.text for each in inputs for step in page.elements[each].way if step.operation == "replace"}
     steps: list[PathStep] = []
@@ -112,7 +110,8 @@ def filling_of(page: FoundPage, inputs: Sequence[str], numbers: Collection[str],
         pressed = [target]
         if element.role in FIELDS:
             kind = ValueType.NUMBER if target in numbers else type_of(element)
-            value = _example(page, kind, {*used, element.value}, text)
+            known = (*(words_to_find(page) if kind is ValueType.SEARCH else ()), *examples_for(element, kind))
+            value = next((each for each in known if each not in {*used, element.value}), known[-1])
             used.add(value)
             steps += [*_press(page, target), step("replace", target, value)]
             continue
@@ -134,18 +133,10 @@ def _press(page: FoundPage, *targets: str) -> Iterator[PathStep]:
     yield from (step("tap", each) for each in targets)
 
 
-def _example(page: FoundPage, kind: ValueType, used: Collection[str], text: str) -> str:
-    if text and kind in _FREE:
-        texts = (text, *(f"{text} {number}" for number in range(2, len(used) + 3)))
-        return next(each for each in texts if each not in used)
-    words = [each for each in words_to_find(page) if each not in used] if kind is ValueType.SEARCH else []
-    return words[0] if words else fresh_example(kind, used)
-
-
-def values_for(page: FoundPage, kind: ValueType, typed: str) -> tuple[str, ...]:
+def values_for(page: FoundPage, field: UIElement, kind: ValueType, typed: str) -> tuple[str, ...]:
     """Return what a field can be asked to hold: the value that it took, and others of its type."""
     others = words_to_find(page) if kind is ValueType.SEARCH else ()
-    return others or tuple(dict.fromkeys((typed, *examples()[kind])))
+    return others or tuple(dict.fromkeys((typed, *examples_for(field, kind))))
 
 
 def said_often(page: FoundPage, words: Sequence[str]) -> tuple[str, ...]:

@@ -159,7 +159,7 @@ def is_denied(page: FoundPage, element: UIElement, deny_list: DenyList, platform
 def _fields(page: FoundPage, numbers: Collection[str], bounds: ExploreBounds) -> Iterator[PlannedTrial]:
     fields = ((target, found) for target, found in page.elements.items() if is_field(found.element))
     for target, found in fields:
-        filling = filling_of(page, (target,), numbers, bounds.text)
+        filling = filling_of(page, (target,), numbers)
         kind = TrialKind.NUMBER if target in numbers else TrialKind.FILL
         yield PlannedTrial(found.way, found.screen_id, kind, target, filling)
         if bounds.submit and not asks_for_password(page):
@@ -206,7 +206,7 @@ def _forms(
         ways = [(TrialKind.SUBMIT, form.inputs)]
         ways += [(TrialKind.PLAIN, plain)] if plain != form.inputs else []
         for kind, inputs in ways:
-            filling = filling_of(page, inputs, numbers, bounds.text)
+            filling = filling_of(page, inputs, numbers)
             for target in buttons:
                 steps = (*filling, *(step(operation, target) for operation in operations))
                 yield PlannedTrial(page.way, page.first.screen_id, kind, target, steps)

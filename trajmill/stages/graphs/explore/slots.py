@@ -28,9 +28,9 @@ from trajmill.stages.graphs.sentences import starts_with_verb
 from trajmill.stages.graphs.values import examples, results, type_of
 
 _MOST_ITEMS = 40
+"""Most items of a list that can be asked for."""
 _MOST_INDENT = 40
 _HEADS = ("text", "heading")
-"""Most items of a list that can be asked for."""
 
 
 class PopupOption(NamedTuple):
@@ -147,7 +147,7 @@ def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
             default = "" if element.value == value else element.value  # It was typed on the way.
             kind = type_of(element)
             kind = ValueType.NUMBER if kind is ValueType.TEXT and value in examples()[ValueType.NUMBER] else kind
-            values = values_for(page, kind, value)
+            values = values_for(page, element, kind, value)
             common = said_often(page, values) if kind is ValueType.SEARCH else ()
             fields = {"values": values, "common": common, "default": default, "type": kind}
             yield from _labelled(

@@ -130,7 +130,10 @@
         if (node.disabled || node.ariaDisabled === "true") states.push("disabled");
         if (role === "text_field") states.push("editable");
         if (node.type === "password") states.push("password");
-        if (role === "text_field" && INPUT_TYPES.includes(node.type)) states.push(node.type);
+        if (role === "text_field" && INPUT_TYPES.includes(node.type)) {
+          const given = ["min", "max", "step"].filter((limit) => node[limit] && (node.type !== "number" || isFinite(node[limit])));
+          states.push(node.type, ...given.map((limit) => `${limit}:${node[limit]}`));
+        }
         const chosen = node.tagName === "SELECT" && node.selectedOptions[0];
         const value = chosen ? squeeze(chosen.text) : ["text_field", "combo_box", "slider"].includes(role) ? squeeze(node.value) : "";
         rows.push([role, text, left, top, right, bottom, states, value, node.id || ""]);
