@@ -15,7 +15,6 @@ from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.graphs.explore.base import WalkedScreen
 from trajmill.stages.graphs.explore.naming import label_of
 from trajmill.stages.graphs.explore.pages import page_key
-from trajmill.stages.graphs.sentences import written
 
 LONGEST_TITLE = 60
 """Most characters of the title of a page and of the name of a slot."""
@@ -65,7 +64,7 @@ def page_gaps(graph: AppGraph, name: str, words: ExploredWords) -> PageGaps:
     return PageGaps(
         title=not page.title or (page.title in words.titles and (is_shared or not page.description)),
         description=not page.description,
-        elements=tuple(name for name, element in page.elements.items() if not written(element.does)),
+        elements=tuple(name for name, element in page.elements.items() if not element.does),
         transitions=tuple(number for number, each in enumerate(page.transitions) if not each.does),
         slots=tuple(
             name

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from trajmill.stages.graphs.base import OUTSIDE, AppGraph, GraphPage, GraphTransition, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.network import marks_on_way
-from trajmill.stages.graphs.sentences import starts_with_verb, written
+from trajmill.stages.graphs.sentences import starts_with_verb
 
 _WHOLE = frozenset(
     {"undo", "redo", "refresh", "reload", "shuffle", "play", "pause", "start", "stop", "reset", "sync", "mute"}
@@ -113,7 +113,7 @@ def _is_part(transition: GraphTransition, name: str, page: GraphPage) -> bool:
 def _says_purpose(page: GraphPage, transition: GraphTransition) -> bool:
     """Whether there are words for what a transition is for, other than what is pressed."""
     element = page.elements.get(transition.by)
-    if element is None or written(element.does):
+    if element is None or element.does:
         return True
     is_whole = " " in element.name.strip() or element.name.strip().lower() in _WHOLE
     return (is_whole and starts_with_verb(element.name)) or (element.shows_its_name and bool(transition.shows))

@@ -10,7 +10,7 @@ import networkx as nx
 
 from trajmill.stages.environments.simulated.app_files.loader import Mistake
 from trajmill.stages.graphs.asked import NotAsked, why_not
-from trajmill.stages.graphs.base import ANSWER, OUTSIDE, VALUE, GraphPage, Recogniser, SlotKind
+from trajmill.stages.graphs.base import ANSWER, OUTSIDE, VALUE, AppGraph, GraphPage, Recogniser, SlotKind
 from trajmill.stages.graphs.file import GraphFile
 from trajmill.stages.graphs.network import network, walkable
 from trajmill.stages.graphs.recognise import looks_alike
@@ -103,3 +103,34 @@ def _remarks(file: GraphFile) -> Iterator[Mistake]:
             if page.elements[key].is_nameless:
                 text = f"`{key}` has no name: no query asks for it; add `name`, or `does` with its effect"
                 yield source.mistake(("pages", name, "elements", key), text)
+
+
+def sound(graph: AppGraph) -> AppGraph:
+    """Leave out what `graph check` would refuse: slots without a value, pages like others, pages nothing leads to."""
+    pages = {name: _with_values(name, page) for name, page in graph.pages.items()}
+    same: dict[str, str] = {}
+    for (first, one), (second, other) in combinations(pages.items(), 2):
+        if not {first, second} & same.keys() and is_same(one.recognise, other.recognise):
+            same[second] = first
+    unknown = {name for name, page in pages.items() if page.recognise.is_empty and name != graph.start}
+    kept = {name: _leading(page, same, unknown) for name, page in pages.items() if name not in same.keys() | unknown}
+    whole = graph.model_copy(update={"pages": kept})
+    reached = nx.descendants(network(whole), graph.start) | {graph.start}
+    return whole.model_copy(update={"pages": {name: page for name, page in kept.items() if name in reached}})
+
+
+def _with_values(name: str, page: GraphPage) -> GraphPage:
+    """Return a page without the slots that no value can be asked for, and what is operated by them.
+
+    What sets a field of a form is no transition of its own: sending the form reads it.
+    """
+    slots = {name: slot for name, slot in page.slots.items() if slot.offered}
+    lost = page.slots.keys() - slots.keys()
+    kept = (each for each in page.transitions if lost.isdisjoint((each.by, *each.slots, *each.after)))
+    ways = tuple(each for each in kept if each.submits or each.to != name or each.by not in page.sent)
+    return page.model_copy(update={"slots": slots, "transitions": ways})
+
+
+def _leading(page: GraphPage, same: dict[str, str], unknown: set[str]) -> GraphPage:
+    ways = (each.model_copy(update={"to": same.get(each.to, each.to)}) for each in page.transitions)
+    return page.model_copy(update={"transitions": tuple(each for each in ways if each.to not in unknown)})

@@ -10,7 +10,6 @@ from trajmill.stages.graphs.base import AppGraph, GraphElement, GraphPage, Graph
 from trajmill.stages.graphs.explore.base import WalkedScreen
 from trajmill.stages.graphs.explore.naming import unique
 from trajmill.stages.graphs.recognise import page_on, recognises
-from trajmill.stages.graphs.sentences import written
 
 
 def keep_annotations(
@@ -105,7 +104,7 @@ def _element(new: GraphElement, old: GraphElement | None, outdated: frozenset[Ma
     if old is None:
         return new
     marks = tuple(dict.fromkeys((*(each for each in old.marks if each not in outdated), *new.marks)))
-    return new.model_copy(update={"name": old.name or new.name, "does": written(old.does) or new.does, "marks": marks})
+    return new.model_copy(update={"name": old.name or new.name, "does": old.does or new.does, "marks": marks})
 
 
 def _slot(new: GraphSlot, old: GraphSlot | None) -> GraphSlot:

@@ -6,17 +6,17 @@ import re
 from functools import cache
 from importlib.resources import files
 
-_PLAIN = re.compile(r"(?:Leads to `[^`]*`(?: or `[^`]*`)*|Leads out of the app(?:, to [^ ]+)?|Changes the page)\.")
-"""Older graphs have such sentences, which say no more than their transitions."""
 PLAIN_SENDING = frozenset(
     {"ok", "submit", "go", "apply", "done", "confirm", "send", "continue", "next", "finish", "save"}
 )
 """What buttons say that send a form, whatever it is for."""
 
+_TURNING = frozenset({"next", "previous", "first", "last"})
 
-def written(does: str) -> str:
-    """A sentence that a person or a model wrote; empty for a plain one."""
-    return "" if _PLAIN.fullmatch(does) else does
+
+def turns_page(label: str) -> bool:
+    """Whether a label is one of a link to another page of results."""
+    return label.isdecimal() or label.casefold() in _TURNING
 
 
 def starts_with_verb(label: str) -> bool:

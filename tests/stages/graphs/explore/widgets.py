@@ -19,7 +19,7 @@ class Widget(NamedTuple):
     leads_to: int = -1
     """The page that a press leads to; -1 for none."""
     says: str = ""
-    """The text that a press brings up."""
+    """The text that a press brings up; one with `!` needs a filled field."""
 
 
 class WidgetFactory(NamedTuple):
@@ -67,7 +67,7 @@ class WidgetEnvironment:
             self._values[key] = "chosen"
         elif part.role in ("button", "link"):
             typed = ", ".join(value for (page, _), value in sorted(self._values.items()) if page == self._page)
-            self._said = part.says.replace("{fields}", typed)
+            self._said = part.says.replace("{fields}", typed) if typed or "!" not in part.says else "Fill in all fields"
             if part.leads_to >= 0:
                 self._page, self._values = part.leads_to, {}
 

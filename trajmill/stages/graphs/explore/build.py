@@ -5,10 +5,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence, Set
-from itertools import combinations, product
+from itertools import product
 from typing import NamedTuple
-
-import networkx as nx
 
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep
@@ -23,8 +21,8 @@ from trajmill.stages.graphs.base import (
     SlotKind,
     ValueType,
 )
-from trajmill.stages.graphs.check import is_same
-from trajmill.stages.graphs.explore.base import BOX, FIELDS, SETTING, Effect, Trial, TrialKind, WalkedScreen
+from trajmill.stages.graphs.check import sound
+from trajmill.stages.graphs.explore.base import FIELDS, INPUTS, SETTING, Effect, Trial, TrialKind, WalkedScreen
 from trajmill.stages.graphs.explore.deny_list import DenyList
 from trajmill.stages.graphs.explore.features import recognisers, said, screen_change, sorts_by, visible_mark
 from trajmill.stages.graphs.explore.forms import words_to_find
@@ -32,7 +30,6 @@ from trajmill.stages.graphs.explore.naming import element_names, name_of_address
 from trajmill.stages.graphs.explore.pages import FoundPage, PageBook
 from trajmill.stages.graphs.explore.plan import asks_for_password, is_denied
 from trajmill.stages.graphs.explore.slots import FoundSlot, popup_options, slots_of, typed_texts
-from trajmill.stages.graphs.network import network
 from trajmill.stages.graphs.operations import staying
 from trajmill.stages.graphs.sentences import PLAIN_SENDING
 from trajmill.stages.graphs.values import examples, notes_of_people, type_of_label
@@ -147,9 +144,9 @@ class GraphBuilder:
         alone = (e for e in page.transitions if known >= {*e.after} or e.by not in later)
         ways = (e if known >= {*e.after} else e.model_copy(update={"after": ()}) for e in alone)
         leading = {each.by for each in page.transitions if Mark.IDLE not in each.marks}
-        done = (each for each in self._trials[part.page.number] if each.effect is not Effect.FAILED)
-        # What led to a page beyond the bounds is not known to do nothing.
-        told = (each for each in done if each.effect is not Effect.CHANGED or self._book.page_of(each.after))
+        # What failed, or led to a page beyond the bounds, is not known to do nothing.
+        stays, trials = (Effect.NOTHING, Effect.LEFT), self._trials[part.page.number]
+        told = (each for each in trials if each.effect in stays or self._book.page_of(each.after))
         tried = {part.elements.get(each.target) for each in told} - leading
         vain = {name: each for name, each in page.elements.items() if name in tried and not each.marks}
         marked = {name: each.model_copy(update={"marks": (Mark.IDLE,)}) for name, each in vain.items()}
@@ -245,7 +242,7 @@ class GraphBuilder:
         """
         first, last = self._screens[trial.before], self._screens[trial.after]
         # The inputs themselves, and the list of what was entered in one before, tell no effect.
-        own = FIELDS if trial.kind is TrialKind.PRESS else FIELDS | {BOX}
+        own = FIELDS if trial.kind is TrialKind.PRESS else INPUTS
         shows, lacks = screen_change(first, last, used, way.to != part.name, own)
         telling = tuple(each for each in shows if each.is_open)
         is_other = self._does_alone(part, trial) or (not telling and self._is_no_search(part, way, trial))
@@ -265,9 +262,11 @@ class GraphBuilder:
         return way.model_copy(update={"shows": shows, "lacks": lacks, "marks": (mark,) if mark else ()})
 
     def _does_alone(self, part: _PageParts, trial: Trial) -> bool:
-        """Whether a button does the same without the fields before it, so that it sends nothing."""
+        """Whether a button does the same without the inputs before it, or Enter no more than typing did."""
         same = (e for e in self._trials[part.page.number] if e.target == trial.target and e.after in self._screens)
-        return any(e.kind is TrialKind.PRESS and self._said(e.after) == self._said(trial.after) for e in same)
+        ends = (trial, *(each for each in same if each.kind in SETTING | {TrialKind.PRESS}))
+        told, *alone = ({e[:2] if e[0] in INPUTS else e for e in self._said(each.after)} for each in ends)
+        return told in alone
 
     def _is_no_search(self, part: _PageParts, way: GraphTransition, trial: Trial) -> bool:
         """Whether only words to look for were entered, and what was pressed then says that it does something else."""
@@ -288,7 +287,7 @@ class GraphBuilder:
         by_button = (self._said(e.after) for e in done if e.kind in _SENDING and e.target == trial.target)
         return trial.kind in _SENDING and any(key <= end for key, end in product(by_key, by_button))
 
-    def _said(self, screen_id: str) -> Set[object]:
+    def _said(self, screen_id: str) -> Set[tuple[object, ...]]:
         return said(self._screens[screen_id], FIELDS).keys()
 
     def _operated_before(self, part: _PageParts, trial: Trial) -> tuple[str, ...] | None:
@@ -309,7 +308,8 @@ class GraphBuilder:
 
     def _title(self, page: FoundPage) -> str:
         """What the page calls itself: its dialog, its first heading, else its title bar, with the first document."""
-        texts = [{each.text for each in screen.elements if each.role == "heading"} for screen in page.screens]
+        tops = [each.elements for each in page.screens if not any("scrollable_up" in e.states for e in each.elements)]
+        texts = [{each.text for each in top if each.role == "heading"} for top in tops]
         heads = (e.text for e in page.first.elements if e.role == "heading" and "title" not in e.states)
         heading = next((each for each in heads if all(each in found for found in texts)), "")
         bar, main = page.key.title, self._book.pages[0].key.title
@@ -364,34 +364,3 @@ def _adds_nothing(transition: GraphTransition, known: GraphTransition) -> bool:
     alike = all(getattr(transition, name) == getattr(known, name) for name in ("by", "keys", "to", "submits"))
     same_slots = transition.slots == known.slots or not any(each.is_open for each in transition.shows)
     return alike and same_slots
-
-
-def sound(graph: AppGraph) -> AppGraph:
-    """Leave out what `graph check` would refuse: slots without a value, pages like others, pages nothing leads to."""
-    pages = {name: _with_values(name, page) for name, page in graph.pages.items()}
-    same: dict[str, str] = {}
-    for (first, one), (second, other) in combinations(pages.items(), 2):
-        if not {first, second} & same.keys() and is_same(one.recognise, other.recognise):
-            same[second] = first
-    unknown = {name for name, page in pages.items() if page.recognise.is_empty and name != graph.start}
-    kept = {name: _leading(page, same, unknown) for name, page in pages.items() if name not in same.keys() | unknown}
-    whole = graph.model_copy(update={"pages": kept})
-    reached = nx.descendants(network(whole), graph.start) | {graph.start}
-    return whole.model_copy(update={"pages": {name: page for name, page in kept.items() if name in reached}})
-
-
-def _with_values(name: str, page: GraphPage) -> GraphPage:
-    """Return a page without the slots that no value can be asked for, and what is operated by them.
-
-    What sets a field of a form is no transition of its own: sending the form reads it.
-    """
-    slots = {name: slot for name, slot in page.slots.items() if slot.offered}
-    lost = page.slots.keys() - slots.keys()
-    kept = (each for each in page.transitions if lost.isdisjoint((each.by, *each.slots, *each.after)))
-    ways = tuple(each for each in kept if each.submits or each.to != name or each.by not in page.sent)
-    return page.model_copy(update={"slots": slots, "transitions": ways})
-
-
-def _leading(page: GraphPage, same: dict[str, str], unknown: set[str]) -> GraphPage:
-    ways = (each.model_copy(update={"to": same.get(each.to, each.to)}) for each in page.transitions)
-    return page.model_copy(update={"transitions": tuple(each for each in ways if each.to not in unknown)})

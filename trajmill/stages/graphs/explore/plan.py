@@ -89,10 +89,10 @@ def items_of(page: FoundPage) -> dict[str, list[str]]:
 
 
 def origin_of(page: FoundPage, target: str) -> ListOrigin | None:
-    """The list that an element is an item of; None for another element."""
+    """The list that an element is an item of; None for another element, also of a menu."""
     found, group = page.elements.get(target), page.group_of(target)
     if group is not None:
-        return ListOrigin(page.number, group.kind)
+        return None if group.is_run and _differ(page, group) else ListOrigin(page.number, group.kind)
     if found is None or found.element.role not in _ITEMS:
         return None
     return ListOrigin(page.number, _kind_of_item(found.element))

@@ -22,9 +22,9 @@ from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.graphs.from_simulated import graph_of_app
 from trajmill.stages.graphs.network import walkable
 from trajmill.stages.graphs.recognise import fill
-from trajmill.stages.graphs.values import may_hold
+from trajmill.stages.graphs.values import may_hold, values_of
 from trajmill.stages.queries.base import Candidate, GoalFacts, Offer, QueryPlan, SourceContext, Written
-from trajmill.stages.queries.graph.routes import Route, Setting, routes, routes_to, values_of
+from trajmill.stages.queries.graph.routes import Route, Setting, routes, routes_to
 from trajmill.stages.queries.graph.source import merged, path_metadata, route_goal, steps_of
 from trajmill.stages.queries.graph.wishes import as_wish, navigation_words
 from trajmill.stages.queries.leaks import is_held_out_phrasing

@@ -18,7 +18,8 @@ from trajmill.stages.graphs.base import PLACE, AppGraph, GraphSlot, GraphTransit
 from trajmill.stages.graphs.network import marks_on_way, walkable
 from trajmill.stages.graphs.operations import BOX_OF, OFF, ON, staying
 from trajmill.stages.graphs.recognise import filled
-from trajmill.stages.graphs.sentences import starts_with_verb
+from trajmill.stages.graphs.sentences import starts_with_verb, turns_page
+from trajmill.stages.graphs.values import values_of
 
 DEPTH = 5
 _WAYS = 3
@@ -211,13 +212,6 @@ def can_be_seen_before(move: RouteMove) -> bool:
     return is_sent and has_effect and all(each.spec.kind is not SlotKind.LIST for each in move.settings)
 
 
-def values_of(slot: GraphSlot, is_one: bool = True) -> tuple[str, ...]:
-    """Return the values that a query asks for; `is_one` tells whether it asks for nothing else."""
-    offered = (ON, OFF) if slot.kind is SlotKind.SWITCH else (not is_one and slot.common) or slot.values
-    default = slot.default or (OFF if slot.kind is SlotKind.SWITCH else "")
-    return tuple(value for value in dict.fromkeys(offered) if value and value != default)
-
-
 def routes(graph: AppGraph) -> tuple[Route, ...]:
     """Return all routes whose end shows their values: to a page, to a change on it, and to values set on it.
 
@@ -337,6 +331,9 @@ def is_wish(route: Route) -> bool:
     # No words say where a text goes that is entered without a name, on a page without one.
     if any(each.spec.is_nameless and not is_nearest(graph, each.page) for move in route.acts for each in move.settings):
         return False
+    pressed = [graph.pages[move.page].elements.get(move.transition.by) for move in route.acts]
+    if any(each is not None and turns_page(each.name) for each in pressed[: route.parts - 1]):
+        return False  # Sorting and searching begin at the first page of results again.
     marked = {Mark.IDLE, Mark.OPENS, Mark.AWAITS} & {*graph.pages[route.end].marks}
     is_told = not marked and graph.pages[route.end].title not in ("", graph.title)
     of_forms = sum(len(move.settings) for move in route.acts if move.transition.submits)

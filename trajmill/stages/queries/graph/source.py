@@ -76,7 +76,7 @@ class RouteGoal(NamedTuple):
             kind, words = "do", {"wish": listed([wish.text for wish in wishes])}
             said = {name: text for wish in wishes for name, text in wish.said.items()}
         words |= {"app": sample.graph.name}
-        written = phrased(__package__, kind, sample.task, words, heldout, rng, "live-grammar-3")
+        written = phrased(__package__, kind, sample.task, words, heldout, rng, "live-grammar-4")
         return written._replace(raw=explicit_instruction(path_metadata(sample)), said=said)
 
     def plan(self) -> QueryPlan:

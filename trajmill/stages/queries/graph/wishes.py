@@ -10,14 +10,12 @@ from typing import NamedTuple
 
 from trajmill.stages.graphs.base import AppGraph, Mark, SlotKind, ValueType
 from trajmill.stages.graphs.operations import OFF
-from trajmill.stages.graphs.sentences import PLAIN_SENDING, starts_with_verb, written
+from trajmill.stages.graphs.sentences import PLAIN_SENDING, starts_with_verb, turns_page
 from trajmill.stages.queries.graph.routes import Route, RouteMove, Setting, Wish, is_nearest
 from trajmill.stages.queries.templates import listed
 
 _MAKING = frozenset({"add", "create", "post", "publish", "save", "write", "enter", "insert", "record", "new"})
 _SPANS = frozenset({"hours", "minutes", "days", "nights", "weeks", "months", "years"})
-_TURNING = frozenset({"next", "previous", "first", "last"})
-"""What links to other pages of results say."""
 _QUESTION = re.compile(r"[?:*…]+$|\.\.\.$")
 
 
@@ -92,14 +90,15 @@ def _only_opens(graph: AppGraph, move: RouteMove) -> bool:
 def pressing(graph: AppGraph, move: RouteMove) -> str:
     """Word a move as the end of `I want you to ...`; empty for a slot that is operated."""
     element = graph.pages[move.page].elements.get(move.transition.by)
-    does = move.transition.does or (written(element.does) if element else "")
+    does = move.transition.does or (element.does if element else "")
     pressed = pressed_name(graph, move)
     if does or not pressed:
         return as_wish(does)
     if starts_with_verb(pressed):
         return re.sub(r" \(\d+\)$", "", pressed[:1].lower() + pressed[1:])
     if element is not None and element.shows_its_name and move.transition.to == move.page:
-        return f"show the {pressed.lower()} page" if pressed.casefold() in _TURNING else f"show {pressed}"
+        turned = f"page {pressed}" if pressed.isdecimal() else f"the {pressed.lower()} page"
+        return f"show {turned if turns_page(pressed) else pressed}"
     return f"press {pressed}"
 
 
