@@ -56,7 +56,7 @@ def test_choices_numbers_sliders_dates_and_what_lies_below_the_screen_are_found(
     found = explore_site("/form", tmp_path)
     graph, explored = found.graph, found.explored
     start = graph.pages["start"]
-    assert start.scrolls
+    assert start.scrolls and start.title == "Order"
     assert {name: (slot.kind, set(slot.values), slot.default) for name, slot in start.slots.items()} == {
         "pieces": (SlotKind.FIELD, {"2", "3", "4", "5", "6"}, ""),
         "day": (SlotKind.FIELD, set(examples()[ValueType.DATE]), ""),

@@ -103,8 +103,8 @@ class Findings:
             pressed = page.elements.get(trial.target)
             if after is not None and pressed is not None and pressed.element.role == BOX:
                 before, shown = tried.before.by_target, after.by_target.items()
-                options = (name for name, each in shown if each.role == "list_item" and name not in before)
-                page.options[trial.target] = tuple(options)
+                options = (name for name, each in shown if each.role == "list_item" and "disabled" not in each.states)
+                page.options[trial.target] = tuple(name for name in options if name not in before)
 
     def claim(self, at: tuple[PathStep, ...] | None) -> PlannedTrial | None:
         """Claim the next trial, preferably at the current position of the walker."""

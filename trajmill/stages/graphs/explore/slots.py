@@ -185,7 +185,7 @@ def _choices(page: FoundPage, trials: Sequence[Trial], screens: Mapping[str, Wal
         options = {
             each.text: target
             for target, each in after.items()
-            if each.role == "list_item" and each.text and target not in before
+            if each.role == "list_item" and each.text and target not in before and "disabled" not in each.states
         }
         if len(options) > 1 and box.value in options:
             fields = {"values": tuple(options), "default": box.value, "opens": trial.target, **_pressed(options)}
