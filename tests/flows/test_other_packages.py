@@ -2,7 +2,9 @@
 
 import json
 import os
+import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -22,101 +24,57 @@ from trajmill.schemas.geometry import Size
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Trajectory
+from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.models.local.folder import folder_version
 from trajmill.warehouse.layout import open_warehouse
 from trajmill.warehouse.read import read_rows
 
 pytestmark = pytest.mark.slow
 
-LAMPS = '''
-from typing import Literal
-
-from pydantic import PositiveInt
-
-from tests.stages.rollout.toy import ToyEnvironment, ToyFactory
-from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.environments.tasks import ImportedQueries, own_query
-
-
-class LampsSpec(EnvironmentSpec):
-    """Lamps with a switch."""
-
-    kind: Literal["lamps"] = "lamps"
-    tasks: PositiveInt = 1
-
-    def factory(self, platform):
-        return ToyFactory([ToyEnvironment(platform=Platform.DESKTOP, name="lamps") for _ in range(100)])
-
-    async def own_queries(self, seed, origin):
-        steps = [PathStep(page="lamp", operation=name, target="go") for name in ("tap", "finish")]
-        tasks = [f"lamp{number}" for number in range(self.tasks)]
-        given = "{}", origin, "lamps"
-        queries = [own_query(Platform.DESKTOP, task, f"Light {task}.", *given, path=tuple(steps)) for task in tasks]
-        return ImportedQueries(queries, [])
-'''
+LAMPS = Path(__file__).parents[2] / "docs/examples/lamps"
 FAMILY = """
 from trajmill.schemas.coordinates import CoordinateSpace
 from trajmill.schemas.dialects.families import FAMILIES
 
 BRIGHT = FAMILIES["qwen2.5-vl"]._replace(name="bright-vl", space=CoordinateSpace.PER_MILLE, past_screens=2)
 """
-RECIPE = '''
-from typing import Literal
-
-from pydantic import PositiveInt
-
-from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
-
-
-class FewSpec(EmbeddedSftSpec):
-    """Makes a few updates."""
-
-    kind: Literal["few"] = "few"
-    min_updates: PositiveInt = 2
-    max_updates: PositiveInt = 2
-'''
-ENTRY_POINTS = """
-[trajmill.environments]
-lamps = bright_lamps:LampsSpec
+FAMILIES_ADDED = """
 [trajmill.families]
 bright-vl = bright_family:BRIGHT
 dim-vl = bright_family:BRIGHT
 gone-vl = bright_family:GONE
-[trajmill.recipes]
-few = bright_recipe:FewSpec
-"""
-CONFIG = """
-[run]
-root = "warehouse"
-[environment]
-kind = "lamps"
-tasks = 2
 """
 
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The working folder, with a configuration; this process and its children find the package as installed."""
-    modules = {"bright_lamps": LAMPS, "bright_family": FAMILY, "bright_recipe": RECIPE}
-    installed(tmp_path / "packages", monkeypatch, ENTRY_POINTS, **modules)
+    groups = tomllib.loads((LAMPS / "pyproject.toml").read_text())["project"]["entry-points"]
+    lines = [f"[{group}]\n{name} = {part}\n" for group, parts in groups.items() for name, part in parts.items()]
+    modules = {"bright_lamps": (LAMPS / "bright_lamps.py").read_text(), "bright_family": FAMILY}
+    installed(tmp_path / "packages", monkeypatch, "".join([*lines, FAMILIES_ADDED]), **modules)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "trajmill.toml").write_text(CONFIG)
+    shutil.copy(LAMPS / "trajmill.toml", tmp_path)
     return tmp_path
 
 
-def test_episodes_happen_in_an_environment_of_another_package(folder: Path, command: CommandLine) -> None:
-    command.said("walk")
-    rows = list(read_rows(open_warehouse(folder / "warehouse"), Trajectory))
-    assert [(row.environment, row.reward, row.steps) for row in rows] == [("lamps", 1.0, 2)] * 2
+def test_a_round_runs_in_an_environment_with_an_agent_a_critic_and_a_recipe_of_another_package(
+    folder: Path, command: CommandLine
+) -> None:
+    command.said("evolve")
+    warehouse = open_warehouse(folder / "trajmill-data")
+    rows = list(read_rows(warehouse, Trajectory))
+    assert {(row.environment, row.agent, row.reward, row.steps) for row in rows} == {("lamps", "switcher", 1.0, 2)}
+    assert {(row.correct, row.made_by) for row in read_rows(warehouse, Judgement)} == {(True, "graph-step-6+lit-1")}
+    assert json.loads(read_rows(warehouse, PolicyVersion)[-1].recipe)["kind"] == "short"
 
 
 def test_its_keys_are_checked_like_any_others(
     folder: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine
 ) -> None:
-    (folder / "trajmill.toml").write_text(CONFIG.replace("tasks", "taskz"))
-    wrong = "trajmill.toml:6: unknown key environment.taskz; did you mean environment.tasks?\n"
+    (folder / "trajmill.toml").write_text('[environment]\nkind = "lamps"\ncolors = ["red"]\n')
+    wrong = "trajmill.toml:3: unknown key environment.colors; did you mean environment.colours?\n"
     assert command.refused("config") == wrong
     monkeypatch.delitem(sys.modules, "bright_lamps")
     monkeypatch.setattr(sys, "path", [each for each in sys.path if each != str(folder / "packages")])
@@ -146,13 +104,13 @@ def test_a_family_that_cannot_be_used_is_refused(family: str, reason: str, comma
 def test_a_recipe_of_another_package_trains_a_model_in_this_process_which_acts_in_the_next_round(
     waiting_run: WaitingRun,
 ) -> None:
-    context = waiting_run.trained_by(Config.model_validate({"train": {"kind": "few", "max_updates": 3}}).train)
+    context = waiting_run.trained_by(Config.model_validate({"train": {"kind": "short", "max_updates": 6}}).train)
     assert first_waiting(context) is None
     first = folder_version(waiting_run.network)
     untrained, trained = read_rows(context.warehouse, PolicyVersion)
     assert (untrained.model_version, untrained.kind, untrained.folder) == (first, "network", str(waiting_run.network))
     recipe = json.loads(trained.recipe)
-    assert (recipe["kind"], recipe["max_updates"]) == ("few", 3)
+    assert (recipe["kind"], recipe["max_updates"]) == ("short", 6)
     assert (trained.parent, trained.release) == (first, release_name(context))
     assert trained.promoted and trained.kind == "network" and trained.metrics is not None
     assert trained.folder == f"models/{trained.model_version}"
