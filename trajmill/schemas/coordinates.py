@@ -87,10 +87,8 @@ class PixelBudget(Record):
         """The size at which the model sees an image, by the smart-resize rule of the Qwen vision-language models.
 
         Sides are rounded to multiples of `factor` (halves to the even multiple). If the area is out of bounds, the
-        image is scaled without changing its aspect ratio, so that the rounded sides are within them.
-
-        Raises:
-            ModelFailure: the image is too elongated for the model, or no size of whole patches is within the bounds.
+        image is scaled without changing its aspect ratio, so that the rounded sides are within them. Raises
+        ModelFailure if the image is too elongated for the model, or no size of whole patches is within the bounds.
         """
         if min(size) < 1 or max(size) > _MOST_ELONGATED * min(size):
             raise ModelFailure(f"{size.width}x{size.height} pixels: too elongated a picture for the model")

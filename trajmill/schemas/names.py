@@ -37,6 +37,17 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     return f"there are {', '.join(names[:MOST_LISTED])}{rest}"
 
 
+def the_one(part: str, known: Iterable[str], unknown: str) -> str:
+    """Return the name itself, else the only known one that contains it. Raises BadInputError for none or several."""
+    names = list(known)
+    found = [part] if part in names else [name for name in names if part and part in name]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise BadInputError(f"{part!r} may be {' or '.join(found[:MOST_LISTED])}; give more of it")
+    raise BadInputError(f"{unknown}; {instead_of(part, names)}")
+
+
 def known_by(look_up: Callable[[str], object]) -> AfterValidator:
     """A pydantic annotation of texts: a name is valid unless `look_up` raises BadInputError."""
 

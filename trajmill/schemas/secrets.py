@@ -26,11 +26,7 @@ class Secrets:
 
     @classmethod
     def of(cls, variables: Mapping[str, str], *keys: str, urls: Iterable[str] = ()) -> Secrets:
-        """The given keys, the passwords in URLs, and the values of variables whose name ends as that of a key.
-
-        Such names end in `KEY`, `TOKEN`, `SECRET`, `PASSWORD`, `AUTH_STRING` or `CONNECTION_STRING`; names that end in
-        `URL`, `ENDPOINT` or `PROXY` hold URLs, which may have a password.
-        """
+        """The given keys, the passwords in URLs, and the values of variables named as keys or URLs are."""
         named = (value for name, value in variables.items() if _HOLDS_KEY.fullmatch(name))
         places = (value for name, value in variables.items() if _HOLDS_URL.fullmatch(name))
         return cls((*keys, *named, *(_password(url) for url in (*urls, *places))))

@@ -23,10 +23,8 @@ def parse_python(text: str) -> ast.Module:
     """The statements of a text, as `ast.parse` gives them.
 
     Python before 3.11.8 and 3.12.2 counts the depth of all threads' trees together, so that a tree that one thread
-    builds while another one does may fail with SystemError (issue 106905 of CPython); it is built again.
-
-    Raises:
-        SyntaxError, ValueError, MemoryError, RecursionError: as `ast.parse` does.
+    builds while another one does may fail with SystemError (issue 106905 of CPython); it is built again. Raises
+    SyntaxError, ValueError, MemoryError and RecursionError as `ast.parse` does.
     """
     for _ in range(_TRIES):
         with suppress(SystemError):

@@ -61,16 +61,10 @@ class PartGroup:
         return _load(added[kind])
 
     def default_spec(self, kind: str, base: type[S], settings: Mapping[str, Any] | None = None) -> S:
-        """Return the spec of a kind with its defaults.
+        """Return the spec of a kind with its defaults, but for `settings`.
 
-        Args:
-            kind: what the user names.
-            base: base class of all specs of the group.
-            settings: values that differ from the defaults.
-
-        Raises:
-            BadInputError: there is no such kind, the package that adds it cannot be imported, its spec is no `base`, or
-                a setting is wrong.
+        Raises BadInputError: there is no such kind, the package that adds it cannot be imported, its spec is no `base`,
+        or a setting is wrong.
         """
         try:
             spec = self.spec_class(kind).model_validate(self.with_preset(kind, settings or {}))

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from trajmill.schemas import SCHEMA_VERSION
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import Origin, Record
 from trajmill.warehouse.atomic import sync, write_bytes
 from trajmill.warehouse.layout import Warehouse
@@ -210,8 +211,7 @@ def _paths(warehouse: Warehouse, release: Release) -> dict[str, ReleaseFile]:
 
 
 def _no_release(warehouse: Warehouse, name: str) -> BadInputError:
-    known = ", ".join(release_names(warehouse)) or "none"
-    return BadInputError(f"release {name}: there is none in {warehouse.address}; there are: {known}")
+    return BadInputError(f"there is no release {name!r:.80}; {instead_of(name, release_names(warehouse))}")
 
 
 def _describe(path: Path, folder: Path) -> ReleaseFile:

@@ -109,7 +109,7 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str, limits: QueryLimi
     answer = connection.sql(query)
     if answer is None:
         return SqlAnswer(pa.table({}), True)
-    reader = answer.to_arrow_reader(_ROWS_AT_ONCE)
+    reader = answer.select("*").to_arrow_reader(_ROWS_AT_ONCE)  # which numbers columns with equal names
     batches, rows, size = list[pa.RecordBatch](), 0, 0
     for batch in reader:
         batches.append(batch)

@@ -195,10 +195,10 @@ def test_a_release_without_groups_is_no_rl_data(small_copy: Warehouse, tmp_path:
     ("arguments", "line"),
     [
         (("--format", "tlr", "--family", "qwen2.5-vl"), "did you mean trl?"),
-        (("--format", "trl", "--family", "gui-owl", "--release", "no-such"), "release no-such: there is none in"),
+        (("--format", "trl", "--family", "gui-owl", "--release", "no-such"), "there is no release 'no-such'; "),
         (("--format", "trl", "--family", "gui-owl", "--max-pixels", "1000"), "no step can be written for gui-owl"),
         (("--format", "atif", "--family", "gui-owl"), "leave out --family, --kind, --max-pixels, --screens"),
-        (("--format", "adp", "--release", "no-such"), "release no-such: there is none in"),
+        (("--format", "adp", "--release", "no-such"), "there is no release 'no-such'; "),
         (("--format", "trl"), "trl needs --family, the model family to train: gui-owl, "),
     ],
 )

@@ -78,7 +78,7 @@ def test_releases_are_listed_and_dropped_even_with_a_damaged_manifest(
             assert "is at work on it" in command.refused("releases", "drop", each, *root)
         assert f"{each} is dropped" in command.said("releases", "drop", each, *root)
     assert command.said("releases", "list", *root) == ""
-    assert command.refused("releases", "drop", name, *root).startswith(f"release {name}: there is none in ")
+    assert command.refused("releases", "drop", name, *root).startswith(f"there is no release {name!r}; ")
 
 
 _VERSION_3 = 0x20080522

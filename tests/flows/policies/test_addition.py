@@ -80,8 +80,8 @@ def test_another_programs_policy_is_added_compared_and_rolled_back(waiting_run: 
     assert listed[second].in_force and not listed[first].in_force
     assert (listed[second].row.parent, listed[second].row.release) == (first, release_name(context))
     assert listed[second].validation.endswith("/4")
-    with pytest.raises(BadInputError, match=f"has no policy '{first[:-1]}'; did you mean {first}"):
-        promote_policy(config, first[:-1])
+    with pytest.raises(BadInputError, match=f"has no policy '{first[:-1]}x'; did you mean {first}"):
+        promote_policy(config, first[:-1] + "x")
     roll_back_policy(config)
     assert policy_before(current_round(config)).version == first
     assert f"policy {first}, chosen since then" in "\n".join(status_lines(context.in_round(1)))
@@ -90,13 +90,14 @@ def test_another_programs_policy_is_added_compared_and_rolled_back(waiting_run: 
     assert first_waiting(context.in_round(2)) is not None
     assert acted(context.in_round(2)) == {first}
     rows = {each.row.model_version: each.row for each in list_policies(config)}
+    assert [each.made for each in list_policies(config)] == [0, 1]
     assert not rows[second].promoted and rows[second].reason == f"rolled back to {first} by hand"
     with pytest.raises(BadInputError, match="has been measured in round 2 already"):
         add_and_evaluate(config, Addition(model=str(new)))
     kept = add_and_evaluate(config, Addition(model=str(folder)))
     assert kept.result["reason"] == f"{first} stays: no other policy was added"
     assert not summary_of(context.in_round(2)).trained
-    promote_policy(config, second)
+    promote_policy(config, second[-8:])
     with pytest.raises(BadInputError, match="is in force already"):
         promote_policy(config, second)
     assert policy_before(context.in_round(3)).version == second

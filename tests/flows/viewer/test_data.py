@@ -118,8 +118,8 @@ def test_a_trajectory_has_what_every_judge_said(client: TestClient) -> None:
     calls = client.get(f"/api/trajectories/{RUN}/{name(0)}/calls").json()
     assert [(call["role"], call["step_index"], call["response"]) for call in calls] == [("policy", 0, HOSTILE)]
     assert client.get(f"/api/trajectories/{RUN}/{name(1)}/calls").json() == []
-    answer = client.get(f"/t/{name(2)[:10]}", follow_redirects=False)
-    assert answer.headers["location"] == f"/trajectories/{RUN}/{name(2)}"
+    for start, place in ((name(2)[:10], f"/trajectories/{RUN}/{name(2)}"), ("no id", "/trajectories?text=no+id")):
+        assert client.get(f"/t/{start}", follow_redirects=False).headers["location"] == place
 
 
 @pytest.mark.parametrize(

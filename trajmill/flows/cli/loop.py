@@ -338,9 +338,10 @@ def list_versions(config: ConfigFile = None) -> None:
 
     for listed in list_policies(settings):
         row, validation = listed.row, f", validation {listed.validation}" if listed.validation else ""
-        decided = "promoted" if row.promoted else "not promoted"
+        decided = ("" if row.promoted else "not ") + "promoted"
+        decided += f" in round {row.round}" if row.round != listed.made else ""
         print(f"{'*' if listed.in_force else ' '} {row.model_version}")
-        print(f"    round {row.round}{validation}: {decided}, {row.reason}")
+        print(f"    round {listed.made}{validation}: {decided}, {row.reason}")
         if row.parent:
             print(f"    child of {row.parent}" + (f", trained on {row.release}" if row.release else ""))
     print("* in force")
@@ -375,14 +376,15 @@ def add(
 
 @policy.command(epilog="Example: trajmill policy promote embedded-434fda10d3c1abd0")
 def promote(
-    version: str = Argument(..., help="A version that `trajmill policy list` shows."), config: ConfigFile = None
+    version: str = Argument(..., help="A version that `trajmill policy list` shows, or a part of it."),
+    config: ConfigFile = None,
 ) -> None:
     """Put a version in force, whatever its success. It acts from the next stage on."""
     settings = load(config)
     from trajmill.flows.policies.commands import promote_policy
+    from trajmill.flows.policies.policy import PolicyInForce
 
-    promote_policy(settings, version)
-    print(f"{version} is in force")
+    print(f"{PolicyInForce.of(promote_policy(settings, version)).policy_row.model_version} is in force")
 
 
 @policy.command(epilog="Example: trajmill policy rollback --config trajmill.toml")

@@ -22,7 +22,7 @@ from trajmill.flows.tasks.release import RELEASE
 from trajmill.flows.tasks.rollout import ROLLOUT, attempt_all
 from trajmill.flows.tasks.train import TRAIN, Training, chosen, measure_and_decide, measured_queries
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.names import instead_of
+from trajmill.schemas.names import the_one
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Split
@@ -50,6 +50,9 @@ class Addition(NamedTuple):
 
 class ListedPolicy(NamedTuple):
     row: PolicyVersion
+    """Its newest decision."""
+    made: int
+    """The round that made it."""
     in_force: bool
 
     @property
@@ -63,7 +66,10 @@ def list_policies(config: Config) -> list[ListedPolicy]:
     """List all versions of the run, oldest first, with the newest decisions. Raises BadInputError if there are none."""
     context = _measured_run(config)
     in_force = policies.policy_before(context).version
-    return [ListedPolicy(row, version == in_force) for version, row in policies.policy_versions(context).items()]
+    made = {row.model_version: row.round for row in sorted(context.rows(PolicyVersion), key=lambda row: -row.round)}
+    versions = policies.policy_versions(context).items()
+    listed = [ListedPolicy(row, made[version], version == in_force) for version, row in versions]
+    return sorted(listed, key=lambda each: each.made)
 
 
 def promote_policy(config: Config, version: str) -> StageReport:
@@ -72,7 +78,7 @@ def promote_policy(config: Config, version: str) -> StageReport:
     with working_on(context):
         known = _known(context, version)
         if known.reason.startswith(NOT_ADMITTED):
-            raise BadInputError(f"{version} is {known.reason}")
+            raise BadInputError(f"{known.model_version} is {known.reason}")
         return _choose(context, known, f"promoted by hand in place of {policies.policy_before(context).version}")
 
 
@@ -90,9 +96,7 @@ def roll_back_policy(config: Config) -> StageReport:
 
 def _known(context: RoundContext, version: str) -> PolicyVersion:
     versions = policies.policy_versions(context)
-    if version not in versions:
-        raise BadInputError(f"run {context.run_id} has no policy {version!r}; {instead_of(version, list(versions))}")
-    return versions[version]
+    return versions[the_one(version, versions, f"run {context.run_id} has no policy {version!r}")]
 
 
 def _choose(
@@ -285,18 +289,10 @@ def compare_policies(config: Config, a: str, b: str, out: Path | None = None) ->
 
 
 def _version(context: RoundContext, name: str, measured: list[str]) -> str:
-    if name in context.config.endpoints:
-        return context.config.endpoints[name].version
-    found = [version for version in measured if version == name]
-    found = found or [version for version in measured if name in version]
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise BadInputError(f"{name!r} may be {' or '.join(found)}; give more of it")
-    known = [*context.config.endpoints, *measured]
-    raise BadInputError(
-        f"{name!r} is no endpoint and no measured policy of {context.run_id}; {instead_of(name, known)}"
-    )
+    endpoints = context.config.endpoints
+    unknown = f"{name!r} is no endpoint and no measured policy of {context.run_id}"
+    found = the_one(name, [*endpoints, *measured], unknown)
+    return endpoints[found].version if found in endpoints else found
 
 
 def _measure(context: RoundContext, name: str, version: str) -> None:

@@ -22,6 +22,7 @@ from trajmill.flows.terminal.show import role_lines
 from trajmill.pipelines.reading.episodes import read_episodes
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.names import the_one
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.model.marking import marked_picture
 from trajmill.warehouse.atomic import write_bytes
@@ -108,12 +109,10 @@ def runs_to_report(warehouse: Warehouse, named: str | None, configured: str | No
     with run_views(warehouse) as views:
         found = views.connection.execute("SELECT DISTINCT run_id FROM rounds ORDER BY 1").fetchall()
     runs = [str(row[0]) for row in found]
-    if named is not None and named not in runs:
-        raise BadInputError(
-            f"{warehouse.address} has no finished round of a run {named!r}; there are {', '.join(runs) or 'none'}"
-        )
-    if named is not None or configured in runs:
-        return [str(named or configured)]
+    if named is not None:
+        return [the_one(named, runs, f"{warehouse.address} has no finished round of a run {named!r}")]
+    if configured is not None and configured in runs:
+        return [configured]
     if not runs or (configured is not None and len(runs) > 1):
         advice = f"name one of its runs with --run: {', '.join(runs)}" if runs else "run `trajmill evolve`"
         raise BadInputError(f"{warehouse.address} has {len(runs) or 'no'} runs with finished rounds; {advice}")

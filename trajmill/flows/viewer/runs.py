@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Collection
 from http import HTTPStatus
+from urllib.parse import urlencode
 
 import pyarrow.dataset as ds
 from fastapi import APIRouter
@@ -196,11 +197,10 @@ def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
 
     @routes.get("/t/{start}")
     def named(start: str) -> Response:
-        """Follow a short link: `/t/` and the start of a trajectory's id; the newest, if runs share an id."""
+        """Follow a short link, `/t/` and the start of an id; the newest if runs share it, a list if no id is meant."""
         rows = catalogue.ask(f"{select} starts_with(trajectory_id, $start) ORDER BY place DESC LIMIT 2", start=start)
         if len({row["trajectory_id"] for row in rows}) != 1:
-            how = "several trajectories start" if rows else "no trajectory starts"
-            raise BadInputError(f"{how} with {start!r:.40}")
+            return RedirectResponse(f"/trajectories?{urlencode({'text': start[:200]})}", HTTPStatus.SEE_OTHER)
         return RedirectResponse(f"/trajectories/{rows[0]['run_id']}/{rows[0]['trajectory_id']}", HTTPStatus.SEE_OTHER)
 
     return routes

@@ -94,13 +94,9 @@ def family_names() -> tuple[str, ...]:
 
 
 def family_named(name: str) -> Family:
-    """Return the family of a name: a built-in one, or one of an installed package.
+    """Return a built-in family, or one that an installed package adds (entry point group `trajmill.families`).
 
-    A package adds a family as an entry point of the group `trajmill.families` that names a `Family`.
-
-    Raises:
-        BadInputError: there is none with this name, and the message names the nearest one; or its package cannot be
-            imported.
+    Raises BadInputError if there is none, which proposes the nearest name, or if its package cannot be imported.
     """
     if family := FAMILIES.get(name):
         return family
