@@ -25,7 +25,7 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import committed_files, committed_names
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_table
-from trajmill.warehouse.shards import file_schema, write_shard
+from trajmill.warehouse.shards import DataFile, file_schema, write_shard
 from trajmill.warehouse.staging import mark_done, stage_key
 
 _ONCE = ("queries", "screens", "guidance", "models", "rounds")
@@ -105,8 +105,8 @@ def _commit_once(warehouse: Warehouse, source: Warehouse) -> str:
 
 
 def _copy_round(warehouse: Warehouse, source: Warehouse, run_id: str, number: int, copy: int, later: int) -> int:
-    """Commit one round as a later one; returns its steps."""
-    steps = 0
+    """Commit one round as a later one, in one version of each table; returns its steps."""
+    steps, files, at = 0, dict[str, list[DataFile]](), StageRun(run_id, later, f"stages-{number}", copy)
     for table in _REPEATED:
         for place, name in enumerate(committed_names(source, table, rounds=[number])):
             path = source.root / name
@@ -114,8 +114,9 @@ def _copy_round(warehouse: Warehouse, source: Warehouse, run_id: str, number: in
             rows = ds.dataset([str(path)], schema=schema, format="parquet").to_table(filter=ds.field("round") == number)
             steps += rows.num_rows if table == "steps" else 0
             if rows.num_rows:
-                at = StageRun(run_id, later, f"stage-{number}-{place}", copy)
-                commit_stage(warehouse, at, {table: [write_shard(warehouse, table, at, _renamed(rows, copy, later))]})
+                shard = write_shard(warehouse, table, at, _renamed(rows, copy, later), f"{place:05d}")
+                files.setdefault(table, []).append(shard)
+    commit_stage(warehouse, at, files)
     return steps
 
 

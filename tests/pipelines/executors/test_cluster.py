@@ -27,6 +27,7 @@ from trajmill.schemas.tables.verdict import StepVerdict
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
+from trajmill.warehouse.staging import progress_of
 from trajmill.warehouse.store.base import FileStore
 
 pytestmark = pytest.mark.slow
@@ -59,7 +60,8 @@ class InEnvironment(WriteVerdicts):
 def settings() -> Iterator[BeamSettings]:
     """A cluster of two workers, of which one has a browser; all in this process."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+    tcp = {"processes": False, "protocol": "tcp://"}
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, **tcp) as cluster:
         made = BeamSettings(runner="dask", cluster=cluster.scheduler_address)
         yield made
         connected(made.cluster).close()
@@ -177,23 +179,33 @@ def test_a_wrong_command_is_one_line(arguments: list[str], line: str, capsys: py
 class Wait(StageWork[int]):
     """Begin each shard, and end it only once there is a file `go`."""
 
-    folder: Path
+    folder: str
+    """A text: a path would be brought to the worker with what lies there."""
 
     def identity(self, number: int) -> object:
         return number
 
     def __call__(self, shard: str, number: int) -> WrittenFiles:
-        (self.folder / "begun").touch()
-        eventually((self.folder / "go").exists)
+        self.progress(shard).add()
+        Path(self.folder, "begun").touch()
+        eventually(Path(self.folder, "go").exists)
         return self.written(shard, {"step_verdicts": step_verdicts(1, AT, number)})
 
 
+@dataclass(frozen=True)
+class WaitFarAway(Wait):
+    environment: str = "one that only a far machine has"
+
+
+_JOIN = "from trajmill.flows.cli import main; main()", "worker", "--scheduler"
+
+
 @contextmanager
-def started(program: str, *arguments: str) -> Iterator[Callable[[], None]]:
+def started(program: str, *arguments: str, **variables: str) -> Iterator[Callable[[], None]]:
     """Yield what kills the Python program and all its processes."""
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -210,6 +222,28 @@ def started(program: str, *arguments: str) -> Iterator[Callable[[], None]]:
         kill()
 
 
+def test_a_shard_of_a_machine_with_another_disk_counts_while_it_is_done(
+    settings: BeamSettings, bucket_url: str, tmp_path: Path
+) -> None:
+    warehouse, far = create_warehouse(bucket_url), settings.model_copy(update={"resources": {"far": 1.0}})
+    join = (*_JOIN, settings.cluster, "--resources", "far=1")
+    with started(*join, XDG_CACHE_HOME=str(tmp_path / "far")), ThreadPoolExecutor(1) as thread:
+        working = thread.submit(fan_out, WaitFarAway(warehouse, AT, ORIGIN, str(tmp_path)), [0], far)
+        try:
+            eventually(lambda: progress_of(AT.staging(warehouse)) == (1, 1))
+        finally:
+            (tmp_path / "go").touch()
+        assert working.result(60).rows("step_verdicts") == 1
+
+
+def test_without_an_address_a_cluster_of_this_machine_does_the_work(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path)
+    made = fan_out(WriteVerdicts(warehouse, AT, ORIGIN), [[0], [1], [2]], BeamSettings(runner="dask"), workers=2)
+    client = connected("")
+    with client.cluster, client:
+        assert len(client.nthreads()) == 2 and made.rows("step_verdicts") == 3
+
+
 def test_a_stage_whose_workers_all_left_says_so_and_goes_on_with_the_next_one(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -223,16 +257,15 @@ def test_a_stage_whose_workers_all_left_says_so_and_goes_on_with_the_next_one(
             address = client.scheduler.address
         thread = running.enter_context(ThreadPoolExecutor(1))
         running.enter_context(closing(connected(address)))
-        work, settings = Wait(warehouse, AT, ORIGIN, tmp_path), BeamSettings(runner="dask", cluster=address)
+        work, settings = Wait(warehouse, AT, ORIGIN, str(tmp_path)), BeamSettings(runner="dask", cluster=address)
         working = thread.submit(fan_out, work, [0, 1], settings)
-        join = "from trajmill.flows.cli import main; main()", "worker", "--scheduler", address
-        with started(*join) as kill:
+        with started(*_JOIN, address) as kill:
             eventually((tmp_path / "begun").exists)
             kill()
             line = f"no worker is left at {address}: waiting; start one with `trajmill worker --scheduler {address}`"
             eventually(lambda: line in caplog.messages)
             eventually(lambda: link.read_text().endswith(f"; {line}"))
-        with started(*join):
+        with started(*_JOIN, address):
             eventually(lambda: f"1 worker(s) at {address}: going on" in caplog.messages)
             eventually(lambda: line not in link.read_text())
             (tmp_path / "go").touch()
