@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from trajmill.pipelines.models import ActingAgent, Endpoint
+from trajmill.pipelines.models import ActingAgent
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Platform, Query, Split
@@ -26,6 +26,7 @@ from trajmill.stages.agents.spec import AgentSpec, EndToEndSpec
 from trajmill.stages.environments.kinds import FaultRates, SimulatedSpec
 from trajmill.stages.metrics.intervals import wilson
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
+from trajmill.stages.models.spec import Endpoint
 from trajmill.stages.rollout.base import FinishedAttempt, Limits, plan_once
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import Warehouse, open_warehouse

@@ -19,7 +19,6 @@ from typing import Any, NamedTuple
 from benchmarks.judge_populations import ORIGIN, Seen, walk
 from benchmarks.policy_queries import benchmark_queries
 from tests.stages.models.fault_server import running_server
-from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.critics.judge import judge_episodes
@@ -27,6 +26,7 @@ from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.environments.kinds import FaultRates
 from trajmill.stages.environments.simulated.world import load_world
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.models.spec import Endpoint
 
 _ANSWERS: dict[str, object] = {
     "analysis": "the screen shows what was asked for",

@@ -11,7 +11,7 @@ import trajmill
 from tests.stages.agents.errand import ORIGIN, redeem_query
 from tests.stages.models.fault_server import running_server
 from trajmill.pipelines.fan_out import BeamSettings
-from trajmill.pipelines.models import ActingAgent, Endpoint
+from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.agents.ces.agent import CesSpec
@@ -23,6 +23,7 @@ from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.models.embedded.model import save_network, untrained_network
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.models.spec import Endpoint
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.warehouse.layout import StageRun, create_warehouse
 

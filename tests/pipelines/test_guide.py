@@ -12,12 +12,12 @@ from tests.stages.critics.little_app import ORIGIN
 from tests.stages.critics.phone import PhoneWalk, walk_phone
 from tests.stages.models.fault_server import FaultServer, running_server
 from trajmill.pipelines.judge import WriteGuidance
-from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.models.spec import Endpoint
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows

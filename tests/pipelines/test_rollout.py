@@ -14,7 +14,7 @@ from tests.pipelines.killed_rollout import AT, ATTEMPTS, CONCURRENCY, run_rollou
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
 from tests.warehouse.samples import observation, stage_run
 from trajmill.pipelines.drawing import screens_in_background
-from trajmill.pipelines.models import ActingAgent, Endpoint
+from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.rollout import JOURNALS, Journaled, attempt_record
 from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
 from trajmill.schemas.episode import AttemptRows
@@ -25,6 +25,7 @@ from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
 from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
+from trajmill.stages.models.spec import Endpoint
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 from trajmill.warehouse.layout import create_warehouse, open_warehouse

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles, run_coroutine
-from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import (
     queries_of,
     read_episodes,
@@ -34,6 +33,7 @@ from trajmill.stages.derive.rl_steps import PolicyWords, rl_steps
 from trajmill.stages.derive.spec import RLSpec, StepWeight
 from trajmill.stages.derive.step_data import end_to_end_examples
 from trajmill.stages.models.prompts import Prompt
+from trajmill.stages.models.spec import Endpoint, OpenEndpoints
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.screens import ScreenJournal, WarehouseScreens, stored_screen_journal
 

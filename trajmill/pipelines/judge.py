@@ -9,7 +9,6 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles, run_coroutine
-from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import read_episodes, read_episodes_of_rounds
 from trajmill.schemas.episode import Episode, verdict_rows
 from trajmill.schemas.record import Origin, Row
@@ -30,6 +29,7 @@ from trajmill.stages.guidance.write import (
     TreeDescriber,
     guide_episodes,
 )
+from trajmill.stages.models.spec import Endpoint, OpenEndpoints
 from trajmill.stages.rollout.base import FinishedAttempt, JudgeAttempt
 from trajmill.warehouse.screens import WarehouseScreens
 

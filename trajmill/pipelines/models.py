@@ -2,59 +2,15 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from trajmill.schemas.dialects.families import ANY
-from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.agents.base import AgentMaker, AgentModel
 from trajmill.stages.agents.spec import AgentSpec
-from trajmill.stages.models.base import ChatModel, ContextBudget
-from trajmill.stages.models.spec import ModelSpec
-
-
-@dataclass(frozen=True)
-class Endpoint:
-    spec: ModelSpec
-    request_cache: Path | None = None
-    version: str = ""
-    """The version that rows of its answers store; the model's own if empty."""
-
-    @property
-    def budget(self) -> ContextBudget:
-        """Most that a critic shows the model in one request."""
-        return self.spec.context_budget
-
-    def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
-        """Return the model; `sink` gets a row for each call. Raises BadInputError without its key or its weights."""
-        from trajmill.stages.models.wrapped import Accounting
-
-        return self.spec.open(os.environ, self.request_cache, Accounting(origin, sink))
-
-
-class OpenEndpoints(AsyncExitStack):
-    """Opens each endpoint once, and closes all endpoints at the end; with `sink`, it gets a row for each call."""
-
-    def __init__(self, origin: Origin | None = None, sink: Callable[[ModelCall], None] | None = None) -> None:
-        super().__init__()
-        self._accounting = (origin, sink) if origin and sink else None
-        self._open: list[tuple[Endpoint, ChatModel]] = []
-
-    def model(self, endpoint: Endpoint) -> ChatModel:
-        for other, model in self._open:
-            if other == endpoint:
-                return model
-        if self._accounting:
-            model = endpoint.open(*self._accounting)
-        else:
-            model = endpoint.spec.open(os.environ, endpoint.request_cache, version=endpoint.version)
-        self._open.append((endpoint, model))
-        self.push_async_callback(model.close)
-        return model
+from trajmill.stages.models.spec import Endpoint, OpenEndpoints
 
 
 def check_agent(spec: AgentSpec) -> None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from trajmill.pipelines.drawing import ScreenWriter, stored_screen_writer
 from trajmill.pipelines.fan_out import StageWork, WrittenFiles, run_coroutine
 from trajmill.pipelines.judge import judging
-from trajmill.pipelines.models import Endpoint, OpenEndpoints
 from trajmill.pipelines.reading.episodes import queries_of
 from trajmill.pipelines.rollout import Journaled, RunAttempts
 from trajmill.schemas.episode import AttemptRows
@@ -25,6 +24,7 @@ from trajmill.stages.critics.spec import CriticModels, JudgeSpec
 from trajmill.stages.curate.leaks import usable_proposals
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.prompts import Prompt, PromptedModel
+from trajmill.stages.models.spec import Endpoint, OpenEndpoints
 from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.generate import unwalked_queries
 from trajmill.stages.queries.pathways.programs import PathwayProgram, WalkBounds, WalkResult

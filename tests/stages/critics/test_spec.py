@@ -11,16 +11,16 @@ from tests.other_package import installed
 from tests.stages.critics.little_app import ORIGIN, Trees, right_walk
 from tests.stages.critics.phone import walk_phone
 from tests.stages.models.scripted import ScriptedModel
-from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.judge import Judged, judge_episode, judge_episodes
-from trajmill.stages.critics.spec import CriticModels, JudgeSpec, step_critic_spec, trajectory_critic_spec
+from trajmill.stages.critics.spec import CRITICS, CriticModels, JudgeSpec, StepCriticSpec, TrajectoryCriticSpec
 from trajmill.stages.critics.voting import Ask
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.models.spec import Endpoint
 from trajmill.stages.models.wrapped import AccountedModel
 
 
@@ -165,8 +165,8 @@ async def test_critics_of_another_package_judge_with_settings_of_their_own_and_w
     with pytest.raises(ValidationError, match="strict: mercy: "):
         JudgeSpec(critics={"strict": {"mercy": 1}})
     with pytest.raises(BadInputError, match=r"^trajmill\.critics: wrong is no .*TrajectoryCriticSpec$"):
-        trajectory_critic_spec("wrong")
+        CRITICS.default_spec("wrong", TrajectoryCriticSpec)
     with pytest.raises(BadInputError, match=r"^trajmill\.critics: strict is no .*StepCriticSpec$"):
-        step_critic_spec("strict")
+        CRITICS.default_spec("strict", StepCriticSpec)
     with pytest.raises(ValidationError, match="annotated_tree"):
         JudgeSpec(multimodal_critic="annotated_trees")

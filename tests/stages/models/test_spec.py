@@ -8,7 +8,7 @@ from tests.stages.models.scripted import request
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.spec import Spec
 from trajmill.stages.models.openai_api.spec import ModelServerSpec, OpenAiSpec
-from trajmill.stages.models.spec import MODELS, ModelSpec
+from trajmill.stages.models.spec import MODELS, Endpoint, ModelSpec
 
 SERVED = OpenAiSpec(model="m", urls=("http://one/v1",))
 
@@ -30,15 +30,15 @@ def test_how_a_model_is_reached_is_no_part_of_its_identity() -> None:
 
 def test_a_key_that_is_not_set_and_a_missing_address_give_one_error_line() -> None:
     with pytest.raises(BadInputError, match=r"^KEY is not set: export the API key of http://one/v1 in it$"):
-        SERVED.model_copy(update={"api_key_variable": "KEY"}).open({})
+        SERVED.model_copy(update={"api_key_variable": "KEY"}).connect({})
     with pytest.raises(BadInputError, match=r"^no address of a server with model 'm': name one in urls$"):
-        OpenAiSpec(model="m").open({})
+        OpenAiSpec(model="m").connect({})
 
 
 @pytest.mark.parametrize(("cache", "calls"), [(True, 1), (False, 2)])
 async def test_answers_are_kept_unless_the_spec_says_no(tmp_path: Path, cache: bool, calls: int) -> None:
     with running_server() as server:
-        model = OpenAiSpec(model="tiny", urls=(server.url,), cache=cache).open({}, tmp_path / "cache")
+        model = Endpoint(OpenAiSpec(model="tiny", urls=(server.url,), cache=cache), tmp_path / "cache").open()
         for _ in range(2):
             await model.complete(request())
         await model.close()

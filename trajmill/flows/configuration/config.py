@@ -20,7 +20,6 @@ from trajmill.flows.configuration.sections import (
 )
 from trajmill.flows.configuration.tables import ByKind, KeyPath
 from trajmill.pipelines.fan_out import BeamSettings
-from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.names import known_by
 from trajmill.schemas.record import content_id
@@ -36,7 +35,7 @@ from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.export.exporter import exporter_spec
 from trajmill.stages.graphs.explore.spec import ExploreSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
-from trajmill.stages.models.spec import MODELS, ModelSpec
+from trajmill.stages.models.spec import MODELS, Endpoint, ModelSpec
 from trajmill.stages.queries.spec import QUERY_SOURCES, CausalSpec, GraphQueriesSpec, GraphSourceSpec, QuerySourceSpec
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import RECIPES, RecipeSpec

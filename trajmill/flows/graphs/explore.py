@@ -19,7 +19,6 @@ from trajmill.flows.configuration.config import Config, model_of
 from trajmill.flows.configuration.judges import prompts_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.models_ready import models_ready
-from trajmill.pipelines.models import OpenEndpoints
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Point, Size
 from trajmill.schemas.observation import Observation, ScreenHandle
@@ -41,6 +40,7 @@ from trajmill.stages.graphs.file import parse_graph, read_graph, write_graph
 from trajmill.stages.graphs.merge import keep_annotations
 from trajmill.stages.graphs.network import network
 from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph
+from trajmill.stages.models.spec import OpenEndpoints
 from trajmill.warehouse.store.base import local_folder
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.model_server import unload_adapter
 from trajmill.flows.serving.models_ready import RefusedPolicyError, api_key, serve_policy
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, StageResult, finished, report_of, run_once
-from trajmill.pipelines.models import ActingAgent, Endpoint, OpenEndpoints
+from trajmill.pipelines.models import ActingAgent
 from trajmill.schemas.dialects.user_text import compose
 from trajmill.schemas.errors import ModelFailure, TrajmillError
 from trajmill.schemas.geometry import Box, Size
@@ -32,6 +32,7 @@ from trajmill.stages.agents.spec import EndToEndSpec, ExplorerSpec
 from trajmill.stages.models.base import ChatMessage, ChatRequest
 from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.models.spec import Endpoint, OpenEndpoints
 from trajmill.stages.training.admission import NOT_ADMITTED
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import tuples

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -30,8 +30,9 @@ from trajmill.stages.critics.voting import (
     TrajectoryCritic,
     resolution_of,
 )
-from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget, OpenableModel
+from trajmill.stages.models.base import USUAL_BUDGET, ContextBudget
 from trajmill.stages.models.prompts import Prompt, Sampling, load_prompt
+from trajmill.stages.models.spec import Endpoint, OpenEndpoints
 from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
@@ -109,16 +110,6 @@ def _by_app(files: tuple[Path, ...]) -> dict[str, AppGraph]:
     return {graph.app: graph for graph in map(read_graph, files)}
 
 
-def step_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> StepCriticSpec:
-    """Return the spec of a kind. Raises BadInputError for an unknown or unfit kind, or a wrong setting."""
-    return CRITICS.default_spec(kind, StepCriticSpec, settings)
-
-
-def trajectory_critic_spec(kind: str, settings: dict[str, Any] | None = None) -> TrajectoryCriticSpec:
-    """Return the spec of a kind; raises as `step_critic_spec`."""
-    return CRITICS.default_spec(kind, TrajectoryCriticSpec, settings)
-
-
 class CriticPrompts(NamedTuple):
     step: Prompt
     text: Prompt
@@ -145,18 +136,21 @@ def critic_prompts(own: Mapping[str, Any] = {}) -> CriticPrompts:
 class CriticModels:
     """The models of the critics, and their prompts; equal specs are one model. Critics without one are annotated."""
 
-    step: OpenableModel | None = None
-    text: tuple[OpenableModel, ...] = ()
-    multimodal: tuple[OpenableModel, ...] = ()
+    step: Endpoint | None = None
+    text: tuple[Endpoint, ...] = ()
+    multimodal: tuple[Endpoint, ...] = ()
     """Several models of a channel are an ensemble."""
-    describer: OpenableModel | None = None
+    describer: Endpoint | None = None
     """Describes screens without an accessibility tree for the text channel."""
     prompts: CriticPrompts = field(default_factory=critic_prompts)
     seed: int = 0
     """Seed of sampled answers, and of intentional errors."""
 
-    def of(self, channel: Channel) -> tuple[OpenableModel, ...]:
+    def of(self, channel: Channel) -> tuple[Endpoint, ...]:
         return {Channel.TEXT: self.text, Channel.MULTIMODAL: self.multimodal}.get(channel, ())
+
+
+_TrajectoryCriticKind = Annotated[str, known_by(lambda kind: CRITICS.default_spec(kind, TrajectoryCriticSpec))]
 
 
 class JudgeSpec(Spec):
@@ -181,11 +175,11 @@ class JudgeSpec(Spec):
     same. Votes of one model on the same screenshots are one request if its server gives several answers to one."""
     concurrency: Annotated[PositiveInt, OPERATIONAL] = 64
     """Trajectories that one worker judges at the same time."""
-    step_critic: Annotated[str, known_by(step_critic_spec)] = "annotated_step"
+    step_critic: Annotated[str, known_by(lambda kind: CRITICS.default_spec(kind, StepCriticSpec))] = "annotated_step"
     """Kind of the critic that judges each step if `models.critic.step` names no model."""
-    text_critic: Annotated[str, known_by(trajectory_critic_spec)] = "annotated_text"
+    text_critic: _TrajectoryCriticKind = "annotated_text"
     """Kind of the critic that votes in the text channel if `models.critic.text` names no model."""
-    multimodal_critic: Annotated[str, known_by(trajectory_critic_spec)] = "annotated_tree"
+    multimodal_critic: _TrajectoryCriticKind = "annotated_tree"
     """Kind of the critic that votes in the multimodal channel if `models.critic.multimodal` names no model."""
     milestones: bool = False
     """Whether the models of the multimodal channel name the milestones of the goal, check each on its own screens, and
@@ -243,30 +237,21 @@ class JudgeSpec(Spec):
         from trajmill.stages.critics.judge import Judge
         from trajmill.stages.critics.model.channels import ModelStepCritic
 
-        async with AsyncExitStack() as stack:
-            opened: list[tuple[OpenableModel, ChatModel]] = []
-
-            def connect(model: OpenableModel) -> ChatModel:
-                known = next((chat for other, chat in opened if other == model), None)
-                if known is not None:
-                    return known
-                chat = model.open(origin, sink)
-                stack.push_async_callback(chat.close)
-                opened.append((model, chat))
-                return chat
-
+        async with OpenEndpoints(origin, sink) as endpoints:
             # CODA samples several votes (its 4.2); a single vote is the model's most likely answer.
             greedy, sampled = Sampling(seed=models.seed), Sampling(1.0, 0.6, models.seed)
             if models.step is None:
-                step_critic = step_critic_spec(self.step_critic, self.critics.get(self.step_critic)).open(self.graphs)
+                settings = self.critics.get(self.step_critic)
+                step_critic = CRITICS.default_spec(self.step_critic, StepCriticSpec, settings).open(self.graphs)
             else:
-                step_critic = ModelStepCritic(connect(models.step), models.prompts.step, greedy, models.step.budget)
+                chat, budget = endpoints.model(models.step), models.step.spec.context_budget
+                step_critic = ModelStepCritic(chat, models.prompts.step, greedy, budget)
             channels = []
             for rule in self.rule(models).channels:
                 critics = []
                 for one, scale in zip(rule.passes, self._scales(rule.channel, models), strict=True):
                     sampling = sampled if one.votes > 1 else greedy
-                    critics.append(self._critics(rule.channel, models, connect, scale, sampling))
+                    critics.append(self._critics(rule.channel, models, endpoints, scale, sampling))
                 channels.append(ChannelCritics(rule, tuple(critics), self.tries))
             yield Judge(step_critic, tuple(channels), self.ask)
 
@@ -274,7 +259,7 @@ class JudgeSpec(Spec):
         self,
         channel: Channel,
         models: CriticModels,
-        connect: Callable[[OpenableModel], ChatModel],
+        endpoints: OpenEndpoints,
         scale: float,
         sampling: Sampling,
     ) -> tuple[TrajectoryCritic, ...]:
@@ -284,7 +269,7 @@ class JudgeSpec(Spec):
 
         prompts, found = models.prompts, list[TrajectoryCritic]()
         for model in models.of(channel):
-            chat, budget = connect(model), model.budget
+            chat, budget = endpoints.model(model), model.spec.context_budget
             if channel == Channel.MULTIMODAL and self.milestones:
                 asked = MilestonePrompts(prompts.milestones, prompts.milestone, prompts.review)
                 found.append(MilestoneChannel(chat, asked, sampling, budget, scale))
@@ -292,7 +277,7 @@ class JudgeSpec(Spec):
             if channel == Channel.MULTIMODAL:
                 found.append(ModelChannel(chat, prompts.multimodal, sampling, budget, scale))
                 continue
-            describer = connect(models.describer) if models.describer is not None else None
+            describer = endpoints.model(models.describer) if models.describer is not None else None
             captioner = ScreenCaptioner(prompts.describer, describer, Sampling(seed=models.seed))
             # Captions are text, and images are unbounded.
             text_budget = ContextBudget(screens=USUAL_BUDGET.screens, tokens=budget.tokens)
@@ -304,4 +289,5 @@ class JudgeSpec(Spec):
 
             return (ProbeChannel(_by_app(self.graphs)),)
         kind = self.text_critic if channel == Channel.TEXT else self.multimodal_critic
-        return tuple(found) or (trajectory_critic_spec(kind, self.critics.get(kind)).open(self.graphs),)
+        spec = CRITICS.default_spec(kind, TrajectoryCriticSpec, self.critics.get(kind))
+        return tuple(found) or (spec.open(self.graphs),)

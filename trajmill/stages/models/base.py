@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, NamedTuple, Protocol
 
@@ -11,8 +10,7 @@ from pydantic import Field
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.record import Origin, Record
-from trajmill.schemas.tables.model_call import ModelCall
+from trajmill.schemas.record import Record
 
 
 class ContextBudget(Record):
@@ -139,11 +137,3 @@ async def forget_answer(model: ChatModel, request: ChatRequest) -> None:
 def gives_several(model: ChatModel) -> bool:
     """Return whether a model reads a prompt once for all `n` samples of a request."""
     return bool(getattr(model, "several_answers", False))
-
-
-class OpenableModel(Protocol):
-    @property
-    def budget(self) -> ContextBudget: ...
-
-    def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
-        """Return the model, which passes a row for each call to `sink`. Raises BadInputError if it cannot connect."""

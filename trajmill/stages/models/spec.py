@@ -1,9 +1,12 @@
-"""The base of the specs of models, and their kinds."""
+"""The base of the specs of models, their kinds, and the endpoints that roles name."""
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Self
 
@@ -14,13 +17,14 @@ from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.names import known_by
+from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import OPERATIONAL, Spec
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.stages.models.base import ContextBudget
 from trajmill.stages.parts import PartGroup
 
 if TYPE_CHECKING:
     from trajmill.stages.models.base import ChatModel
-    from trajmill.stages.models.wrapped import Accounting
 
 
 MODELS: Final = PartGroup(
@@ -103,23 +107,42 @@ class ModelSpec(Spec):
     def connect(self, variables: Mapping[str, str]) -> ChatModel:
         """Connect to the model, or load it. Raises BadInputError without its key's variable, or if it cannot load."""
 
-    def open(
-        self,
-        variables: Mapping[str, str],
-        request_cache: Path | None = None,
-        accounting: Accounting | None = None,
-        version: str = "",
-    ) -> ChatModel:
-        """Connect to the model, with its answers cached in `request_cache` and a row of each call for `accounting`.
 
-        `version` is that of the rows, by default the model's own. Some kinds read their key from `variables`. Raises
-        BadInputError as `connect`, or if the folder is no cache.
+@dataclass(frozen=True)
+class Endpoint:
+    spec: ModelSpec
+    request_cache: Path | None = None
+    version: str = ""
+    """The version that rows of its answers store; the model's own if empty."""
+
+    def open(self, origin: Origin | None = None, sink: Callable[[ModelCall], None] | None = None) -> ChatModel:
+        """Return the model with its own version if `sink` gets a row for each call, else with that of the endpoint.
+
+        Raises BadInputError without its key or its weights, or if the folder is no cache.
         """
         from trajmill.stages.models.wrapped import AccountedModel, CachedModel, WrappedModel
 
-        model = self.connect(variables)
-        if self.cache and request_cache is not None:
-            model = CachedModel(model, request_cache, version)
+        model, version = self.spec.connect(os.environ), "" if sink else self.version
+        if self.spec.cache and self.request_cache is not None:
+            model = CachedModel(model, self.request_cache, version)
         elif version:
             model = WrappedModel(model, version)
-        return model if accounting is None else AccountedModel(model, *accounting)
+        return AccountedModel(model, origin, sink) if origin and sink else model
+
+
+class OpenEndpoints(AsyncExitStack):
+    """Opens each endpoint once, and closes all endpoints at the end; with `sink`, it gets a row for each call."""
+
+    def __init__(self, origin: Origin | None = None, sink: Callable[[ModelCall], None] | None = None) -> None:
+        super().__init__()
+        self._origin, self._sink = origin, sink
+        self._open: list[tuple[Endpoint, ChatModel]] = []
+
+    def model(self, endpoint: Endpoint) -> ChatModel:
+        for other, model in self._open:
+            if other == endpoint:
+                return model
+        model = endpoint.open(self._origin, self._sink)
+        self._open.append((endpoint, model))
+        self.push_async_callback(model.close)
+        return model

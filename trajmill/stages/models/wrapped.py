@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
-from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 from diskcache import Cache, JSONDisk, Timeout  # type: ignore[import-untyped]
 from diskcache.core import MODE_PICKLE  # type: ignore[import-untyped]
@@ -76,11 +76,6 @@ class KeptLoadedModel(WrappedModel):
     """A `ChatModel` that stays loaded when it is closed, for the next shard of this worker."""
 
     async def close(self) -> None: ...
-
-
-class Accounting(NamedTuple):
-    origin: Origin
-    sink: Callable[[ModelCall], None]
 
 
 class AccountedModel(WrappedModel):

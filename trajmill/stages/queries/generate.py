@@ -14,7 +14,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import PASSED, PathStep, Query, Split
-from trajmill.stages.models.base import OpenableModel
+from trajmill.stages.models.spec import Endpoint
 from trajmill.stages.queries.base import (
     Candidate,
     DraftRefused,
@@ -47,7 +47,7 @@ _WalkKey = tuple[str, str, tuple[PathStep, ...]]
 
 
 class WriterModel(NamedTuple):
-    model: OpenableModel
+    model: Endpoint
     prompts: QueryPrompts
     in_flight: int
 

@@ -20,7 +20,6 @@ from tests.stages.critics.phone import (
 from tests.stages.derive.screens import words as text_of
 from tests.stages.models.fault_server import running_server
 from tests.stages.models.scripted import ScriptedModel, SeveralModel, replies
-from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.actions import Terminate, action_to_json
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure, ModelFailure
@@ -36,6 +35,7 @@ from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.stages.models.prompts import GREEDY, Sampling
+from trajmill.stages.models.spec import Endpoint
 from trajmill.stages.models.wrapped import AccountedModel, CachedModel
 
 WALK, PROMPTS = walk_phone(), critic_prompts()

@@ -1,9 +1,7 @@
 """Causal pathways in simulated and live apps: answers that are handed on, levels, splits, collapse, a model's words."""
 
 import asyncio
-from collections.abc import Callable
 from itertools import pairwise
-from typing import NamedTuple
 
 import pytest
 
@@ -13,7 +11,6 @@ from tests.stages.models.openai_api.asking import settings
 from tests.stages.queries.samples import honest_draft
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
-from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Platform, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.agents.light_manus.agent import read_pathway
@@ -24,7 +21,7 @@ from trajmill.stages.environments.simulated.world import World
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.from_simulated import graph_of_app
-from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ContextBudget
+from trajmill.stages.models.spec import Endpoint
 from trajmill.stages.queries.base import FreshRequest, NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.causal.source import CausalSource, causal_source
 from trajmill.stages.queries.generate import WriterModel, fresh_queries, make_queries
@@ -137,19 +134,11 @@ async def test_an_answer_goes_from_one_live_app_to_another_on_another_device(acr
         assert (await rolled(query, DEVICES)).atomic_done == 2
 
 
-class _Behind(NamedTuple):
-    url: str
-    budget: ContextBudget = USUAL_BUDGET
-
-    def open(self, origin: Origin, sink: Callable[[ModelCall], None]) -> ChatModel:
-        return settings(self.url).connect({})
-
-
 async def test_a_model_behind_a_server_words_pathways_and_tells_no_answer() -> None:
     phone = SimulatedSpec(faults=FaultRates(popup=0, slow=0))
     with running_server() as server:
         server.writes_samples = lambda body: [honest_draft(words(body))]
-        writer = WriterModel(_Behind(server.url), query_prompts(), 1)
+        writer = WriterModel(Endpoint(settings(server.url)), query_prompts(), 1)
         context = SourceContext(phone, UnseenApps(), 5, ORIGIN)
         made = await make_queries([causal_source(EASY, phone)], context, writer)
         asked = [words(received.body) for received in server.received]

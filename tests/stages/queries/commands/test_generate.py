@@ -11,7 +11,6 @@ import pytest
 
 from tests.records import record
 from tests.stages.models.fault_server import FaultServer, running_server
-from trajmill.pipelines.models import Endpoint
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.pathway import EndKind, Pathway, PathwayStep
@@ -20,6 +19,7 @@ from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.kinds import SimulatedSpec
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.models.spec import Endpoint
 from trajmill.stages.queries.base import NewQueries, SourceContext, UnseenApps
 from trajmill.stages.queries.commands.source import CommandPlace, CommandSource, document, document_place
 from trajmill.stages.queries.generate import make_queries

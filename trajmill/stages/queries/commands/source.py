@@ -30,8 +30,9 @@ from trajmill.stages.environments.base import Environment, EnvironmentFactory
 from trajmill.stages.environments.screen_goal import ScreenGoal, Showing, holds_on, targets
 from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.graphs.explore.deny_list import DenyList, packaged_deny_list
-from trajmill.stages.models.base import ChatModel, OpenableModel
+from trajmill.stages.models.base import ChatModel
 from trajmill.stages.models.prompts import Prompt, PromptedModel, Sampling
+from trajmill.stages.models.spec import Endpoint
 from trajmill.stages.overlap import KnownTexts
 from trajmill.stages.queries.atomic.source import HOME, packaged_objects, run
 from trajmill.stages.queries.base import Offer, QueryPlan, SourceContext, failure
@@ -195,7 +196,7 @@ class CommandAnswer(Record):
 class CommandSource(NamedTuple):
     places: Sequence[CommandPlace]
     wanted: int
-    model: OpenableModel
+    model: Endpoint
     prompt: Prompt
 
     async def candidates(self, context: SourceContext) -> Offer:
