@@ -15,9 +15,10 @@ from pydantic.fields import FieldInfo
 
 import trajmill
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.configuration.tables import KeyPath, Table, all_tables, one_line, toml_value
+from trajmill.flows.configuration.tables import KeyPath, Table, all_tables, toml_value
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.registry import TABLES
+from trajmill.schemas.text import one_line
 from trajmill.warehouse.shards import stored_schema
 from trajmill.warehouse.store.base import BucketUrl
 from trajmill.warehouse.views import ready_made, table_description, view_description
@@ -191,11 +192,11 @@ def _section(tables: Sequence[Table], shown: Mapping[type[Spec], str]) -> Iterat
         return
     if several:
         yield from ("| kind | meaning |", "|---|---|")
-        yield from (f"| `{table.kind}` | {one_line(table.spec.__doc__)} |" for table in tables)
+        yield from (f"| `{table.kind}` | {one_line(table.spec.__doc__ or '')} |" for table in tables)
         yield from ("", "| key | kinds | type | default | meaning |", "|---|---|---|---|---|")
     else:
         only = "" if first.kind is None else f' Only with `kind = "{first.kind}"`.'
-        yield from (f"{one_line(first.spec.__doc__)}{only}", "")
+        yield from (f"{one_line(first.spec.__doc__ or '')}{only}", "")
         if first.spec in shown:
             yield f"Its keys are those of {shown[first.spec]}."
             return
@@ -205,7 +206,7 @@ def _section(tables: Sequence[Table], shown: Mapping[type[Spec], str]) -> Iterat
     for table in tables:
         for name, info in table.fields().items():
             if name != "kind" or not several:
-                key = (f"`{name}`", _type_name(info.annotation), one_line(info.description))
+                key = (f"`{name}`", _type_name(info.annotation), one_line(info.description or ""))
                 keys.setdefault(key, {})[table.kind or ""] = _default_of(info).replace("|", "\\|")
     for (name, type_name, meaning), by_kind in keys.items():
         usual, *others = (default for default, _ in Counter(by_kind.values()).most_common())

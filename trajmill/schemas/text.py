@@ -1,4 +1,4 @@
-"""Text of models and screens: made storable, and parsed as Python beside other threads."""
+"""Text of models and screens: made storable, put on one line, and parsed as Python beside other threads."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ def storable(text: str) -> str:
     """The text with U+FFFD in place of characters that UTF-8 or a database cannot store: lone surrogates and NUL."""
     # Looking at each character takes a hundred times as long.
     return text if text.isascii() and "\0" not in text else _UNFIT.sub(_REPLACEMENT, text)
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
 
 
 def parse_python(text: str) -> ast.Module:

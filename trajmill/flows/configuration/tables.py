@@ -17,6 +17,7 @@ from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, cor
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import UNKNOWN_KIND
 from trajmill.schemas.spec import Spec, decisive_fields
+from trajmill.schemas.text import one_line
 from trajmill.stages.parts import PartGroup
 
 KeyPath = tuple[str, ...]
@@ -145,16 +146,12 @@ def config_as_toml(config: Spec) -> str:
     """Write the effective configuration with a comment for each key; it reads back the same."""
     lines: list[str] = []
     for keys, spec in tables_in(config):
-        head = ["", f"# {one_line(spec.__doc__)}", f"[{'.'.join(keys)}]"]
+        head = ["", f"# {one_line(spec.__doc__ or '')}", f"[{'.'.join(keys)}]"]
         for name, info in Table(keys, type(spec), None).fields().items():
             if (value := getattr(spec, name)) is not None:
-                lines += [*head, f"# {one_line(info.description)}", f"{name} = {toml_value(value)}"]
+                lines += [*head, f"# {one_line(info.description or '')}", f"{name} = {toml_value(value)}"]
                 head = []
     return "\n".join(lines).lstrip("\n") + "\n"
-
-
-def one_line(text: str | None) -> str:
-    return " ".join((text or "").split())
 
 
 def toml_value(value: object) -> str:

@@ -19,8 +19,9 @@ from typing import Any, Final
 from trajmill.schemas import actions
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import GUI_R1, ParseFailure, Reply, dialect_seen_in
-from trajmill.schemas.dialects.tool_call import Arguments, ArgumentsError, one_line, refusal, storable, written_position
+from trajmill.schemas.dialects.tool_call import Arguments, ArgumentsError, are_storable, refusal, written_position
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.text import one_line
 
 _NAMES: Final = "complete, close/delete, press_home, click, press_back, type, select, scroll, enter"
 _NO_TEXT, _NO_POINT = "no input text", [-100, -100]
@@ -82,7 +83,7 @@ class GuiR1:
             action = self._read(answer)
         except ArgumentsError as error:
             return ParseFailure(str(error))
-        if not storable(thought):
+        if not are_storable(thought):
             return ParseFailure("the reply is not valid Unicode")
         slip = "" if _FORM.fullmatch(text) else "it is not one <think> and one <answer>"
         return Reply(thought, action, _said(answer), slip)
@@ -90,7 +91,7 @@ class GuiR1:
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
         """Write a reply as the model would. Raises NotExpressible if the dialect cannot express the action."""
         name, point, said = self._written(reply.action, frame)
-        if not storable(said):
+        if not are_storable(said):
             raise refusal(GUI_R1, reply.action)
         # A typed "</answer>" must not end the answer.
         literal = f"{{'action': {name!r}, 'point': {point}, 'input_text': {said!r}}}".replace("<", "\\u003c")

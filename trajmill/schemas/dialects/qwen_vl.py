@@ -28,8 +28,9 @@ from trajmill.schemas.dialects.published_tools import (
     computer_message,
     mobile_message,
 )
-from trajmill.schemas.dialects.tool_call import CallText, Words, one_line
+from trajmill.schemas.dialects.tool_call import CallText, Words
 from trajmill.schemas.geometry import Size
+from trajmill.schemas.text import one_line
 
 _MOBILE_2_5 = ("key", "click", "long_press", "swipe", "type", "system_button", "open", "wait", "terminate")
 _MOBILE_3 = ("click", "long_press", "swipe", "type", "answer", "system_button", "wait", "terminate")

@@ -17,7 +17,8 @@ from typing import Final
 from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, Wait
 from trajmill.schemas.coordinates import CoordinateFrame
 from trajmill.schemas.dialects.base import READ_ALOUD, ParseFailure, Reply, dialect_seen_in
-from trajmill.schemas.dialects.tool_call import one_line, refusal, storable, written_extent, written_position
+from trajmill.schemas.dialects.tool_call import are_storable, refusal, written_extent, written_position
+from trajmill.schemas.text import one_line
 
 FIND: Final = "find"
 """Begins a thought that looks for a row: each row is then compared with one label, not with the whole instruction."""
@@ -72,7 +73,7 @@ class ReadAloud:
                 f"the reply is written as {seen} writes, not as {READ_ALOUD}" if seen else f"the reply has no {DO}"
             )
         thought, call = thought.strip(), " ".join(call.split())
-        action = _read(call, frame) if storable(text) else None
+        action = _read(call, frame) if are_storable(text) else None
         if action is None:
             return ParseFailure(f"no action after {DO}: {call!r:.60}")
         return Reply(thought, action, _remembered(thought, call), f"it has several {DO}" if DO in call else "")
@@ -80,7 +81,7 @@ class ReadAloud:
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
         """Write a reply; its conclusion follows from it. Raises NotExpressible if the action is not expressible."""
         text = f"{spoken(reply.thought)} {DO} {_written(reply.action, frame)}".strip()
-        if not storable(text):
+        if not are_storable(text):
             raise refusal(READ_ALOUD, reply.action)
         return text
 

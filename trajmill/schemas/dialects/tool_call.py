@@ -150,7 +150,7 @@ class ToolCallDialect:
         try:
             action = self._read(_arguments(call.body, self.tool, frame))
             words = self._words(call)
-            if not storable(*words):
+            if not are_storable(*words):
                 raise ArgumentsError("the reply is not valid Unicode")
         except ArgumentsError as error:
             return ParseFailure(str(error))
@@ -161,10 +161,10 @@ class ToolCallDialect:
         call = json.dumps({"name": self.tool, "arguments": self._write(reply.action, frame)}, ensure_ascii=False)
         # A typed "</tool_call>" must not end the call, so "<" is escaped within JSON strings.
         escaped = call.replace("<", "\\u003c")
-        if not storable(escaped):
+        if not are_storable(escaped):
             raise refusal(self.tool, reply.action)
         texts = (reply.thought, reply.conclusion, self._order(reply, frame))
-        words = Words(*(without_tags(text) for text in texts))
+        words = Words(*(text.replace("tool_call>", "tool_call›") for text in texts))
         return self._around(f"{_OPEN}\n{escaped}\n{_CLOSE}", words)
 
     def _read(self, given: Arguments) -> Action:
@@ -292,21 +292,12 @@ def refusal(tool: str, action: Action) -> NotExpressible:
     return NotExpressible(f"{tool} cannot say {action!r:.200}")
 
 
-def storable(*texts: str) -> bool:
+def are_storable(*texts: str) -> bool:
     """Whether texts can be stored as UTF-8; a model's text may have lone surrogates."""
     try:
         return all(text.isascii() or text.encode() for text in texts)
     except UnicodeEncodeError:
         return False
-
-
-def without_tags(text: str) -> str:
-    """A text that cannot be parsed as a call."""
-    return text.replace("tool_call>", "tool_call›") if "tool_call>" in text else text
-
-
-def one_line(text: str) -> str:
-    return " ".join(text.split())
 
 
 def _arguments(body: str, tool: str, frame: CoordinateFrame) -> Arguments:

@@ -35,8 +35,8 @@ from trajmill.schemas.dialects.tool_call import (
     Arguments,
     ArgumentsError,
     Form,
+    are_storable,
     refusal,
-    storable,
     written_position,
     written_seconds,
 )
@@ -116,7 +116,7 @@ class _UiTars:
             return ParseFailure(f"the reply is written as {seen} writes, not as {UI_TARS}" if seen else _no_call(text))
         before, call = _ACTION_LINE.split(text, 1)
         thought = before.strip().removeprefix(_THOUGHT).strip()
-        if not storable(text):
+        if not are_storable(text):
             return ParseFailure("the reply is not valid Unicode")
         try:
             action = self._read(*read_call(call.strip(), frame))
@@ -127,7 +127,7 @@ class _UiTars:
 
     def render(self, reply: Reply, frame: CoordinateFrame) -> str:
         call = self._written(reply.action, frame)
-        if call is None or not storable(call):
+        if call is None or not are_storable(call):
             raise refusal(self.name, reply.action)
         thought = reply.thought.replace(_ACTION, "Action -").replace("tool_call>", "tool_call›")
         return f"{_THOUGHT} {thought.strip()}\n{_ACTION} {call}"

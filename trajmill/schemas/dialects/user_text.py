@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trajmill.schemas.dialects.tool_call import one_line
+from trajmill.schemas.text import one_line
 
 _QUERY = "The user query: "
 _GUIDANCE = "\nGuidance:\n"

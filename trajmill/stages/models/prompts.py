@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.schemas.record import Record, content_id
-from trajmill.schemas.text import storable
+from trajmill.schemas.text import one_line, storable
 from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, MessagePart, forget_answer
 
@@ -225,7 +225,7 @@ async def ask_several(
                 return parse_answer(found.text, answer)
             except ValueError as error:
                 cut = f" (cut off after {found.output_tokens} tokens)" if found.finish_reason == "length" else ""
-                begins = _one_line(found.text[: 4 * _MOST_QUOTED])[:_MOST_QUOTED]
+                begins = one_line(storable(found.text[: 4 * _MOST_QUOTED]))[:_MOST_QUOTED]
                 problem = f'{error}{cut}, reply begins "{begins}"' if begins else f"the reply is empty{cut}"
             await forget_answer(model, answered)
             refused = ChatMessage("assistant", (storable(found.text[:_MOST_SHOWN]),))
@@ -303,12 +303,6 @@ def _storable(value: Any) -> Any:
 
 def _problems(error: ValidationError) -> str:
     found = error.errors(include_url=False, include_context=False, include_input=False)
-    listed = [
-        _one_line(f"{'.'.join(map(str, each['loc'])) or 'answer'}: {each['msg']}") for each in found[:_MOST_ERRORS]
-    ]
+    listed = [f"{'.'.join(map(str, each['loc'])) or 'answer'}: {each['msg']}" for each in found[:_MOST_ERRORS]]
     more = len(found) - len(listed)
-    return "; ".join([*listed, f"and {more} more"] if more else listed)
-
-
-def _one_line(text: str) -> str:
-    return " ".join(storable(text).split())
+    return one_line(storable("; ".join([*listed, f"and {more} more"] if more else listed)))

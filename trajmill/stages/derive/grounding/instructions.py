@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.text import one_line
 from trajmill.stages.derive.grounding.boxes import is_large
 from trajmill.stages.derive.grounding.colours import ElementColour
 
@@ -60,9 +61,9 @@ class NoInstruction(NamedTuple):
 def targets(elements: Sequence[UIElement], size: Size, smallest: int) -> Iterator[PressTarget | str]:
     """Yield every element that can be pressed, as a target or as the reason against it."""
     pressed = [element for element in elements if element.clickable]
-    alike = Counter((element.role, _one_line(element.text), element.value) for element in pressed)
+    alike = Counter((element.role, one_line(element.text), element.value) for element in pressed)
     for element in pressed:
-        label = _one_line(element.text)
+        label = one_line(element.text)
         reason = _unfit(element, label, elements, size, smallest)
         if reason is None and alike[element.role, label, element.value] > 1:
             reason = "ambiguous"
@@ -180,12 +181,12 @@ def _beside(element: UIElement, landmarks: Sequence[UIElement]) -> str | None:
     left = [other for other in in_row if other.bounds.right <= box.left]
     if left:
         nearest = max(left, key=lambda other: other.bounds.right)
-        return f'The {noun(element)} to the right of "{_one_line(nearest.text)}".'
+        return f'The {noun(element)} to the right of "{one_line(nearest.text)}".'
     in_column = [other for other in others if other.bounds.left <= box.center.x < other.bounds.right]
     above = [other for other in in_column if 0 <= box.top - other.bounds.bottom <= box.bottom - box.top]
     if above:
         nearest = max(above, key=lambda other: other.bounds.bottom)
-        return f'The {noun(element)} directly below "{_one_line(nearest.text)}".'
+        return f'The {noun(element)} directly below "{one_line(nearest.text)}".'
     return None
 
 
@@ -196,7 +197,3 @@ def _in_order(element: UIElement, boxes: Sequence[Box]) -> str | None:
     if len(ordered) == 1 or place >= len(_ORDINALS) or side_by_side:
         return None
     return f"The {_ORDINALS[place]} {noun(element)} from the top."
-
-
-def _one_line(text: str) -> str:
-    return " ".join(text.split())
