@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import Callable, Iterable
 from contextlib import suppress
@@ -18,7 +19,7 @@ from pydantic import BeforeValidator
 from trajmill.flows.configuration.config import model_of
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.serving.model_server import unload_adapter
-from trajmill.flows.serving.models_ready import RefusedPolicyError, api_key, serve_policy
+from trajmill.flows.serving.models_ready import RefusedPolicyError, serve_policy
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, StageResult, finished, report_of, run_once
 from trajmill.pipelines.models import ActingAgent
 from trajmill.schemas.dialects.user_text import compose
@@ -211,7 +212,7 @@ def release_unused(context: RoundContext, unused: Policy) -> None:
     if unused.adapter is not None and isinstance(spec, OpenAiSpec):
         for address in spec.addresses:
             with suppress(TrajmillError):
-                unload_adapter(address, unused.version, api_key(spec))
+                unload_adapter(address, unused.version, spec.api_key(os.environ))
 
 
 def score_prompt(endpoint: Endpoint) -> None:

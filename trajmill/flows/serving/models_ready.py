@@ -41,14 +41,14 @@ def models_ready(config: Config, logs: Path, names: Iterable[str] | None = None)
         for name, spec in at_servers.items():
             if spec.serve is not None:
                 model = spec.serve.model if spec.adapter else spec.model
-                servers.append(ModelServer(name, model, spec.serve, api_key(spec)))
+                servers.append(ModelServer(name, model, spec.serve, spec.api_key(os.environ)))
         stack.enter_context(served(servers, logs))
         if acts_only:
             stack.enter_context(policy_server(policy, logs))
         for spec in at_servers.values():
             if spec.adapter is not None:
                 for address in spec.addresses:
-                    load_adapter(address, spec.model, spec.adapter, api_key(spec))
+                    load_adapter(address, spec.model, spec.adapter, spec.api_key(os.environ))
         asyncio.run(check_servers(at_servers.values()))
         yield
 
@@ -105,8 +105,9 @@ class PolicyServer:
             return
         self.close()
         section = spec.serve.model_copy(update={"model": weights})
+        server = ModelServer(self._endpoint, name, section, spec.api_key(os.environ))
         try:
-            self._running.enter_context(served([ModelServer(self._endpoint, name, section, api_key(spec))], self._logs))
+            self._running.enter_context(served([server], self._logs))
         except TrajmillError as error:
             if is_configured:
                 raise
@@ -138,14 +139,14 @@ def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: P
     if own is not None:
         own.serve(spec, version, folder, adapter)
     for address in spec.addresses:
-        models = served_models(address, api_key(spec))
+        models = served_models(address, spec.api_key(os.environ))
         if isinstance(models, ServerAnswer):
             raise TrajmillError(f"the model server {address} does not answer ({models.reason})")
         if version in models:
             continue
         if adapter is not None:
             try:
-                load_adapter(address, version, adapter, api_key(spec))
+                load_adapter(address, version, adapter, spec.api_key(os.environ))
             except BadInputError as error:
                 raise RefusedPolicyError(str(error)) from error
             continue
@@ -156,8 +157,3 @@ def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: P
             f"awaiting a policy: {missing}; load {folder} into it under this name (vLLM: `vllm serve {folder} "
             f"--served-model-name {version}`), then run the same command again"
         )
-
-
-def api_key(spec: OpenAiSpec) -> str:
-    """Return the key for the endpoint's servers; empty if there is none."""
-    return os.environ.get(spec.api_key_variable, "")
