@@ -214,7 +214,7 @@ class OneTask:
         self.task = task
 
     async def candidates(self, context):
-        task = next(each for each in context.environment.navigation_graph().tasks() if each.name == self.task)
+        task = next(each for each in context.environment.navigation_graph().tasks if each.name == self.task)
         goals = draw_goals(task, 4, Random(context.seed))
         found = (Candidate(goal, Split.TRAIN, False, number) for number, goal in enumerate(goals))
         return Offer((SplitCandidates(Split.TRAIN, 2, [found]),))

@@ -249,7 +249,7 @@ def make_untrained_policy(config: Config, blind: bool = False) -> UntrainedPolic
         from trajmill.stages.models.untrained import make_untrained
 
         world = config.environment.navigation_graph()
-        texts = texts_of(world.apps.values(), [task.spec for task in world.tasks()])
+        texts = texts_of(world.apps.values(), [task.spec for task in world.tasks])
         make_untrained(folder, texts, config.run.seed, blind)
     return UntrainedPolicy(folder, folder_version(folder), is_new)
 

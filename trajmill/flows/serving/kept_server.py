@@ -36,9 +36,6 @@ class KeptServer:
         self._reaper = Reaper()
         self._reaper.watch([self.process.pid], [])
 
-    def ask_to_end(self) -> None:
-        self.process.terminate()
-
     def end(self) -> None:
         """End the server with all its processes, and wait until they are gone."""
         end_group(self.process, self._seconds)

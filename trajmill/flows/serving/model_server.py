@@ -77,7 +77,7 @@ def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[dict[str, int
         yield {endpoint: kept.process.pid for endpoint, kept in started.items()}
     finally:
         for kept in started.values():
-            kept.ask_to_end()
+            kept.process.terminate()
         for kept in started.values():
             kept.end()
 

@@ -203,7 +203,7 @@ def test_all_words_of_instructions_and_screens_are_known() -> None:
     from trajmill.stages.models.untrained import words_of
 
     world = load_world([MARKET], ["bites", "clock"])
-    known = set(words_of(texts_of(world.apps.values(), [task.spec for task in world.tasks()])))
+    known = set(words_of(texts_of(world.apps.values(), [task.spec for task in world.tasks])))
     none = dict.fromkeys(("heldout_apps", "infeasible", "answers"), 0)  # Such models neither answer nor give up.
     wanted = GraphQueriesSpec(train=60, heldout_slots=20, heldout_phrasings=20, heldout_app_names=(), **none)
     made = asyncio.run(generate_queries(world, wanted, 1, ORIGIN))

@@ -107,7 +107,7 @@ def distances(query: Query, *script: str) -> list[int | None]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", BUILTIN.tasks()[::14], ids=lambda task: task.name)
+@pytest.mark.parametrize("task", BUILTIN.tasks[::14], ids=lambda task: task.name)
 def test_no_step_of_an_annotated_path_leads_away_from_the_goal(task: TaskGraph) -> None:
     chance = random.Random(task.name)
     values = {slot.spec.name: chance.choice(slot.values) for slot in task.slots if slot.values}
@@ -187,11 +187,11 @@ def wanted(task: TaskGraph, values: dict[str, Scalar]) -> Iterator[str]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("task", WORLD.tasks(), ids=lambda task: task.name)
+@pytest.mark.parametrize("task", WORLD.tasks, ids=lambda task: task.name)
 def test_every_path_reaches_its_goal_and_shows_what_that_checks(task: TaskGraph) -> None:
     plain = SimulatedEnvironment(WORLD, task.platform, NO_FAULTS)
     disturbed = SimulatedEnvironment(WORLD, task.platform, FaultRates(popup=0.3))
-    for number in range(4 if task.name in {each.name for each in BUILTIN.tasks()} else 0):
+    for number in range(4 if task.name in {each.name for each in BUILTIN.tasks} else 0):
         plain.reset_now(task_query(task, next(paths_of(task)), asked(task, number)), 0)
         assert plain.score_now() == 0.0, "met before anything is done"
     for number, pages in enumerate(paths_of(task)):
@@ -215,10 +215,10 @@ def words_of(template: str) -> set[str]:
 
 def test_heldout_phrasings_are_new_but_use_known_words() -> None:
     known: set[str] = set(EVERYDAY_WORDS)
-    for task in BUILTIN.tasks():
+    for task in BUILTIN.tasks:
         for said in (*task.spec.phrasings, *(clause for some in task.spec.clauses.values() for clause in some)):
             known |= words_of(said)
-    for task in BUILTIN.tasks():
+    for task in BUILTIN.tasks:
         assert len(task.spec.phrasings) >= 6 and len(task.spec.heldout_phrasings) >= 3, task.name
         for template in task.spec.heldout_phrasings:
             assert template not in task.spec.phrasings

@@ -44,7 +44,7 @@ def app_file(text: str) -> AppFile | ErrandFile:
 
 
 def task_of(world: World, name: str) -> TaskGraph:
-    return next(task for task in world.tasks() if task.name == name)
+    return next(task for task in world.tasks if task.name == name)
 
 
 def world_of(*texts: str) -> World:

@@ -12,7 +12,7 @@ from trajmill.stages.environments.webapp.environment import WebAppEnvironment, W
 
 pytestmark = [pytest.mark.browser, pytest.mark.usefixtures("browser")]
 _WORLD = everything()
-_APPS = sorted({task.name.partition(".")[0] for task in _WORLD.tasks()})
+_APPS = sorted({task.name.partition(".")[0] for task in _WORLD.tasks})
 _WITH_GESTURES = ("notes.delete", "files.rename", "settings.ringtone", "writer.export")
 _STEPS = 40
 _FACTORIES = {each: WebAppFactory(_WORLD, each, POPUP) for each in (Platform.PHONE, Platform.DESKTOP)}
@@ -34,7 +34,7 @@ def webs(browser: SharedFactory[WebAppEnvironment]) -> Webs:
 
 @pytest.mark.parametrize("app", _APPS)
 async def test_the_longest_path_of_every_third_task_is_the_same_in_both_worlds(webs: Webs, app: str) -> None:
-    tasks = [task for task in _WORLD.tasks() if task.name.startswith(f"{app}.")]
+    tasks = [task for task in _WORLD.tasks if task.name.startswith(f"{app}.")]
     # The remainder of the number by eight decides the look of the device: the tasks of the apps are done on several.
     chosen = [task for at, task in enumerate(tasks) if at % 3 == 0 or task.name in _WITH_GESTURES]
     for number, task in enumerate(chosen, _APPS.index(app)):

@@ -153,7 +153,7 @@ def _checked(task: TaskGraph, drawn: TaskGoal, text: str, longest: int = LONGEST
 def test_instructions_written_by_people_pass_the_check(world: World) -> None:
     """The templates of the app files were written by hand: all of them say what they should."""
     checked = 0
-    for task in world.tasks():
+    for task in world.tasks:
         for seed in range(3):
             drawn = sample(task, paths(task), Random(seed))
             raw, text, *_ = drawn.worded(seed % 2 == 1, seed)

@@ -80,7 +80,7 @@ class AnnotatedTask(NamedTuple):
         if not step.presses_forward or after.page in self.pages:
             return False
         if after.page != before.page:
-            return title_says_done(after.title)
+            return not after.title.rstrip().endswith("?") and _DONE_TITLE.search(after.title) is not None
         searching = any(control.kind == "search" for control in after.controls.values())
         return not searching and not step.outcome.opened and bool(step.outcome.appeared or step.outcome.items_changed)
 
@@ -182,11 +182,6 @@ def mentions(text: str, value: str) -> bool:
     lower = value.casefold().strip()
     words = next((words for words in (TRUE_WORDS, FALSE_WORDS) if lower in words), {lower} - {""})
     return any(re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text.casefold()) for word in words)
-
-
-def title_says_done(title: str) -> bool:
-    """Whether a title reports something done, e.g. `Order placed`; a question does not."""
-    return not title.rstrip().endswith("?") and _DONE_TITLE.search(title) is not None
 
 
 def same_value(shown: str, asked: str) -> bool:

@@ -225,7 +225,8 @@ class AndroidEnvironment:
             ended, self._world_task = self._world_task, None
             await self._world.tear_down(ended)
         await self._changed.restore()
-        await task.remove_files(self.device, self._files_to_remove)
+        if self._files_to_remove:
+            await self.device.run("rm", "-f", *self._files_to_remove)
         self._files_to_remove = set()
 
     async def _capture(self) -> DeviceScreen:

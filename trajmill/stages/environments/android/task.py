@@ -229,12 +229,6 @@ def wanted_files(goal: PhoneGoal) -> list[str]:
     return [path for path, content in goal.files.items() if content is not None]
 
 
-async def remove_files(device: AdbDevice, paths: Iterable[str]) -> None:
-    named = tuple(paths)
-    if named:
-        await device.run("rm", "-f", *named)
-
-
 def _package(apps: Apps, name: str) -> str:
     package = apps.package_of(name)
     if package is None:

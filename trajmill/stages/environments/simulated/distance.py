@@ -236,7 +236,7 @@ class _AppSearch:
 
 def _readings(world: World, query: Query) -> frozenset[Reading]:
     """The values that the task's annotations carry from a page of one app to another app."""
-    task = next((task for task in world.tasks() if task.name == query.task), None)
+    task = next((task for task in world.tasks if task.name == query.task), None)
     if task is None:
         return frozenset()
     asked = {slot.name: slot.value for slot in query.slots}

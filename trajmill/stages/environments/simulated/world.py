@@ -79,9 +79,6 @@ class World:
         """Return the apps of a device: those that are not generated, with a generated app and its neighbours."""
         return self._households[platform, beside]
 
-    def tasks(self) -> tuple[TaskGraph, ...]:
-        return self._tasks
-
     @cached_property
     def prepared_apps(self) -> dict[str, PreparedApp]:
         return {name: prepare_app(app) for name, app in self.apps.items()}
@@ -107,7 +104,7 @@ class World:
         return ViewCache()
 
     @cached_property
-    def _tasks(self) -> tuple[TaskGraph, ...]:
+    def tasks(self) -> tuple[TaskGraph, ...]:
         own = [(app.app, (app,), app.tasks) for app in self.apps.values()]
         crossing = [(each.errand, tuple(self.apps[a] for a in each.apps), each.tasks) for each in self.errands.values()]
         return tuple(
@@ -143,12 +140,8 @@ def load_world(
     return World(apps | {app.app: app for app in new}, errands, (*ids, *(app.app for app in new)))
 
 
-@lru_cache(maxsize=2)
-def shared_world(
-    extra: tuple[Path, ...], builtin: tuple[str, ...] | None = None, generated: GeneratedAppsSpec | None = None
-) -> World:
-    """Load a world once in a process, so that all its environments share the cache of screens."""
-    return load_world(extra, builtin, generated)
+shared_world = lru_cache(maxsize=2)(load_world)
+"""Loads a world once in a process, so that all its environments share the cache of screens."""
 
 
 def _task_graph(name: str, apps: tuple[AppSpec, ...], task: app_spec.TaskSpec) -> TaskGraph:

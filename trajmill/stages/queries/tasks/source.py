@@ -221,7 +221,7 @@ def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: C
             if name not in world.apps:
                 raise BadInputError(f"{key}: there is no app {name!r}; {instead_of(name, sorted(world.apps))}")
     sides = TaskSides([], [], [], [])
-    for task in world.tasks():
+    for task in world.tasks:
         apps = {place_of(page).app for page in task.graph}
         side = sides.validation if apps & set(validation_apps) else sides.trained
         side = sides.generated if world.generated_of(sorted(apps)) else side
@@ -331,7 +331,7 @@ def check_app_files(files: Sequence[Path]) -> list[Mistake]:
             if letters := undrawn(text):
                 advice = f"`{letters}` cannot be drawn on a screen; write it in other letters"
                 mistakes.append(source.mistake(path, advice))
-    for graph in world.tasks():
+    for graph in world.tasks:
         home, _, name = graph.name.partition(".")
         if sources[home].file in named:
             mistakes += [sources[home].mistake(("tasks", name, *path), text) for path, text in _check(graph, world)]
