@@ -14,7 +14,7 @@ from trajmill.pipelines.release import ReleaseRows, SharedRows, share_rows
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.stages.curate.training_set import digests_of
-from trajmill.stages.export.card import LeftOutRows, dataset_card
+from trajmill.stages.export.card import dataset_card
 from trajmill.stages.export.exporter import SFT_FILE
 from trajmill.stages.export.release import compare_releases, released_rows
 from trajmill.warehouse.layout import Warehouse, create_warehouse, sole_worker
@@ -61,7 +61,7 @@ def made(
 ) -> SharedRows:
     name, folder = f"r{number}", warehouse.release(f"r{number}")
     shared = share_rows(warehouse, "run", number, folder, ReleaseRows(Examples(warehouse, "run", {}, rows), SUPERVISED))
-    contents = CONTENTS._replace(left_out={"sft": LeftOutRows(shared.left_out, shared.left_out_rows)})
+    contents = CONTENTS._replace(left_out={"sft": shared.left_out})
     (folder / "README.md").write_text(dataset_card(contents, SUPERVISED, shared.exported(warehouse, folder)))
     before_manifest()
     origin = Origin(run_id="run", round=number, code_version="c")

@@ -43,7 +43,7 @@ from trajmill.stages.curate.training_set import (
 )
 from trajmill.stages.derive.rl_steps import compares_members
 from trajmill.stages.derive.step_data import KIND as END_TO_END
-from trajmill.stages.export.card import CardContents, DroppedRows, LeftOutRows, authored_rows, dataset_card
+from trajmill.stages.export.card import CardContents, LeftOutRows, authored_rows, dataset_card
 from trajmill.stages.export.exporter import RL_FILE, Exporter, SftExporter
 from trajmill.stages.export.release import (
     SCREENS_FILE,
@@ -160,12 +160,8 @@ def make_release(warehouse: Warehouse, request: ReleaseRequest, queries: Sequenc
         tables=versions,
         queries=len(examples["query_id"].unique()),
         trajectories=len(examples["trajectory_id"].unique()),
-        dropped=[DroppedRows(*each) for each in sorted(left_out.items())],
-        left_out={
-            each.name: LeftOutRows(made.left_out, made.left_out_rows)
-            for part, made in shared
-            for each in part.exporters
-        },
+        dropped=left_out,
+        left_out={each.name: made.left_out for part, made in shared for each in part.exporters},
         authors=authored_rows(examples, {part.kind: part.examples.digests for part in kinds}),
         notes=() if compares else (_NO_GROUPS,),
         diversity=diversity if own.exporters else (),
@@ -292,9 +288,7 @@ class SharedRows(NamedTuple):
     new: Path | None
     """Folder of the shard with the rows that no other release has; None if there are none."""
     files: Sequence[Path]
-    left_out: Mapping[str, Sequence[str]]
-    """By column, the values of the rows of these shards that the release does not take."""
-    left_out_rows: int
+    left_out: LeftOutRows
 
     def exported(self, warehouse: Warehouse, release: Path) -> list[ExportedFile]:
         """Return the files with their rows and sizes, and with paths relative to the folder of the release."""
@@ -356,7 +350,8 @@ def share_rows(
     used = [folders[number] for number in sorted(set(numbers.tolist()))]
     files = [shard / name for shard in used for name in (*(each.file for each in exporters), SCREENS_FILE)]
     left_out = left_out_filters([shards[shard] for shard in used], ids)
-    return SharedRows(new, files, left_out, sum(shards[shard].num_rows for shard in used) - len(ids))
+    left_out_rows = sum(shards[shard].num_rows for shard in used) - len(ids)
+    return SharedRows(new, files, LeftOutRows(left_out, left_out_rows))
 
 
 def _fetch(warehouse: Warehouse, path: Path) -> None:

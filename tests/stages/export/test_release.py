@@ -15,7 +15,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.screen import ELEMENT
 from trajmill.stages.curate.diversity import Diversity
-from trajmill.stages.export.card import AuthoredRows, CardContents, DroppedRows, dataset_card
+from trajmill.stages.export.card import AuthoredRows, CardContents, dataset_card
 from trajmill.stages.export.exporter import RL_FILE, SFT_FILE
 from trajmill.stages.export.images import ImageCache, row_groups
 from trajmill.stages.export.release import GROUP, SCREENS_FILE, ExportedFile, check_release, export_release
@@ -192,7 +192,7 @@ CONTENTS = CardContents(
     tables={"steps": 7, "examples": 4},
     queries=3,
     trajectories=5,
-    dropped=(DroppedRows("harmful", 4), DroppedRows("judged_incorrect", 12)),
+    dropped={"harmful": 4, "judged_incorrect": 12},
 )
 FILES = [ExportedFile("trl/sft.parquet", 1, "0" * 64, 1)]
 

@@ -20,15 +20,11 @@ IMPORTED: Final = "a data set's"
 NO_WORDS: Final = "none, the call alone"
 
 
-class DroppedRows(NamedTuple):
-    reason: str
-    rows: int
-
-
 class LeftOutRows(NamedTuple):
-    """The rows of the shards of a configuration that the release does not take."""
+    """The rows of shards that a release does not take."""
 
     values: Mapping[str, Sequence[str]] = {}
+    """By column, the values that they have alone."""
     rows: int = 0
 
 
@@ -65,7 +61,7 @@ class CardContents(NamedTuple):
     tables: Mapping[str, int]
     queries: int
     trajectories: int
-    dropped: Sequence[DroppedRows]
+    dropped: Mapping[str, int]
     left_out: Mapping[str, LeftOutRows] = {}
     """By configuration, the rows of its shards that the release does not take."""
     authors: Sequence[AuthoredRows] = ()
@@ -142,7 +138,13 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
         "## How it was made\n\n" + _HOW_MADE,
         *(["## Who wrote what is learned\n\n" + authored] if authors else []),
         *([_diversity(contents)] if contents.diversity else []),
-        "\n\n".join(["## What was left out", *contents.notes, markdown_table(("reason", "rows"), contents.dropped)]),
+        "\n\n".join(
+            [
+                "## What was left out",
+                *contents.notes,
+                markdown_table(("reason", "rows"), sorted(contents.dropped.items())),
+            ]
+        ),
         "## Lineage\n\n" + markdown_table(("what", "version"), [*lineage, *tables]),
         "## Columns\n\n" + "\n\n".join(columns),
         "\n".join(
