@@ -122,7 +122,6 @@ class StageCounter:
 
 @contextmanager
 def watched_work(warehouse: Warehouse, at: StageRun, name: str, unit: str = "rows") -> Iterator[None]:
-    """Show the progress of some work inside."""
     counter, stop = StageCounter(warehouse, at), threading.Event()
     with progress().stage(at.round, name, unit) as update:
 

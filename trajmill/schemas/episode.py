@@ -33,7 +33,6 @@ class AttemptRows(Record):
 
 
 def verdict_rows(attempts: Sequence[AttemptRows]) -> dict[str, list[Row]]:
-    """Collect the verdicts of attempts, by table."""
     return {
         "step_verdicts": [verdict for one in attempts for verdict in one.step_verdicts],
         "trajectory_verdicts": [verdict for one in attempts for verdict in one.trajectory_verdicts],

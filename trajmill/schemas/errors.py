@@ -10,8 +10,6 @@ from enum import StrEnum
 
 
 class FailureClass(StrEnum):
-    """The cause of a failure."""
-
     ENVIRONMENT = "environment"
     """The environment crashed, hung or gave invalid answers during an episode."""
     SETUP = "setup"

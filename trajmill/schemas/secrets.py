@@ -37,7 +37,6 @@ class Secrets:
         return self.scrub_bytes(data).decode(errors="surrogatepass")
 
     def scrub_bytes(self, data: bytes) -> bytes:
-        """The same for UTF-8 bytes."""
         return self._pattern.sub(REMOVED.encode(), data) if self._pattern else data
 
 

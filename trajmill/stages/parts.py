@@ -26,8 +26,6 @@ S = TypeVar("S", bound=Spec)
 
 @dataclass(frozen=True)
 class PartGroup:
-    """One sort of part."""
-
     name: str
     """The entry point group, e.g. `trajmill.environments`."""
     word: str

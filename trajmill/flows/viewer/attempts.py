@@ -124,7 +124,6 @@ _FACETS["policy"] = "model_version"
 _LISTS = frozenset({"app", "disagreement"})
 """Filters whose column has several values in a row."""
 _NUMBERS = frozenset({"round", "difficulty"})
-"""Filters whose values are numbers."""
 _CONDITIONS = _TEXTS | {
     name: f"list_has_any({column}, ${name})" if name in _LISTS else f"list_contains(${name}, {column})"
     for name, column in _FACETS.items()

@@ -207,7 +207,6 @@ def trajectory_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
 
 
 def _offered(warehouse: Warehouse, name: str, run_id: str, ids: list[str]) -> set[str]:
-    """Return those of some examples that a release offers."""
     release = read_release(warehouse, name)
     if release.run_id != run_id:
         return set()

@@ -34,11 +34,9 @@ class Family(NamedTuple):
     """The properties of all descendants of one vision-language model."""
 
     name: str
-    """The family's name in a configuration."""
     mobile: Dialect
     desktop: Dialect
     space: CoordinateSpace
-    """The coordinate space of its positions."""
     budget: PixelBudget
 
     past_screens: int = 0

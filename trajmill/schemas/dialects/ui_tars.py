@@ -62,7 +62,6 @@ _THOUGHT, _ACTION = "Thought:", "Action:"
 _WHEEL_CLICKS = 5
 """Wheel clicks of one `scroll`."""
 _WAIT_SECONDS = 5.0
-"""Seconds of one `wait`."""
 _CLICKS: Mapping[type[Any], Mapping[str, int]] = {
     Scroll: {"up": _WHEEL_CLICKS, "down": -_WHEEL_CLICKS},
     HorizontalScroll: {"right": _WHEEL_CLICKS, "left": -_WHEEL_CLICKS},

@@ -7,7 +7,6 @@ from trajmill.schemas.record import Float32, Record, Row
 from trajmill.schemas.tables.query import Split
 
 IMAGE_PLACEHOLDER = "<image>"
-"""The placeholder of an image in a message."""
 
 
 class Message(Record):

@@ -32,5 +32,4 @@ class Guidance(Row):
 
     @staticmethod
     def make_id(query_id: str, text: str) -> str:
-        """The content id of a guidance text for a query."""
         return content_id("guidance", query_id, text)

@@ -10,8 +10,6 @@ from trajmill.schemas.tables.query import Platform
 
 
 class EndKind(StrEnum):
-    """The kind of a pathway's end."""
-
     MENU = "menu"
     """A menu or another list of choices, which is open."""
     MENU_ITEM = "menu_item"
@@ -81,5 +79,4 @@ class Pathway(Row):
 
     @staticmethod
     def make_id(program: str, start_state: str, targets: tuple[str, ...]) -> str:
-        """The content id of a pathway."""
         return content_id("pathway", program, start_state, targets)

@@ -154,7 +154,6 @@ class Query(Row):
 
     @staticmethod
     def make_id(platform: Platform, task: str, slots: tuple[Slot, ...], start_state: str, instruction: str) -> str:
-        """The content id of a query."""
         return content_id("query", platform, task, [s.model_dump() for s in slots], start_state, instruction)
 
     def goal_key(self) -> str:

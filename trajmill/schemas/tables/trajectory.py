@@ -114,7 +114,6 @@ class Trajectory(Row):
         seed: int,
         attempt: int,
     ) -> str:
-        """The content id of an attempt."""
         return content_id("trajectory", query_id, agent, model_version, purpose, guidance_id, seed, attempt)
 
 

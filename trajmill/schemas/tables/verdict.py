@@ -25,8 +25,6 @@ class Channel(StrEnum):
 
 
 class JudgeRow(Row):
-    """A row that a judge made."""
-
     judge: str | None = None
     """The judge of a repeated judgement (`judge --again`, `calibrate`): the NAME of a `[judges.NAME]`. Null for the
     run's own judge; only its rows decide what is trained on."""

@@ -68,7 +68,6 @@ RESEARCHER = EmbeddedRole("embedded-researcher-1", _researched)
 
 
 SUFFIXES = (".md", ".txt")
-"""Endings of the files that are read."""
 LONGEST_PASSAGE = 1200
 """Characters after which the paragraphs of a document begin another passage."""
 _TEXTS = 32

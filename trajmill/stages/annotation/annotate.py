@@ -55,7 +55,6 @@ class Annotation:
 
     @property
     def waiting(self) -> tuple[str, ...]:
-        """The pages that a model is asked about."""
         found = []
         for name in self._graph.pages:
             gaps = page_gaps(self._graph, name, self._words)

@@ -37,7 +37,6 @@ class Diversity(Record):
 
 
 DIVERSITY_FILE: Final = "diversity.json"
-"""Its name in the folder of a release."""
 _WRITTEN = TypeAdapter(tuple[Diversity, ...])
 
 

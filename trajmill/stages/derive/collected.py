@@ -102,8 +102,6 @@ class Maker(NamedTuple):
 
 
 class Lesson(NamedTuple):
-    """The content of one example."""
-
     messages: Sequence[Message]
     screens: Sequence[str]
     """Ids of the screens in the messages, in placeholder order."""
@@ -180,7 +178,6 @@ class Collected:
         self._examples.setdefault(example.example_id, example)
 
     def add_or_refuse(self, made: Lesson | str, step: Step | None, variant: str | None = None) -> None:
-        """Add an example, or record the reason that stands in its place."""
         if isinstance(made, str):
             self.refuse(made, step, variant=variant)
         else:

@@ -309,7 +309,6 @@ DERIVE_KINDS: Final = PartGroup(
         "prm": f"{__name__}:PrmDataSpec",
     },
 )
-"""The built-in kinds of derived data, and those of installed packages."""
 
 
 class DeriveSpec(Spec):

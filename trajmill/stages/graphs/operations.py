@@ -11,7 +11,6 @@ from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.graphs.base import AppGraph, GraphPage, GraphTransition, SlotKind
 
 ON, OFF = "on", "off"
-"""The values of a switch."""
 BOX_OF = "box of "
 """How the name of a switch begins that is named after its row, in a table or a list of tasks."""
 _NO_ROW = Origin(round=0, run_id="", code_version="")

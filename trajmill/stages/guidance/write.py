@@ -22,7 +22,6 @@ from trajmill.stages.curate.history import History
 from trajmill.stages.guidance.filter import ENDINGS, useless_steps
 
 ATTEMPTS_PER_QUERY = 2
-"""Guided attempts at one query in a round."""
 _HARD_BELOW = 0.25
 """A query is hard while its success average is below this."""
 

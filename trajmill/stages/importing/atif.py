@@ -288,7 +288,6 @@ class _Walk:
                 self._see(result.content, result.extra, turn)
 
     def _see(self, content: atif.Content | None, extra: atif.Json | None, turn: atif.Turn) -> None:
-        """Look at the last picture of a message."""
         paths = [part.source.path for part in _parts(content) if part.type == "image" and part.source]
         if not paths:
             return

@@ -45,7 +45,6 @@ class RecordedScreen(NamedTuple):
     app: str = ""
 
     def at(self, x: float, y: float, space: CoordinateSpace) -> Point:
-        """Convert a position to pixels of the screen."""
         size = Size(self.width, self.height)
         return CoordinateFrame(space, size, size).to_pixels(x, y)
 
@@ -66,7 +65,6 @@ class RecordedStep(NamedTuple):
 
 class Recording(NamedTuple):
     name: str
-    """Its name in the source."""
     platform: Platform
     instruction: str
     steps: tuple[RecordedStep, ...]

@@ -298,7 +298,6 @@ class CachedModel(WrappedModel):
 class _SharedCall:
     call: asyncio.Future[Completion]
     waiting: int = 0
-    """Number of callers that wait for it."""
 
 
 class _PlainDisk(JSONDisk):  # type: ignore[misc]

@@ -139,6 +139,5 @@ class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
 
 
 def _content(text: str, screen_id: str | None) -> list[dict[str, str]]:
-    """The blocks of a message: the text, then the screen."""
     words = [{"type": "text", "text": text}] if text else []
     return [*words, {"type": "image"}] if screen_id else words

@@ -50,8 +50,6 @@ class Template(NamedTuple):
 
 
 class Variant(NamedTuple):
-    """One of several templates for the same thing."""
-
     text: str
     number: int
     heldout: bool

@@ -93,7 +93,6 @@ class Transcript(NamedTuple):
     screens: tuple[TranscriptScreen, ...]
     """A screen that a step did not change is not repeated."""
     steps: tuple[str, ...]
-    """A line for each step; they are numbered from 1."""
     ending: str
 
 

@@ -53,9 +53,7 @@ class Lineage(NamedTuple):
     """JSON, in pixels of the stored screenshot; empty if the reply was no action."""
     family: str
     coordinate_space: str
-    """The coordinate space of positions in the messages."""
     image_sizes: Annotated[tuple[Size, ...], pa.list_(pa.list_(pa.int64()))]
-    """Width and height of each image."""
     image_tokens: Int64
     """Tokens of all images; 0 if it is unknown how the family divides images."""
     text_bytes: Int64

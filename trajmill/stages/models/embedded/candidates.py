@@ -240,7 +240,6 @@ CONCLUSION_VERBS = {
     "fail": "Stopped",
     "answer": "Answered",
 }
-"""The verb of a conclusion, by the candidate's verb."""
 _BY_MEANING = ("type", "fail", "answer")
 _LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
 """Verbs of app buttons that do the same as a system button, by their label."""

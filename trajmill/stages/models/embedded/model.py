@@ -179,7 +179,6 @@ def save_network(network: PolicyNetwork, folder: Path) -> str:
 
 
 def is_embedded_policy(folder: Path) -> bool:
-    """Return whether the configuration in a folder is that of an embedded policy."""
     try:
         found = json.loads((folder / _CONFIG).read_text())
     except (OSError, ValueError):

@@ -51,7 +51,6 @@ Array = NDArray[Any]
 A = TypeVar("A")
 
 WORD_FLAGS = ["quoted", "consumed", "just_consumed", "number"]
-"""The flags of a word of the instruction."""
 
 MAX_INSTRUCTION, MAX_TEXT, MAX_FIELD, MAX_TITLE, MAX_SHOWN, MAX_STEP, MAX_HINT, MAX_HINTS = 48, 8, 6, 6, 24, 10, 12, 48
 

@@ -109,8 +109,6 @@ class SeededSampling(LogitsProcessor):
 
 
 class RowLimits(StoppingCriteria):
-    """Ends each row at its own `max_tokens`."""
-
     def __init__(self, rows: Sequence[ChatRequest], prompt_length: int) -> None:
         self._limits = torch.tensor([row.max_tokens for row in rows])
         self._prompt_length = prompt_length
