@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from trajmill.schemas.actions import Action
+from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Size
 from trajmill.stages.environments.desktop.local.atspi import SECONDS_TO_READ, Reference, programs_call
 from trajmill.stages.environments.desktop.local.display import DisplayInput, Windows
@@ -30,9 +31,6 @@ _OPENERS = (
 )
 
 
-class DesktopError(Exception): ...
-
-
 class RefusedError(Exception): ...
 
 
@@ -51,7 +49,7 @@ class LocalDesktop:
             self._start()
 
     def launch(self, command: Sequence[str]) -> None:
-        """Start a program and wait for its window; raises DesktopError if it failed or showed none in time."""
+        """Start a program and wait for its window; raises EnvironmentFailure if it failed or showed none in time."""
         self._used = True
         command = self._real_command(command)
         before = {window.number for window in self.windows.all()}
@@ -59,7 +57,7 @@ class LocalDesktop:
             program = self._session.launch(command)
         except OSError as error:
             message = f"{command[0]} cannot be started ({error.strerror}); `make system-deps` installs our own programs"
-            raise DesktopError(message) from error
+            raise EnvironmentFailure(message) from error
         self._wait_for_window(program, before)
         # A program answers no call while it loads. Keys are lost until an object has the focus; some never report it.
         self.settle(_SECONDS_FOR_WINDOW)
@@ -80,7 +78,7 @@ class LocalDesktop:
         try:
             done = self._session.run(self._real_command(command), _SECONDS_TO_RUN)
         except (OSError, subprocess.TimeoutExpired) as error:
-            raise DesktopError(f"{command[0]}: {error}") from error
+            raise EnvironmentFailure(f"{command[0]}: {error}") from error
         return CommandResult(done.stdout, done.stderr, done.returncode)
 
     def write_file(self, path: str, content: bytes) -> None:
@@ -94,7 +92,7 @@ class LocalDesktop:
         return self.real_path(path).read_bytes()
 
     def act(self, action: Action) -> None:
-        """Do an action and let the screen settle; raises DesktopError after a crash, TimeoutError without an answer."""
+        """Do an action and let the screen settle; raises EnvironmentFailure after a crash, TimeoutError if late."""
         self._used = True
         self._input.perform(action)
         self.settle()
@@ -131,14 +129,14 @@ class LocalDesktop:
         while before.issuperset(window.number for window in self.windows.all()):
             code = program.process.poll()
             if code:
-                raise DesktopError(f"{program.name} ended with status {code}")
+                raise EnvironmentFailure(f"{program.name} ended with status {code}")
             if code == 0 and not second_process_ended:
                 # A program that already runs opens the window in its first process, and the second process ends.
                 second_process_ended, deadline = True, time.monotonic() + _SECONDS_FOR_WINDOW_OF_ANOTHER
             if time.monotonic() > deadline:
                 if second_process_ended:
                     return
-                raise DesktopError(f"{program.name} showed no window")
+                raise EnvironmentFailure(f"{program.name} showed no window")
             time.sleep(_POLL_SECONDS)
 
     def settle(self, seconds: float = SECONDS_TO_READ) -> None:
@@ -163,4 +161,4 @@ class LocalDesktop:
         for program in self._session.programs:
             code = program.process.poll()
             if code:
-                raise DesktopError(f"{program.name} ended with status {code}")
+                raise EnvironmentFailure(f"{program.name} ended with status {code}")

@@ -28,7 +28,7 @@ from Xlib.error import ConnectionClosedError, XError
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.schemas.geometry import Size
-from trajmill.stages.environments.desktop.local.desktop import DesktopError, LocalDesktop, RefusedError
+from trajmill.stages.environments.desktop.local.desktop import LocalDesktop, RefusedError
 from trajmill.stages.environments.desktop.local.processes import (
     adopt_orphans,
     die_with_parent,
@@ -92,7 +92,7 @@ def respond(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> HttpAns
         return _problem(400, f"bad request: {error}")
     except FileNotFoundError as error:
         return _problem(404, f"there is no such file: {error.filename}")
-    except (DesktopError, EnvironmentFailure) as error:
+    except EnvironmentFailure as error:
         return _problem(500, str(error))
     except (ConnectionClosedError, XError) as error:
         return _problem(500, f"the X server is gone: {error}")
