@@ -27,6 +27,11 @@ def content_id(*parts: Any) -> str:
     return hashlib.blake2b(_CANONICAL.encode(parts).encode(), digest_size=12).hexdigest()
 
 
+def seed_of(*parts: Any) -> int:
+    """A seed of 31 bits, which every sampler takes, that depends only on `parts`."""
+    return int(content_id(*parts), 16) % 2**31
+
+
 class Record(BaseModel):
     """An immutable value; unknown fields are an error."""
 

@@ -13,7 +13,7 @@ from trajmill.schemas.dialects.conversation import Conversation, PastStep, conve
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.dialects.read_aloud import rows_aloud
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.record import content_id
+from trajmill.schemas.record import seed_of
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.agents.base import AgentCall, Decision, EpisodeView
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion
@@ -53,7 +53,7 @@ class EndToEndAgent:
         frame = self.model.frame(episode.observation.screen.size)
         asked = step_prompt(self.family, self.platform, frame, episode)
         drawn = (draw,) if draw else ()
-        seed = int(content_id("act", episode.seed, len(episode.history), *drawn), 16) % 2**31
+        seed = seed_of("act", episode.seed, len(episode.history), *drawn)
         request = ChatRequest(
             self.role,
             chat_messages(asked, context, shown),

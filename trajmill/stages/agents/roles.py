@@ -15,7 +15,7 @@ from trajmill.schemas.dialects.base import NotExpressible, bare_call
 from trajmill.schemas.dialects.families import ANY, Family
 from trajmill.schemas.geometry import Point, Size
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.record import content_id
+from trajmill.schemas.record import seed_of
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import AgentCall, AgentModel, Decision, EpisodeView
@@ -68,7 +68,7 @@ class Role:
         """
         filled = self.prompt.fill(**fields)
         messages = (ChatMessage("system", (filled.system,)), ChatMessage("user", (filled.user, *screens)))
-        seed = int(content_id(self.name, episode.seed, len(episode.history)), 16) % 2**31
+        seed = seed_of(self.name, episode.seed, len(episode.history))
         request = ChatRequest(
             self.name, messages, seed=seed, max_tokens=self.max_tokens, top_logprobs=self.top_logprobs
         )

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from pydantic import ValidationError
 
 from trajmill.schemas.errors import BadInputError, ModelFailure
-from trajmill.schemas.record import Record, content_id
+from trajmill.schemas.record import Record, content_id, seed_of
 from trajmill.schemas.text import one_line, storable
 from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion, MessagePart, forget_answer
@@ -235,7 +235,7 @@ async def ask_several(
                 f"Schema: {asked.answer_schema}"
             )
             messages = (*single.messages, refused, ChatMessage("user", (correction,)))
-            seed = int(content_id("ask again", single.seed, tried), 16) % 2**31
+            seed = seed_of("ask again", single.seed, tried)
             attempt, found = replace(single, messages=messages, seed=seed), None
         return AnswerFailure(f"{asked.role}: no valid answer in {tries} tries; last: {problem}")
 

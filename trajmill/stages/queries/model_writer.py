@@ -16,7 +16,7 @@ from typing import Annotated, NamedTuple
 
 from pydantic import StringConstraints
 
-from trajmill.schemas.record import Record, content_id
+from trajmill.schemas.record import Record, seed_of
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.annotations import NUMBER_WORDS, KnownSlot, PathMetadata
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
@@ -76,7 +76,7 @@ class ModelWriter:
             return InstructionCheck(checked.said, (*checked.problems, problem))
 
         refinement = PromptedModel(self.model, style)
-        sampling = Sampling(TEMPERATURE, seed=_seed(seed, 0), max_tokens=_MAX_TOKENS)
+        sampling = Sampling(TEMPERATURE, seed=seed_of("draft", seed, 0), max_tokens=_MAX_TOKENS)
         request = refinement.request(ROLE, {**fields, "raw": raw}, sampling=sampling)
         text, said = await _accepted_draft(refinement, request, f"{task}: refinement", in_style)
         mark = HELDOUT_MARK if heldout else _TRAIN_MARK
@@ -98,13 +98,9 @@ async def _accepted_draft(
         correction = ChatMessage("user", (f"That cannot be used: {problems}. Write it again without these mistakes.",))
         # Earlier drafts are left out to keep the request short.
         messages = (*request.messages, refused, correction)
-        attempt = replace(request, messages=messages, seed=_seed(request.seed, number))
+        attempt = replace(request, messages=messages, seed=seed_of("draft", request.seed, number))
     quoted = text[:_LONGEST_QUOTE]
     raise DraftRefused(f"{subject}: {TRIES} drafts were refused, the last: {problems}, in: {quoted}", TRIES)
-
-
-def _seed(seed: int, number: int) -> int:
-    return int(content_id("draft", seed, number), 16) % 2**31
 
 
 def _fields(metadata: PathMetadata, slots: tuple[KnownSlot, ...]) -> dict[str, str]:

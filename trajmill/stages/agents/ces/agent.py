@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
 from trajmill.schemas.actions import Action
-from trajmill.schemas.record import content_id
+from trajmill.schemas.record import seed_of
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.agents.base import AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
@@ -59,7 +59,7 @@ class CesAgent:
         if instructed.said is None:
             return without_action("Coordinator", calls, kept)
         # The Executor's seed must differ between steps, though its history is always empty.
-        seed = int(content_id("ces", episode.seed, len(episode.history)), 16) % 2**31
+        seed = seed_of("ces", episode.seed, len(episode.history))
         alone = EpisodeView(instructed.said, None, episode.observation, (), seed)
         decision = await self.executor.act(alone)
         outputs = {INSTRUCTION: instructed.said, **kept}

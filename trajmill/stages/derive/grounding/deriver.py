@@ -16,7 +16,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.observation import ScreenHandle, UIElement
-from trajmill.schemas.record import Record, content_id
+from trajmill.schemas.record import Record, seed_of
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
@@ -200,7 +200,7 @@ class PartlyHit(Grounding):
         dialect, frame = policy.family.dialect(platform), policy.model.frame(made.screen.size)
         system = ChatMessage("system", (dialect.system_prompt(frame),))
         asked = (system, ChatMessage("user", (made.question, made.screen)))
-        seed = int(content_id("hits", made.screen.screen_id, made.question), 16) % 2**31
+        seed = seed_of("hits", made.screen.screen_id, made.question)
         request = ChatRequest("policy", asked, policy.temperature, seed, _LONGEST_PRESS, n=self.spec.samples)
         singly = () if gives_several(policy.model) else map(request.sample, range(request.n))
         found = await side_by_side(map(policy.model.complete, singly or (request,)))

@@ -20,7 +20,7 @@ from pydantic import Field
 
 from trajmill.schemas.errors import BadInputError, FailureClass, StageError
 from trajmill.schemas.observation import Observation
-from trajmill.schemas.record import Record, content_id
+from trajmill.schemas.record import Record, content_id, seed_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.pathway import Pathway
@@ -247,7 +247,7 @@ class CommandSource(NamedTuple):
                 "count": str(count),
             }
             request = int(content_id("commands", context.seed, number), 16)
-            seed = int(content_id("commands", place.id, request), 16) % 2**31
+            seed = seed_of("commands", place.id, request)
             sampling = Sampling(TEMPERATURE, seed=seed, max_tokens=_MAX_TOKENS)
             asked = prompted.request(ROLE, fields, ("\nThe screen:\n", screen), sampling)
             return (await prompted.ask(asked, CommandAnswer)).commands

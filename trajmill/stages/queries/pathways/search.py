@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass, ModelFailure
 from trajmill.schemas.observation import Observation, UIElement
-from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.record import Origin, Record, seed_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.pathway import EndKind, Evidence, Pathway, PathwayStep
 from trajmill.stages.critics.model.marking import untrusted
@@ -297,7 +297,7 @@ async def needs_by_model(
                 "way": untrusted(" > ".join(step.name for step in pathway.steps)),
                 "kind": pathway.end_kind.replace("_", " "),
             }
-            seed = int(content_id("selection", pathway.pathway_id), 16) % 2**31
+            seed = seed_of("selection", pathway.pathway_id)
             request = second_opinion.request(ROLE, fields, sampling=Sampling(seed=seed, max_tokens=_MAX_TOKENS))
             try:
                 needed = (await second_opinion.ask(request, SelectionAnswer)).needs_selection

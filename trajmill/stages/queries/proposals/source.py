@@ -18,7 +18,7 @@ from pydantic import Field, ValidationError
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, ScreenHandle
-from trajmill.schemas.record import Origin, Record, content_id
+from trajmill.schemas.record import Origin, Record, content_id, seed_of
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import FEASIBLE, INFEASIBLE, Platform, Query, Source, Split
 from trajmill.schemas.tables.trajectory import Trajectory
@@ -252,7 +252,7 @@ class ProposalSource(NamedTuple):
                 ranges = {"reliable": (RELIABLE, 2.0), "sometimes": (FAILING, RELIABLE), "failing": (-1.0, FAILING)}
                 for name, (low, high) in ranges.items():
                     fields[name] = _listed([task.instruction for task in start.successes if low <= task.success < high])
-            seed = int(content_id("propose", start.id, context.seed + request), 16) % 2**31
+            seed = seed_of("propose", start.id, context.seed + request)
             sampling = Sampling(TEMPERATURE, seed=seed, max_tokens=_MAX_TOKENS)
             return (await prompted.ask(prompted.request(ROLE, fields, screen, sampling), ProposalAnswer)).tasks
 
