@@ -31,15 +31,8 @@ class RolePrompts(NamedTuple):
 
 def prompts_of(config: Config) -> RolePrompts:
     """Read all prompts, whose texts workers get. Raises BadInputError for an unusable file."""
-    files = config.prompts
-    own = files.model_dump()
-    return RolePrompts(
-        critic_prompts(own),
-        guide_prompts(own),
-        query_prompts(own),
-        config.derive.prompts.load(),
-        annotation_prompts(files.describer_page, files.writer_slots),
-    )
+    own, derive = config.prompts.model_dump(), config.derive.prompts.load()
+    return RolePrompts(critic_prompts(own), guide_prompts(own), query_prompts(own), derive, annotation_prompts(own))
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from trajmill.schemas.observation import ScreenHandle
 from trajmill.stages.annotation.base import AnnotatedPage, ExploredWords, Unfilled, page_gaps
@@ -20,16 +19,10 @@ class AnnotationPrompts(NamedTuple):
     writer_slots: Prompt
 
 
-def annotation_prompts(describer_page: Path | None, writer_slots: Path | None) -> AnnotationPrompts:
-    """Read the prompts from the user's own files, or from the package.
-
-    Raises:
-        BadInputError: a file cannot be read, or misses a section or a field.
-    """
-    home = "trajmill.stages.annotation"
-    return AnnotationPrompts(
-        load_prompt(home, "describer_page-1", describer_page), load_prompt(home, "writer_slots-1", writer_slots)
-    )
+def annotation_prompts(own: Mapping[str, Any]) -> AnnotationPrompts:
+    """Read the prompts, of the user by the keys of `[prompts]`; raises BadInputError if a file is unusable."""
+    keys = AnnotationPrompts._fields
+    return AnnotationPrompts(*(load_prompt("trajmill.stages.annotation", f"{key}-1", own.get(key)) for key in keys))
 
 
 class Annotators(NamedTuple):
