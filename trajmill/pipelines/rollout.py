@@ -28,7 +28,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.environments.tasks import first_mistake
-from trajmill.stages.rollout.base import Attempt, FinishedAttempt, JudgeAttempt, Limits, SlotBoard
+from trajmill.stages.rollout.base import Attempt, FinishedAttempt, JudgeAttempt, Limits, SlotBoard, TakeAttempt
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.screens import NewScreens, ScreenJournal, WarehouseScreens, journal_path
@@ -128,9 +128,9 @@ class AttemptRunner(StageWork[P]):
                     progress.add()
                     await one_more()
 
-                queued: Mapping[Platform, Sequence[Attempt] | AttemptQueue]
+                queued: Mapping[Platform, Sequence[Attempt] | TakeAttempt]
                 if isinstance(work, Mapping):
-                    queued = work
+                    queued = {platform: queue.take for platform, queue in work.items()}
                 else:
                     by_id.update((attempt.trajectory_id(make_agent(attempt.query)), attempt) for attempt in work)
                     journals.update(self.journals())

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import StrEnum
 from time import perf_counter
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from trajmill.schemas.actions import Action
 from trajmill.schemas.episode import Episode
@@ -72,11 +72,8 @@ class FinishedAttempt:
     """The failure of the tries before the last one, with their number; None if there was one try."""
 
 
-class AttemptSource(Protocol):
-    """Gives attempts one by one, to whichever slot is free."""
-
-    async def take(self) -> Attempt | None: ...
-
+TakeAttempt = Callable[[], Awaitable[Attempt | None]]
+"""Gives attempts one by one, to whichever slot is free; None if there is none left."""
 
 JudgeAttempt = Callable[[FinishedAttempt], Awaitable[FinishedAttempt]]
 """Adds verdicts, model calls and failures of the judge to an attempt's episode."""

@@ -14,13 +14,13 @@ from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.rollout.base import (
     Attempt,
-    AttemptSource,
     FinishedAttempt,
     Limits,
     Recorder,
     RolloutSlot,
     SlotBoard,
     SlotState,
+    TakeAttempt,
 )
 from trajmill.stages.rollout.branch import BranchPoints
 from trajmill.stages.rollout.episode import run_episode, void_attempt
@@ -29,7 +29,7 @@ _RETRIED = (FailureClass.ENVIRONMENT, FailureClass.SETUP)
 
 
 async def run_attempts(
-    attempts: Sequence[Attempt] | AttemptSource,
+    attempts: Sequence[Attempt] | TakeAttempt,
     make_agent: AgentMaker,
     factory: EnvironmentFactory,
     limits: Limits,
@@ -51,7 +51,7 @@ async def run_attempts(
         concurrency, planned = min(concurrency, len(attempts)), iter(attempts)
 
     async def run_slot(slot: RolloutSlot) -> None:
-        while attempt := next(planned, None) if isinstance(attempts, Sequence) else await attempts.take():
+        while attempt := next(planned, None) if isinstance(attempts, Sequence) else await attempts():
             failed: Failure | None = None
             for tried in range(1, limits.environment_tries + 1):
                 finished = await try_once(attempt, make_agent(attempt.query), pool, limits, origin, slot, branches)
