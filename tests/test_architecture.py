@@ -88,21 +88,21 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
-    Budget(("schemas",), 3_936),
+    Budget(("schemas",), 3_923),
     Budget(("warehouse",), 3_720),
-    Budget(("pipelines",), 3_264),
+    Budget(("pipelines",), 3_215),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_558),
-    Budget(("stages/environments",), 16_035),
-    Budget(("stages/queries",), 5_043),
-    Budget(("stages/critics",), 4_581),
-    Budget(("stages/models",), 4_492),
-    Budget(("stages/export", "stages/curate", "stages/importing"), 5_584),
-    Budget(("stages/derive", "stages/guidance"), 4_180),
+    Budget(("flows",), 10_539),
+    Budget(("stages/environments",), 16_021),
+    Budget(("stages/queries",), 5_038),
+    Budget(("stages/critics",), 4_561),
+    Budget(("stages/models",), 4_488),
+    Budget(("stages/export", "stages/curate", "stages/importing"), 5_580),
+    Budget(("stages/derive", "stages/guidance"), 4_172),
     Budget(("stages/training",), 3_001),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_953),
-    Budget(("stages/graphs", "stages/annotation"), 4_794),
-    Budget(("",), 73_837),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_948),
+    Budget(("stages/graphs", "stages/annotation"), 4_785),
+    Budget(("",), 73_685),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000
