@@ -147,8 +147,8 @@ def instruction_for(action: ElementAction) -> str:
 
     element, words = action.element, plain(action.words)
     match action.kind:
-        case "key" | "system_button" if action.confirms:
-            return 'Press "Enter".'
+        case "key" | "system_button" if action.confirms or (element is not None and element.role == "slider"):
+            return f'Press "{words.capitalize()}".'
         case _ if action.presses and element is not None and (element.text or element.value):
             held = "Hold" if action.kind == "long_press" else "Right-click"
             verb = "Open" if action.opens else held if is_hold(action.parsed) else "Drag to" if action.slides else "Tap"
