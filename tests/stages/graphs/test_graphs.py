@@ -102,9 +102,8 @@ def test_a_label_tells_the_type_and_the_type_of_an_input_counts_more() -> None:
 
 
 def test_each_type_has_examples_within_the_limits_of_its_field() -> None:
-    told = examples()
-    assert told.keys() == set(ValueType)
-    assert all(len({*each}) == len(each) for each in (*told.values(), notes_of_people()))
+    assert examples().keys() == set(ValueType)
+    assert all(len({*each}) == len(each) for each in (*examples().values(), notes_of_people()))
     limited = UIElement("text_field", "", _BOX, ("editable", "number", "min:2000", "max:4000", "step:5"))
     assert examples_for(limited, ValueType.NUMBER)[:2] == ("2100", "2200")
 

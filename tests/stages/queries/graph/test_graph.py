@@ -343,6 +343,7 @@ def test_the_words_come_from_the_button_or_the_title(origin: Origin) -> None:
     for name, title, said in (
         ("Save", "Add a bench", "add a bench for "),
         ("Reserve it", "Benches", "reserve it for "),
+        ("Save", "New bench", "add a new bench for "),
         ("OK", "Benches", 'ill in and send the form "Benches" for '),
         ("Rent", "Benches", "ill in and send the form"),
         ("Order", "Benches", "order for "),

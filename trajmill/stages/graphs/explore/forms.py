@@ -110,7 +110,7 @@ def filling_of(page: FoundPage, inputs: Sequence[str], numbers: Collection[str])
         pressed = [target]
         if element.role in FIELDS:
             kind = ValueType.NUMBER if target in numbers else type_of(element)
-            known = (*(words_to_find(page) if kind is ValueType.SEARCH else ()), *examples_for(element, kind))
+            known = values_for(page, element, kind)
             value = next((each for each in known if each not in {*used, element.value}), known[-1])
             used.add(value)
             steps += [*_press(page, target), step("replace", target, value)]
@@ -133,16 +133,9 @@ def _press(page: FoundPage, *targets: str) -> Iterator[PathStep]:
     yield from (step("tap", each) for each in targets)
 
 
-def values_for(page: FoundPage, field: UIElement, kind: ValueType, typed: str) -> tuple[str, ...]:
-    """Return what a field can be asked to hold: the value that it took, and others of its type."""
-    others = words_to_find(page) if kind is ValueType.SEARCH else ()
-    return others or tuple(dict.fromkeys((typed, *examples_for(field, kind))))
-
-
-def said_often(page: FoundPage, words: Sequence[str]) -> tuple[str, ...]:
-    """Return the words that stand on a screen more than once."""
-    count = Counter(found.element.text for found in page.elements.values())
-    return tuple(each for each in words if count[each] > 1)
+def values_for(page: FoundPage, field: UIElement, kind: ValueType) -> tuple[str, ...]:
+    """Return what a field can be asked to hold: words on the page for a search, else examples of its type."""
+    return (words_to_find(page) if kind is ValueType.SEARCH else ()) or examples_for(field, kind)
 
 
 def words_to_find(page: FoundPage) -> tuple[str, ...]:

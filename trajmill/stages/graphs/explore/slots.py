@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.graphs.base import VALUE, GraphSlot, SlotKind, ValueType
 from trajmill.stages.graphs.explore.base import BOX, FIELDS, SWITCHES, Trial, TrialKind, WalkedScreen, taken_text
-from trajmill.stages.graphs.explore.forms import forms_of, radio_groups, said_often, values_for
+from trajmill.stages.graphs.explore.forms import forms_of, radio_groups, values_for
 from trajmill.stages.graphs.explore.naming import (
     is_sentence,
     is_unlabelled,
@@ -147,8 +147,11 @@ def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
             default = "" if element.value == value else element.value  # It was typed on the way.
             kind = type_of(element)
             kind = ValueType.NUMBER if kind is ValueType.TEXT and value in examples()[ValueType.NUMBER] else kind
-            values = values_for(page, element, kind, value)
-            common = said_often(page, values) if kind is ValueType.SEARCH else ()
+            values, texts = (
+                values_for(page, element, kind),
+                Counter(each.element.text for each in page.elements.values()),
+            )
+            common = tuple(each for each in values if texts[each] > 1) if kind is ValueType.SEARCH else ()
             fields = {"values": values, "common": common, "default": default, "type": kind}
             yield from _labelled(
                 page, element, SlotKind.FIELD, (target,), target=target, in_form=target in in_forms, **fields

@@ -15,6 +15,7 @@ from trajmill.stages.queries.graph.routes import Route, RouteMove, Setting, Wish
 from trajmill.stages.queries.templates import listed
 
 _MAKING = frozenset({"add", "create", "post", "publish", "save", "write", "enter", "insert", "record", "new"})
+_SAY_HOW = (ValueType.NUMBER, ValueType.AMOUNT, ValueType.DATE, ValueType.TIME)
 _SPANS = frozenset({"hours", "minutes", "days", "nights", "weeks", "months", "years"})
 _QUESTION = re.compile(r"[?:*…]+$|\.\.\.$")
 
@@ -124,7 +125,7 @@ class _Part(NamedTuple):
 def sending(graph: AppGraph, move: RouteMove) -> Wish:
     """Word what a form is for, with its values: `book a bench for Ann Lee on 2026-12-01, with tools`."""
     settings = move.settings
-    first = _named_thing(settings)
+    first = _named_thing(settings, " " in pressed_name(graph, move))
     types = Counter(each.spec.type for each in settings)
     parts = [_part(each, types[each.spec.type] == 1) for each in settings if each is not first]
     action = _action(graph, move, first)
@@ -134,26 +135,31 @@ def sending(graph: AppGraph, move: RouteMove) -> Wish:
     return Wish(f"{told}, with {listed(more)}" if more else told, said)
 
 
-def _named_thing(settings: Sequence[Setting]) -> Setting | None:
-    """Return the setting that says what the form is about: the only one, or its title or search."""
-    if len(settings) == 1 and settings[0].spec.kind is not SlotKind.SWITCH:
-        return settings[0]
+def _named_thing(settings: Sequence[Setting], is_told: bool) -> Setting | None:
+    """Return the setting that says what the form is about: the only one, or its title or search.
+
+    `is_told` is whether the button says that too, as `Add to cart` does; then a choice or a number only says how.
+    """
+    only, *others = settings
+    says_how = is_told and (only.spec.kind is SlotKind.CHOICE or only.spec.type in _SAY_HOW)
+    if not (others or says_how or only.spec.kind is SlotKind.SWITCH):
+        return only
     kinds = (ValueType.SEARCH, ValueType.TITLE)
     return next((each for kind in kinds for each in settings if each.spec.type is kind and _is_field(each)), None)
 
 
 def _action(graph: AppGraph, move: RouteMove, first: Setting | None) -> str:
     """Return what is done, from the words of the button and the title over the form."""
-    label, title = pressed_name(graph, move), graph.pages[move.page].title
+    label, title = pressed_name(graph, move), re.sub("^new ", "Add a new ", graph.pages[move.page].title, flags=re.I)
     if first is not None and first.spec.type is ValueType.SEARCH:
         return f'search for "{first.value}"'
     thing = "" if first is None else f' "{first.value}"' if _is_field(first) else f" {first.value}"
     is_key = move.transition.operation == "key"
     verb = "" if is_key else label.split(" ")[0].lower()
-    own = label[:1].lower() + label[1:]
+    own = re.sub(r"^(\w+) (?=\w+$)", r"\1 the " if verb in PLAIN_SENDING else r"\1 ", label[:1].lower() + label[1:])
     if starts_with_verb(title) and (is_key or verb in PLAIN_SENDING or title.lower().startswith(verb)):
         return f"{title[:1].lower() + title[1:]}{thing and ' called' + thing}"
-    if not is_key and starts_with_verb(label) and (" " in label or verb in _MAKING) and verb not in PLAIN_SENDING:
+    if not is_key and starts_with_verb(label) and (" " in label or verb in _MAKING - PLAIN_SENDING):
         return f"{own}{thing}"
     if first is not None and first.spec.type in (ValueType.TITLE, ValueType.TEXT):
         return f"add{thing}"
@@ -176,10 +182,8 @@ def _part(setting: Setting, is_only: bool) -> _Part:
     match setting.spec.type:
         case ValueType.PERSON if is_only:
             return _Part(f"for {value}", True)
-        case ValueType.DATE if is_only:
-            return _Part(f"on {value}", True)
-        case ValueType.TIME if is_only:
-            return _Part(f"at {value}", True)
+        case ValueType.DATE | ValueType.TIME as kind if is_only and label.casefold() in ("day", "date", "time", "when"):
+            return _Part(f"{'on' if kind is ValueType.DATE else 'at'} {value}", True)
         case ValueType.NUMBER if label in _SPANS and is_only:
             return _Part(f"for {value} {label}", True)
         case ValueType.NUMBER if label.endswith("s") and " " not in label:
