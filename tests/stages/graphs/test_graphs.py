@@ -98,7 +98,7 @@ def test_a_label_tells_the_type_and_the_type_of_an_input_counts_more() -> None:
 
     assert type_of(field("Name", "date")) is ValueType.DATE
     assert type_of(field("Price", "number")) is ValueType.AMOUNT
-    assert type_of(field("Hours", "number")) is ValueType.NUMBER
+    assert type_of(field("Hours", "number")) is type_of(field("Tab width")._replace(value="8")) is ValueType.NUMBER
 
 
 def test_each_type_has_examples_within_the_limits_of_its_field() -> None:

@@ -42,21 +42,21 @@ _LABELS = (
 )  # fmt: skip
 """The first pattern found as whole words in a label decides."""
 _TIMES_OF_NOTES = 5
-_NUMBERS = 20
-"""Numbers made for a range."""
+_NUMBER = r"-?\d+(?:[.,]\d+)?"
+_NUMBERS, _FEWEST = 20, 4
+"""Numbers made for a range, and the fewest examples in it that need none."""
 
 
 def type_of(element: UIElement) -> ValueType:
-    """Return the type of a field, by its input type, else by its label."""
-    told = next((kind for state, kind in _INPUTS.items() if state in element.states), None)
+    """Return the type of a field, by its input type or a number that it holds, else by its label."""
+    held = ValueType.NUMBER if re.fullmatch(_NUMBER, element.value) else None
+    told = next((kind for state, kind in _INPUTS.items() if state in element.states), held)
     if told is not None and told is not ValueType.NUMBER:
         return told
     if element.role == "search_field":
         return ValueType.SEARCH
     named = type_of_label(f"{element.text} {re.sub(r'[-_./:]', ' ', element.element_id)}")
-    if told is ValueType.NUMBER:
-        return named if named is ValueType.AMOUNT else told
-    return named
+    return told if told is ValueType.NUMBER and named is not ValueType.AMOUNT else named
 
 
 def type_of_label(label: str) -> ValueType:
@@ -100,19 +100,23 @@ def results() -> dict[str, str]:
 
 
 def examples_for(field: UIElement, kind: ValueType) -> tuple[str, ...]:
-    """Return examples that a field's `min`, `max` and `step` allow; numbers of its range if none of them is allowed."""
+    """Return examples within a field's limits, or of about the number that it holds; numbers made for it if few are."""
     limits = dict(state.split(":", 1) for state in field.states if state.startswith(("min:", "max:", "step:")))
+    is_number, held = kind in (ValueType.NUMBER, ValueType.AMOUNT), re.fullmatch(_NUMBER, field.value)
+    if is_number and not limits and held and (size := float(field.value.replace(",", "."))) >= 1:
+        limits = {"min": f"{size // 4}", "max": f"{size * 2}"}
     if not limits:
         return examples()[kind]
-    if kind not in (ValueType.NUMBER, ValueType.AMOUNT):
+    if not is_number:
         low, high = limits.get("min", ""), limits.get("max", "~")
         return tuple(each for each in examples()[kind] if low <= each <= high) or examples()[kind]
     step = float(limits.get("step", 1))
     first = float(limits.get("min", 0))
     last = float(limits.get("max", max(first, 0) * 2 + 1000 * step))
-    fits = (each for each in examples()[kind] if first <= float(each) <= last and (float(each) - first) % step == 0)
+    fits = [each for each in examples()[kind] if first <= float(each) <= last and (float(each) - first) % step == 0]
     apart = step * max(1, (last - first) // step // _NUMBERS)
-    return tuple(fits) or tuple(f"{first + apart * at:.12g}" for at in range(1, _NUMBERS) if first + apart * at <= last)
+    made = (f"{first + apart * at:.12g}" for at in range(1, _NUMBERS) if first + apart * at <= last)
+    return tuple(fits if len(fits) >= _FEWEST else made)
 
 
 def values_of(slot: GraphSlot, is_one: bool = True) -> tuple[str, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-_FILE = "denied_words.txt"
 _NEVER = "!"
 
 
@@ -15,7 +14,7 @@ DenyList = re.Pattern[str]
 
 def packaged_deny_list(may_destroy: bool = False) -> DenyList:
     """The packaged list; if something may be destroyed, only what ends programs and machines is denied."""
-    lines = Path(__file__).with_name(_FILE).read_text(encoding="utf-8").splitlines()
+    lines = Path(__file__).with_name("denied_words.txt").read_text(encoding="utf-8").splitlines()
     return deny_list([each.removeprefix(_NEVER) for each in lines if not may_destroy or each.startswith(_NEVER)])
 
 

@@ -23,10 +23,6 @@ _SIGNS = {
     "=": "equals",
     "%": "percent",
     ".": "point",
-    "(": "open",
-    ")": "close",
-    "<": "less",
-    ">": "more",
 }
 _FEWEST_ROWS = 2
 _ROW_BEGINNINGS = frozenset({"text", "link", "cell", "heading", "list_item", "button"})

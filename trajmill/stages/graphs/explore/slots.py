@@ -115,10 +115,10 @@ def _labelled(
 ) -> Iterator[FoundSlot]:
     """Yield a slot with the label of its element; none for a control that nobody could name.
 
-    A field without a name is kept: it may be the text of a document.
+    A field of text without a name is kept, which may be a document, and one to search in.
     """
     label = _label(page, element)
-    if kind is SlotKind.FIELD or not _is_role(label, element):
+    if fields.get("type") in (ValueType.TEXT, ValueType.SEARCH) or not _is_role(label, element):
         yield FoundSlot(label, GraphSlot(kind=kind, name=label, **fields), owned)
 
 
