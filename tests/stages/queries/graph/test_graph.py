@@ -161,9 +161,10 @@ def test_what_is_set_in_a_dialog_waits_and_a_search_is_asked_for_once_without_it
         assert {task: len(queries) for task, queries in found.items()} == asked
     find = {**_field("find", "Find", "search", "Ann Lee", "London"), "common": ["London"]}
     sort = {"by": "age", "to": "options", "does": "Sort by Age.", "shows": [{"role": "text", "text": "Age, sorted"}]}
-    changed = {"slots": {"find": find}, "elements": {"age": {"target": "age"}}, "transitions": [sort]}
-    sorted_by = {task: len(queries) for task, queries in tasks_on("options", changed, origin).items()}
-    assert sorted_by == {"list.options-age": 1, "list.options-set-find": 2, "list.options-age-set-find": 1}
+    rows = {"kind": "choice", "target": "rows/{value}", "name": "Show rows", "values": ["10", "25"]}
+    changed = {"slots": {"find": find, "rows": rows}, "elements": {"age": {"target": "age"}}, "transitions": [sort]}
+    sorted_by = {task[13:]: len(queries) for task, queries in tasks_on("options", changed, origin).items()}
+    assert sorted_by == {"age": 1, "set-find": 2, "age-set-find": 1, "set-rows": 2, "age-set-rows": 2}
 
 
 def test_nobody_is_told_a_tab_of_a_window_or_to_write_in_another_document(origin: Origin) -> None:

@@ -321,9 +321,11 @@ def _exclude(one_move: RouteMove, other_move: RouteMove) -> bool:
 
 def is_wish(route: Route) -> bool:
     """Whether somebody would ask for it: no part of it is, by itself, what nobody asks for."""
-    graph = route.graph
+    graph, looks = route.graph, any(each.spec.type is ValueType.SEARCH for each in route.settings)
     for setting in route.final:
         is_part = setting.slot in in_forms(graph, setting.page) or Mark.IDLE in setting.spec.marks
+        # Who looks for something wants to see all that is found, not a number of rows.
+        is_part = is_part or (looks and all(map(str.isdecimal, setting.spec.values)))
         if is_part or _stands_nearer(graph, setting) or _is_vague(graph, setting):
             return False
     if any(why_not(graph, move.page, move.transition) is not None for move in route.acts):

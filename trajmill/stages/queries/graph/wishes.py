@@ -42,7 +42,9 @@ def _operating(graph: AppGraph, move: RouteMove, rng: Random) -> Wish:
     for setting in move.settings:
         place = f"{{{setting.slot}}}"
         if place in text:
-            quoted = f'"{setting.value}"' if _is_field(setting) else _item(graph, move.page, setting.value)
+            quoted = (
+                f'"{setting.value}"' if setting.spec.kind is SlotKind.FIELD else _item(graph, move.page, setting.value)
+            )
             text, said[setting.name] = text.replace(place, quoted), setting.value
         else:
             wish = setting.wish(rng)
@@ -145,7 +147,7 @@ def _named_thing(settings: Sequence[Setting], is_told: bool) -> Setting | None:
     if not (others or says_how or only.spec.kind is SlotKind.SWITCH):
         return only
     kinds = (ValueType.SEARCH, ValueType.TITLE)
-    return next((each for kind in kinds for each in settings if each.spec.type is kind and _is_field(each)), None)
+    return next((each for kind in kinds for each in settings if each.spec.type is kind), None)
 
 
 def _action(graph: AppGraph, move: RouteMove, first: Setting | None) -> str:
@@ -153,7 +155,7 @@ def _action(graph: AppGraph, move: RouteMove, first: Setting | None) -> str:
     label, title = pressed_name(graph, move), re.sub("^new ", "Add a new ", graph.pages[move.page].title, flags=re.I)
     if first is not None and first.spec.type is ValueType.SEARCH:
         return f'search for "{first.value}"'
-    thing = "" if first is None else f' "{first.value}"' if _is_field(first) else f" {first.value}"
+    thing = "" if first is None else f' "{first.value}"' if first.spec.kind is SlotKind.FIELD else f" {first.value}"
     is_key = move.transition.operation == "key"
     verb = "" if is_key else label.split(" ")[0].lower()
     own = re.sub(r"^(\w+) (?=\w+$)", r"\1 the " if verb in PLAIN_SENDING else r"\1 ", label[:1].lower() + label[1:])
@@ -200,7 +202,3 @@ def _label(setting: Setting) -> str:
     """Return what people call a slot, as a part of a sentence."""
     label = _QUESTION.sub("", setting.label).strip()
     return label if label[1:2].isupper() else label[:1].lower() + label[1:]
-
-
-def _is_field(setting: Setting) -> bool:
-    return setting.spec.kind is SlotKind.FIELD
