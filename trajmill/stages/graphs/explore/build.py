@@ -307,9 +307,9 @@ class GraphBuilder:
         return tuple(names) if way == trial.way else None
 
     def _title(self, page: FoundPage) -> str:
-        """What the page calls itself: its dialog, its first heading, else its title bar, with the first document."""
+        """What the page calls itself: its dialog, its first heading unless an item has it, else its title bar."""
         tops = [each.elements for each in page.screens if not any("scrollable_up" in e.states for e in each.elements)]
-        texts = [{each.text for each in top if each.role == "heading"} for top in tops]
+        texts = [{each.text for each in top if each.role == "heading"} for top in tops if page.origin]
         heads = (e.text for e in page.first.elements if e.role == "heading" and "title" not in e.states)
         heading = next((each for each in heads if all(each in found for found in texts)), "")
         bar, main = page.key.title, self._book.pages[0].key.title
