@@ -76,7 +76,7 @@ def test_a_kind_is_derived_once_from_each_trajectory_though_it_was_killed(
     assert (again.trajectories, again.examples) == (0, 0)
     assert derived(copied) == rows
     # Other settings derive rows of another version.
-    without_failed = copied.derive.step.model_copy(update={"failed": False, "self_corrections": False})
+    without_failed = copied.derive.step.model_copy(update={"failed": False})
     other = derive_kind(changed(copied, derive={"step": without_failed}), "step")
     assert len({row.made_by for row in derived(copied)}) == 2 and other.refused["judged_incorrect"] > 0
 

@@ -6,7 +6,6 @@ from trajmill.schemas.actions import Action, Click, Terminate, Wait, action_to_j
 from trajmill.schemas.dialects.families import ANY
 from trajmill.schemas.observation import Observation
 from trajmill.stages.agents.base import AgentModel, Decision, EpisodeView
-from trajmill.stages.agents.coda.agent import PLAN, CodaSpec
 from trajmill.stages.agents.mobile_agent_v3.agent import (
     WORKER_REPORTS,
     ManagerRoles,
@@ -85,9 +84,3 @@ def test_the_reflector_finds_what_is_wrong_and_the_notetaker_notes_what_is_marke
     noted = revised(TaskState((REPORT,)), 'Tapped "Go".', before=mail)
     assert noted.notes == ("Gift: AMBER12",)
     assert revised(noted, 'Tapped "Go".', before=mail).notes == ("Gift: AMBER12",)
-
-
-def test_the_embedded_planner_keeps_hints_out_of_its_thought() -> None:
-    made = CodaSpec().open(AgentModel(EmbeddedRole("unused", lambda _: ""), ANY, 0.0))(redeem_query())
-    decision = asyncio.run(made.act(EpisodeView(SAID, "Tap Mail first.\nThen tap Wallet.", HOME, (), 1)))
-    assert decision.role_outputs[PLAN].endswith(f"The next step serves the task: {SAID}")

@@ -123,13 +123,6 @@ def test_the_planner_of_coda_sees_that_a_tap_was_lost() -> None:
     assert asked_at(finished, 0) == [("planner", "planner-1"), ("executor", "executor-1")]
 
 
-def test_the_embedded_roles_hand_the_task_on_and_keep_what_was_done_or_name_the_page() -> None:
-    finished = run(CesSpec(), {"worker": ces_models()["worker"]})
-    assert outputs(finished) == [{"instruction": finished.episode.query.instruction}]
-    (plan,) = outputs(run(CodaSpec(), {"worker": coda_models()["worker"]}))[0].values()
-    assert plan.startswith('The screen shows "Home screen". The next step serves the task: Read the mail')
-
-
 def reflector(request: ChatRequest) -> str:
     """Compares the two screens, and expects the page that bears the name of what was tapped."""
     before, after = shown(request)

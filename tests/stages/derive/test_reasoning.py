@@ -67,8 +67,6 @@ def test_the_next_try_has_another_style_the_last_is_told_the_action_and_then_it_
     assert rows.examples == ()
     assert refused(rows) == [("offline", "other_action")]
     assert len(asked) == 6
-    rows, asked = derived_with(OFFLINE.model_copy(update={"hint": False}), one_step(), thinking(99))
-    assert len(asked) == 4
 
 
 def thinks(thought: str) -> Callable[[Body], str]:
@@ -143,7 +141,7 @@ GIVEN = episode([step(0, TAP), step(1, TAP, ("s1", "s1")), step(2, Wait()), step
 ONE_STEP = episode([step(0, TAP)])
 
 
-def test_both_tiers_without_a_model() -> None:
+def test_action_and_effect_without_a_model() -> None:
     screens = DrawnScreens({"s0": (OK,), "s1": (DONE_HEADING,), "s2": (OK,), "s3": (OK,), "s4": (OK,)})
     spec = ActionSemanticsSpec()
     rows = derived(spec, GIVEN, tools_of(spec, screens))
@@ -174,20 +172,19 @@ def voting(consistent: int) -> Callable[[Body], str]:
 
 @pytest.mark.parametrize(("consistent", "kept"), [(3, True), (2, True), (1, False), (0, False)])
 def test_a_description_is_kept_by_the_votes_for_it(consistent: int, kept: bool) -> None:
-    spec = ActionSemanticsSpec(tiers=("effect",), candidates=1)
-    rows, asked = derived_with(spec, ONE_STEP, voting(consistent))
+    rows, asked = derived_with(ActionSemanticsSpec(candidates=1), ONE_STEP, voting(consistent))
     assert len(asked) >= 2
     if kept:
-        (row,) = rows.examples
+        _, row = rows.examples
         assert row.messages[-1].content == "Presses the button OK. A page opened."
         assert row.written_by == "describer_action-1+describer_effect-1@tiny"
     else:
-        assert rows.examples == ()
+        assert [row.variant for row in rows.examples] == ["action"]
         assert rows.refusals[0].reason == "not_consistent"
         assert f"{consistent} of 3 votes" in rows.refusals[0].detail
 
 
 def test_a_model_without_a_valid_answer_is_a_failure_and_no_refusal() -> None:
-    rows, _ = derived_with(ActionSemanticsSpec(tiers=("effect",)), ONE_STEP, lambda body: "no idea")
-    assert (rows.examples, rows.refusals) == ((), ())
+    rows, _ = derived_with(ActionSemanticsSpec(), ONE_STEP, lambda body: "no idea")
+    assert ([row.variant for row in rows.examples], rows.refusals) == (["action"], ())
     assert rows.failures[0].message.startswith("step 0: ")

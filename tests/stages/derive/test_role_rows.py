@@ -59,8 +59,6 @@ def test_each_role_gives_the_conversation_that_it_had() -> None:
     told = [("system", "Be a role."), ("user", "Ask manager 0<image>"), ("assistant", "manager says 0")]
     assert [(message.role, message.content) for message in first.messages] == told
     assert (first.screens, first.written_by, first.kind) == (("s0",), "manager-model", "roles")
-    both = walk("++", [call("manager", 0), call("worker", 0)])
-    assert kept(derived(RolesSpec(only=("worker",)), both)) == [(0, "worker")]
 
 
 def test_steps_that_were_judged_bad_calls_without_answer_and_quoted_guidance_teach_no_role() -> None:
@@ -76,6 +74,15 @@ def test_steps_that_were_judged_bad_calls_without_answer_and_quoted_guidance_tea
     assert refused(rows) == [(1, "harmful"), (2, "no_answer"), (2, "quotes_guidance")]
     assert refused(derived(RolesSpec(), walk("+", [call("worker", 0)], correct=False))) == [(0, "judged_incorrect")]
     assert refused(derived(RolesSpec(), walk("+", []))) == [(None, "no_role_calls")]
+
+
+def test_rules_that_pass_the_task_on_and_who_obeys_them_teach_no_role() -> None:
+    rule = call("coordinator", 0, made_by="embedded-coordinator-1")
+    rows = derived(RolesSpec(), walk("+", [rule, call("executor", 0), call("coordinator", 1), call("executor", 1)]))
+    assert kept(rows) == [(1, "coordinator"), (1, "executor")]
+    assert refused(rows) == [(0, "passes_on_what_it_got")] * 2
+    planned = walk("+", [call("planner", 0, made_by="embedded-planner-1")])
+    assert refused(derived(CodaDataSpec(), planned)) == [(None, "passes_on_what_it_got")]
 
 
 def test_a_malformed_reply_is_never_a_row_of_its_role_but_the_retry_is() -> None:
@@ -117,9 +124,7 @@ def test_guidance_in_the_prompt_of_a_role_is_taken_out(form: str) -> None:
         ("+-+", [(2, "reflector_negative")]),
         ("+--", []),
         ("+-++", [(2, "reflector_negative")]),
-        ("++-", []),
         ("-+-+", [(1, "reflector_negative"), (3, "reflector_negative")]),
-        ("---", []),
     ],
 )
 def test_reflections_are_kept_by_the_papers_rules(outcomes: str, expected: list[tuple[int, str]]) -> None:
@@ -174,6 +179,11 @@ def test_a_coordinators_row_has_the_intention_and_the_low_level_instruction() ->
     assert last.messages[-1].content == "<think>Nothing is left.</think><answer>The task is complete.</answer>"
     assert "I have accessed the 'Schedule' section" in last.messages[1].content
     assert tracker.variant == "state_tracker"
+    (one, two), acted = meeting().steps, meeting().trajectory.model_copy(update={"agent": "ces"})
+    told = one.model_copy(update={"role_outputs": '{"intention": "The form comes first."}'})
+    rows = derived(CesDataSpec(), meeting().model_copy(update={"trajectory": acted, "steps": (told, two)}))
+    assert rows.examples[0].messages[-1].content.startswith("<think>The form comes first.</think>")
+    assert refused(rows) == [(1, "no_intention")], "the Executor of CES does not see the past"
     knob = SCHEDULE.model_copy(update={"role": SLIDER_MARK, "text": "7"})
     slid = step(0, Swipe(x=650, y=350, x2=300, y2=350)).model_copy(update={"thought": THOUGHT, "target": knob})
     row, *_ = derived(CesDataSpec(), episode([slid, step(1, DONE)])).examples

@@ -44,8 +44,6 @@ def test_only_a_step_that_undoes_the_error_before_it_is_a_correction_and_then_ev
     rows = derived(StepDataSpec(), judged(True, [GOOD, HARMFUL, NEUTRAL, GOOD, GOOD], redundant=(1, 2)))
     assert kept(rows) == [(0, "positive"), (2, "self_correction"), (3, "positive"), (4, "positive")]
     assert refused(rows) == [(1, "harmful")]
-    plain = derived(StepDataSpec(self_corrections=False), judged(True, [GOOD, HARMFUL, NEUTRAL], redundant=(1, 2)))
-    assert (2, "redundant") in refused(plain)
     rows = derived(StepDataSpec(), judged(False, first_error=1))
     assert kept(rows) == [(0, "before_error"), (2, "self_correction")]
     assert refused(rows) == [(1, "first_error"), (3, "after_first_error"), (4, "after_first_error")]

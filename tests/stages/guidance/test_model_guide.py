@@ -33,7 +33,7 @@ from trajmill.stages.guidance.model_guide import (
     ModelGuidanceWriter,
 )
 from trajmill.stages.guidance.strip import quotes_guidance
-from trajmill.stages.guidance.write import OWN_SUCCESS, REFERENCE_PATH, Guide, guide_episodes, write_guidance
+from trajmill.stages.guidance.write import OWN_SUCCESS, REFERENCE_PATH, Guide, write_guidance
 from trajmill.stages.models.base import ChatRequest, Completion
 from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
@@ -171,17 +171,6 @@ def test_a_screen_that_does_not_decode_or_is_missing_is_a_failure() -> None:
     assert isinstance(broken, Failure) and "the image does not decode" in broken.message
     missing = write(screens=StoredScreens())
     assert isinstance(missing, Failure) and "is not stored" in missing.message
-
-
-def test_an_episode_that_fails_does_not_end_the_others() -> None:
-    names = ["t0", "t1", "t2", "t3"]
-    trajectories = [WALK.episode.trajectory.model_copy(update={"trajectory_id": name}) for name in names]
-    episodes = [WALK.episode.model_copy(update={"trajectory": each}) for each in trajectories]
-    model = ScriptedModel(lambda request: ModelFailure("lost") if request.trajectory_id == "t1" else describes(request))
-    guide = Guide(ModelDescriber(model), ModelGuidanceWriter(ScriptedModel(lambda request: hints("Go."))))
-    made = asyncio.run(guide_episodes(episodes, WALK.screens(), ORIGIN, lambda episode: OWN_SUCCESS, guide, at_once=2))
-    assert [row.input_id if isinstance(row, Failure) else row.source_trajectory for row in made] == names
-    assert [isinstance(row, Failure) for row in made] == [False, True, False, False]
 
 
 def policy_reply(request: ChatRequest) -> str:

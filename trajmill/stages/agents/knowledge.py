@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.stages.agents.base import EpisodeView
-from trajmill.stages.agents.replies import NONE, numbered, one_line, read_queries, read_summary
-from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole, Role, RoleReply
+from trajmill.stages.agents.replies import NONE, one_line, read_queries, read_summary
+from trajmill.stages.agents.roles import Role, RoleReply
 from trajmill.stages.models.wrapped import EmbeddingModel
 
 Retriever = Callable[[str], Awaitable[tuple[str, ...]]]
@@ -55,16 +55,6 @@ class Retrieval(NamedTuple):
         summed = await summary.ask(episode, read_summary, instruction=instruction, passages=listed)
         said = "\n\n".join(passages) if summed.said is None else summed.said
         return RoleReply("" if said == NONE else said, (*written.calls, *summed.calls))
-
-
-def _researched(asked: EmbeddedQuestion) -> str:
-    """Search for the request, and keep the passages."""
-    if passages := asked.section("passages"):
-        return f"### Summary ###\n{passages}"
-    return f"### Queries ###\n{numbered([asked.section('user request')])}"
-
-
-RESEARCHER = EmbeddedRole("embedded-researcher-1", _researched)
 
 
 SUFFIXES = (".md", ".txt")

@@ -245,6 +245,12 @@ def _after_thinking(text: str) -> str:
     return "" if _THINKING.search(said) else said
 
 
+def thinking(text: str) -> str:
+    """Return what a reply says within `<think>`, on one line; empty without it."""
+    said, *rest = _THOUGHT_ENDS.split(text)
+    return one_line(_THINKING.sub("", said)) if rest else ""
+
+
 def _listed(value: Any) -> str:
     """A JSON value as the text of a section: a list has a line for each item."""
     match value:

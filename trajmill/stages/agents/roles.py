@@ -11,9 +11,9 @@ from typing import Final, Generic, NamedTuple, TypeVar
 
 from trajmill.schemas.actions import Action, action_to_json
 from trajmill.schemas.coordinates import CoordinateFrame, native_frame
-from trajmill.schemas.dialects.base import NotExpressible, bare_call
+from trajmill.schemas.dialects.base import Dialect, NotExpressible, bare_call
 from trajmill.schemas.dialects.families import ANY, Family
-from trajmill.schemas.geometry import Point, Size
+from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import seed_of
 from trajmill.schemas.tables.query import Platform
@@ -91,16 +91,19 @@ class Role:
             return _NO_ACTION
         if self.family is None:
             return action_to_json(decision.action)
-        frame = self.model.frame(screen)
-        try:
-            return one_line(bare_call(decision.action, self.family.dialect(platform), frame))
-        except NotExpressible:
-            fields = decision.action.model_dump(mode="json")
-            for across, down in (("x", "y"), ("x2", "y2")):
-                if fields.get(across) is not None:
-                    x, y = frame.from_pixels(Point(fields[across], fields[down]))
-                    fields |= {across: int(x) if x.is_integer() else x, down: int(y) if y.is_integer() else y}
-            return json.dumps(fields, ensure_ascii=False, separators=(",", ":"))
+        return action_words(decision.action, self.family.dialect(platform), self.model.frame(screen))
+
+
+def action_words(action: Action, dialect: Dialect, frame: CoordinateFrame) -> str:
+    """Return an action as a call of a dialect on one line; as JSON without positions if it has no words for it."""
+    try:
+        return one_line(bare_call(action, dialect, frame))
+    except NotExpressible:
+        return action_without_positions(action)
+
+
+ECHOES: Final = frozenset(f"embedded-{rule}-1" for rule in ("coordinator", "planner", "state-tracker"))
+"""Versions of the embedded rules that only pass on what they are given; they do not do what their prompts ask for."""
 
 
 class EmbeddedQuestion(NamedTuple):
@@ -136,12 +139,12 @@ def open_role(
     spec: RolesSpec,
     given: AgentModel,
     name: str,
-    embedded: ChatModel,
+    embedded: ChatModel | None,
     own: Path | None,
     prompt: str = "",
     package: str = "",
 ) -> Role | None:
-    """Open the role that a field of an agent's spec names; None if it is off.
+    """Open the role that a field of an agent's spec names; None if it is off, or has neither a model nor rules.
 
     `embedded` has the rules for a role without an endpoint; `own` is the user's file in place of the packaged one that
     `prompt` names, of `package` or else of the spec's. Raises BadInputError if it cannot be read, or misses a section
@@ -157,7 +160,7 @@ def open_role(
     text = load_prompt(package or type(spec).__module__.rpartition(".")[0], prompt or f"{name}-1", own)
     if model is None:
         model, family = embedded, None
-    return Role(name, model, text, family, spec.role_tokens, spec.retry_malformed)
+    return Role(name, model, text, family, spec.role_tokens, spec.retry_malformed) if model else None
 
 
 def open_acting_role(spec: RolesSpec, given: AgentModel, role: str, platform: Platform, key: str = "") -> EndToEndAgent:

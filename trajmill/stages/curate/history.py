@@ -109,8 +109,6 @@ def average_after(average: float, success: bool) -> float:
 
 def task_weight(average: float) -> float:
     """Return the weight of a query with a success average from 0 to 1: from 1.15 (never succeeds) to 0.15 (always)."""
-    if not 0.0 <= average <= 1.0:
-        raise ValueError(f"a success average of {average}")
     return _CEILING - average
 
 

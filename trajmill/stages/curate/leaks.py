@@ -62,23 +62,12 @@ class TrainingText(NamedTuple):
     text: str
 
 
-def example_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[TrainingText]:
-    """Yield the messages of rows of table `examples`; reads `example_id`, `query_id` and `messages`."""
+def training_texts(batches: Iterable[pa.RecordBatch], *columns: str) -> Iterator[TrainingText]:
+    """Yield the texts of rows; the columns have the row's id, its query, its messages, and its further text if any."""
     for batch in batches:
-        columns = (batch[name].to_pylist() for name in ("example_id", "query_id", "messages"))
-        for example_id, query_id, messages in zip(*columns, strict=True):
-            for message in messages:
-                yield TrainingText(example_id, query_id, message["content"])
-
-
-def rl_step_texts(batches: Iterable[pa.RecordBatch]) -> Iterator[TrainingText]:
-    """Yield the prompts and responses of rows of table `rl_steps`, whose `group` is their query."""
-    for batch in batches:
-        columns = (batch[name].to_pylist() for name in ("rl_step_id", "group", "prompt", "response"))
-        for rl_step_id, group, prompt, response in zip(*columns, strict=True):
-            for message in prompt:
-                yield TrainingText(rl_step_id, group, message["content"])
-            yield TrainingText(rl_step_id, group, response)
+        for row_id, query_id, messages, *further in zip(*(batch[name].to_pylist() for name in columns), strict=True):
+            for text in (*(message["content"] for message in messages), *further):
+                yield TrainingText(row_id, query_id, text)
 
 
 class StatedTexts:
@@ -238,11 +227,12 @@ class LeakCheck:
     def examples(self, rows: pa.RecordBatch | pa.Table) -> dict[str, RowLeak]:
         """Return by id the leaks in rows of table `examples`, of any kind; each row is checked by itself."""
         batches = [rows] if isinstance(rows, pa.RecordBatch) else rows.to_batches()
-        return self._leaks(list(example_texts(batches)))
+        return self._leaks(list(training_texts(batches, "example_id", "query_id", "messages")))
 
     def rl_steps(self, rows: pa.Table) -> CleanRows:
         """Check rows of table `rl_steps`; raises TrajmillError like `without_leaks`."""
-        return without_leaks(rows, "rl_step_id", self._leaks(list(rl_step_texts(rows.to_batches()))))
+        texts = training_texts(rows.to_batches(), "rl_step_id", "group", "prompt", "response")
+        return without_leaks(rows, "rl_step_id", self._leaks(list(texts)))
 
     def _leaks(self, texts: Sequence[TrainingText]) -> dict[str, RowLeak]:
         leaks = {row_id: RowLeak(leak.reason) for row_id, leak in self._near.in_texts(texts).items()}

@@ -7,6 +7,7 @@ rows are also the task pool of the stages with execution feedback: a row names t
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
@@ -17,7 +18,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
-from trajmill.stages.agents.ces.agent import LONGEST_STATE, TRACKER_PROMPT, executor_output
+from trajmill.stages.agents.ces.agent import INTENTION, LONGEST_STATE, TRACKER_PROMPT, executor_output
 from trajmill.stages.agents.replies import NONE, one_line
 from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk, unaccepted
 from trajmill.stages.derive.conversation import dialogue, order_to_slide, unfit_text
@@ -103,7 +104,12 @@ def _coordinator_row(episode: Episode, step: Step, context: str) -> Lesson | str
     instruction = order_to_slide(step.target) or instruction_of(action_from_json(step.action), named)
     if instruction is None:
         return "element_without_name"
-    reply = f"<think>{one_line(step.thought)}</think><answer>{instruction}</answer>"
+    # The Executor of `ces` does not see the past, so its own thought may be that nothing is done yet.
+    of_ces = episode.trajectory.agent == "ces"
+    intention = one_line(json.loads(step.role_outputs).get(INTENTION, "") if of_ces else step.thought)
+    if not intention:
+        return "no_intention"
+    reply = f"<think>{intention}</think><answer>{instruction}</answer>"
     asked = load_prompt(_PACKAGE, f"{COORDINATOR}-1").fill(
         instruction=one_line(episode.query.instruction), state=context or NONE
     )

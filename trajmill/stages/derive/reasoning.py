@@ -168,8 +168,7 @@ class Reasoning(KindDeriver[ReasoningSpec]):
         for number in range(self.spec.tries):
             place = (step.index + number) % len(styles)
             yield styles[place], f"style_{place + 1}", NO_HINT
-        if self.spec.hint:
-            yield styles[step.index % len(styles)], HINTED, self._hint(step)
+        yield styles[step.index % len(styles)], HINTED, self._hint(step)
 
     def _hint(self, step: Step) -> str:
         """Return the stored action in words; without a position where the words identify the element."""

@@ -18,6 +18,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.agents.candidates import PROMPT, prm_fields
 from trajmill.stages.agents.replies import SUCCESS
+from trajmill.stages.agents.roles import ECHOES
 from trajmill.stages.critics.model.channels import TrajectoryAnswer, trajectory_answer
 from trajmill.stages.critics.voting import PASSED
 from trajmill.stages.curate.training_set import (
@@ -132,14 +133,9 @@ def _right_reply(call: ModelCall, is_correct: bool, answer: type[TrajectoryAnswe
 
 
 REFLECTOR, PLANNER = "reflector", "planner"
-_OTHER_CALLERS = ("policy", "explorer", "writer", "describer", "proposer", "prm")
+_OTHER_CALLERS = ("critic", "policy", "explorer", "writer", "describer", "proposer", "prm")
 _HOME = "home"
 """The variant of rows on the home screen, which belongs to no app."""
-
-
-def is_of_role(call: ModelCall) -> bool:
-    """Return whether a call is of an agent's role, not of an agent of one model, a critic or a writer."""
-    return not call.role.startswith("critic") and call.role not in _OTHER_CALLERS
 
 
 def lesson_of(call: ModelCall, guidance: str, variant: str) -> Lesson | str:
@@ -173,7 +169,7 @@ class RoleRows(KindDeriver[RolesSpec]):
         return unfit(episode) or (None if self._calls(episode) else "no_role_calls")
 
     def _calls(self, episode: Episode) -> list[ModelCall]:
-        return [call for call in episode.calls if is_of_role(call) and call.role in (self.spec.only or (call.role,))]
+        return [call for call in episode.calls if call.role.partition(".")[0] not in _OTHER_CALLERS]
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
         steps = {step.index: step for step in episode.steps}
@@ -182,9 +178,14 @@ class RoleRows(KindDeriver[RolesSpec]):
         outcomes = {step.index - 1: json.loads(step.role_outputs).get("outcome") for step in episode.steps}
         reflections = {index: outcome == SUCCESS for index, outcome in outcomes.items() if outcome and index >= 0}
         retained = retained_reflections(reflections)
+        # An Executor that was given the whole task did not follow an instruction.
+        echoed = [call for call in episode.calls if call.made_by in ECHOES]
+        whole_task = {call.step_index for call in echoed if call.role == "coordinator"}
         for call in self._calls(episode):
             step, variant, refused = steps.get(-1 if call.step_index is None else call.step_index), call.role, ""
-            if call.role == REFLECTOR:
+            if call.made_by in ECHOES or (call.role == "executor" and call.step_index in whole_task):
+                refused = "passes_on_what_it_got"
+            elif call.role == REFLECTOR:
                 reflected = (call.step_index or 0) - 1
                 if reflected in reflections:
                     variant = POSITIVE if reflections[reflected] else NEGATIVE
@@ -213,7 +214,8 @@ class CodaRows(KindDeriver[CodaDataSpec]):
             return reason
         if judgement.redundant_steps or judgement.first_error_step is not None:
             return "not_clean"
-        return None if any(call.role == PLANNER for call in episode.calls) else "no_planner"
+        planners = {call.made_by for call in episode.calls if call.role == PLANNER}
+        return "passes_on_what_it_got" if planners & ECHOES else None if planners else "no_planner"
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
         planned = [call for call in episode.calls if call.role == PLANNER]
@@ -221,7 +223,7 @@ class CodaRows(KindDeriver[CodaDataSpec]):
         calls = {call.step_index: call for call in sorted(planned, key=lambda call: call.malformed is None)}
         for step in episode.steps:
             call = calls.get(step.index)
-            if call is None or step.action is None:
-                collected.refuse("no_planner" if call is None else "unparsed", step)
-                continue
-            collected.add_or_refuse(lesson_of(call, episode.guidance, step.app_before or _HOME), step)
+            made: Lesson | str = "no_planner" if call is None else "unparsed"
+            if call is not None and step.action is not None:
+                made = lesson_of(call, episode.guidance, step.app_before or _HOME)
+            collected.add_or_refuse(made, step)

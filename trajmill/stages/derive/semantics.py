@@ -55,10 +55,8 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
             if unclear is not None:
                 collected.refuse(unclear, step)
                 continue
-            if ACTION in self.spec.tiers:
-                self._add_action(episode, step, collected)
-            if EFFECT in self.spec.tiers:
-                await self._add_effect(episode, step, caption, collected)
+            self._add_action(episode, step, collected)
+            await self._add_effect(episode, step, caption, collected)
 
     def _unclear(self, step: Step) -> str | None:
         if step.action is None:

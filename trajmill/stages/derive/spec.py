@@ -91,8 +91,6 @@ class StepDataSpec(KindSpec):
 
     failed: bool = True
     """Whether steps of failed trajectories before their first error are used."""
-    self_corrections: bool = True
-    """Whether steps that repair an error are kept, even where they are redundant."""
 
 
 class GroundingSpec(KindSpec):
@@ -116,8 +114,6 @@ class GroundingSpec(KindSpec):
     ocr: Literal["", "rapidocr"] = ""
     """OCR engine for instructions that name a word or a character: `rapidocr` (extra `ocr`), some seconds per
     screen. Empty disables OCR."""
-    ocr_score: Fraction = 0.9
-    """Least confidence of OCR in each character of a word."""
     detector: str = ""
     """Address of an OmniParser server, which finds elements in pixels; elements and lines of text that it does not
     find are refused. Nothing is asked if it is empty."""
@@ -153,18 +149,16 @@ class RolesSpec(KindSpec):
     """What the roles of agents said in accepted trajectories: `trajmill derive roles`."""
 
     name: ClassVar[str] = "roles"
+    version: ClassVar[str] = "2"
     deriver: ClassVar[str] = "trajmill.stages.derive.role_rows:RoleRows"
     with_calls = True
-
-    only: tuple[str, ...] = ()
-    """The roles that rows are made for, e.g. `manager`; all if empty."""
 
 
 class CesDataSpec(KindSpec):
     """Rows that warm up a Coordinator and a State Tracker, from any agent's trajectories: `trajmill derive ces`."""
 
     name: ClassVar[str] = "ces"
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     deriver: ClassVar[str] = "trajmill.stages.derive.ces_rows:CesRows"
 
 
@@ -172,6 +166,7 @@ class CodaDataSpec(KindSpec):
     """What Planners thought in clean successes, for a generalist: `trajmill derive coda`."""
 
     name: ClassVar[str] = "coda"
+    version: ClassVar[str] = "2"
     deriver: ClassVar[str] = "trajmill.stages.derive.role_rows:CodaRows"
     with_calls = True
 
@@ -223,9 +218,6 @@ class ActionSemanticsSpec(KindSpec):
     roles: ClassVar[tuple[str, ...]] = ("describer",)
     prompts: ClassVar[tuple[str, ...]] = ("describe_action", "check_effect")
 
-    tiers: tuple[Literal["action", "effect"], ...] = ("action", "effect")
-    """`action`: the action from both screens. `effect`: the action and what it changed, in words; compared from the
-    trees of the screens unless `derive.describer` is a model."""
     candidates: PositiveInt = 2
     """Number of descriptions that a model writes for an action."""
     votes: PositiveInt = 3
@@ -255,8 +247,6 @@ class ReasoningSpec(KindSpec):
     """Styles of thoughts; each step starts with another one."""
     tries: PositiveInt = 2
     """Number of thoughts to try before the model gets the right action as a hint, for its last try."""
-    hint: bool = True
-    """Whether the last try gets the right action as a hint."""
 
 
 class PlanningSpec(KindSpec):
@@ -278,8 +268,6 @@ class PlanningSpec(KindSpec):
     trials: NonNegativeInt = 8
     """Training queries on which the round's policy tries a manual, each with and without it on the same seed. A
     manual that does not raise success is refused. 0 makes no attempts, and compares stored guided attempts."""
-    least_steps: PositiveInt = 2
-    """A manual with fewer steps is refused."""
 
     def refuse_without(self, models: dict[str, str], embedded: str) -> None:
         """Also check that there is a writer where plans are distilled."""

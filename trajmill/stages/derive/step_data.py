@@ -113,7 +113,7 @@ def select_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader) ->
     errors = {index for index, label in labels.items() if label is StepLabel.HARMFUL}
     # After the first error, even what undoes a later one does not lead back to the right way.
     errors = errors if first_error is None else {first_error}
-    steps = replay(episode, screens) if spec.self_corrections and errors else ()
+    steps = replay(episode, screens) if errors else ()
 
     def selected(position: int, step: Step) -> Selected:
         label = labels.get(step.index)

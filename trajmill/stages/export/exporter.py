@@ -196,7 +196,7 @@ _EXTRA_INFO: Final = pa.struct(
 OURS: Final = (
     *("rl_step_id", "group", "trajectory_id", "step_index", "response"),
     *("accuracy_reward", "format_reward", "reward", "advantage", "step_weight"),
-    *("replayed", "group_size", "policy_version", "guided"),
+    *("replayed", "group_size", "branch", "policy_version", "guided"),
     *("response_token_ids", "old_logprobs", "temperature"),
 )
 """Columns of table `rl_steps` that are copied to the file."""

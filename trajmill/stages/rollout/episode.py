@@ -147,7 +147,9 @@ class _Transcript:
             atomic_done=None if reward is None or seen is None else seen + int(reward == 1.0),
             parent_id=attempt.branch.parent_id if attempt.branch else None,
             branched_at=len(attempt.branch.steps) if attempt.branch else None,
-            side_effects=None if self.side_effects is None else stored_paths(self.side_effects),
+            side_effects=None
+            if self.side_effects is None
+            else tuple(storable(each)[:_LONGEST_PATH] for each in self.side_effects[:_MOST_PATHS]),
             false_complete=None if reward is None else says_done and reward < 1.0,
             probe_screens=None if self.probed is None else tuple(each.screen.screen_id for each in self.probed),
             **common,
@@ -315,10 +317,6 @@ def target_element(action: actions.Action | None, observation: Observation) -> T
         marks = [each for each in observation.elements if each.role == SLIDER_MARK]
         text = next((each.text for each in marks if each.bounds.contains(action.x2, action.y2)), text)
     return TargetElement(role=storable(hit.role), text=storable(text), bounds=hit.bounds)
-
-
-def stored_paths(paths: Sequence[str]) -> tuple[str, ...]:
-    return tuple(storable(path)[:_LONGEST_PATH] for path in paths[:_MOST_PATHS])
 
 
 def answer_of(last: actions.Action | None) -> str | None:

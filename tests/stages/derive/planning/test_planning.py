@@ -65,8 +65,9 @@ def reason(rows: DerivedRows) -> str:
 
 def test_without_a_model_conclusions_become_steps_with_names_in_the_place_of_values() -> None:
     wrong = 'Tapped "Help" on "Bites".'
-    given = success(OPEN, wrong, CHOOSE, ENLARGE, labels=(StepLabel.GOOD, StepLabel.HARMFUL))
-    (row,) = plain(given, sources(given, success(*STEPS, name="other"))).examples
+    slots = (PIZZA, SIZE, Slot(name="gift", value="on", said="order", page="bites.gift"))
+    given = success(OPEN, wrong, CHOOSE, ENLARGE, labels=(StepLabel.GOOD, StepLabel.HARMFUL), slots=slots)
+    (row,) = plain(given, sources(given, success(*STEPS, name="other", slots=slots))).examples
     assert row.messages[1].content == "Task: Order a {size} {dish}"
     assert row.messages[2].content.splitlines() == [
         '1. Tap "Bites" on "Home screen".',

@@ -109,8 +109,9 @@ def test_the_package_atif_reads_every_document(exported: Path) -> None:
         assert [turn.reasoning_content for turn in turns] == [each.thought for each in one.steps]
         assert [turn.message for turn in turns] == [each.conclusion for each in one.steps]
         assert document.agent.tool_definitions and document.extra and document.extra["trajmill"]["platform"]
-        used = {call.function_name for turn in turns for call in turn.tool_calls or ()}
-        assert used <= {tool["function"]["name"] for tool in document.agent.tool_definitions}
+        tools = {each["function"]["name"]: each["function"]["parameters"] for each in document.agent.tool_definitions}
+        for call in (call for turn in turns for call in turn.tool_calls or ()):
+            assert call.arguments.keys() <= tools[call.function_name]["properties"].keys()
     failed = attempts()[2]
     first, unparsed, unprompted = as_atif(exported, failed).steps[1:]
     assert first.metrics and first.metrics.completion_token_ids == [5, 7] and first.metrics.logprobs == [-0.25, -1.5]

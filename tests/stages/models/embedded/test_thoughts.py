@@ -54,6 +54,8 @@ def test_thoughts_vary_agree_with_their_actions_and_name_only_what_the_request_s
         step = record(Step, thought=thought, action=action_to_json(action), target=element_)
         assert contradiction(step) is None, thought
         assert thought == " ".join(thought.split()) and thought.endswith("."), thought
+        of_task = re.findall(r'(?:speaks of|asks for) "([^"]*)"|"([^"]*)" stands in', thought)
+        assert all("".join(each) in user.instruction for each in of_task), thought
         shown = " ".join(f"{each.text} {each.value}" for each in screen.elements or ())
         known = " ".join([shown, user.instruction, *user.conclusions, "a screen without a title"])
         words = set(known.replace('"', " ").split())

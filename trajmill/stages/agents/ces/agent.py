@@ -11,7 +11,7 @@ from trajmill.schemas.record import seed_of
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.agents.base import AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.replies import NONE, one_line, read_instruction, read_state
+from trajmill.stages.agents.replies import NONE, one_line, read_instruction, read_state, thinking
 from trajmill.stages.agents.roles import (
     EmbeddedQuestion,
     EmbeddedRole,
@@ -24,8 +24,8 @@ from trajmill.stages.agents.roles import (
 )
 from trajmill.stages.agents.spec import EMBEDDED_ROLE, POLICY_MODEL, ActingRole, RolesSpec, given_model
 
-INSTRUCTION, STATE = "instruction", "state"
-"""The role outputs of a step: the atomic instruction l, and the state m that the Coordinator was given."""
+INSTRUCTION, INTENTION, STATE = "instruction", "intention", "state"
+"""The role outputs of a step: the Coordinator's atomic instruction l, its thinking, and the state m that it saw."""
 TRACKER_PROMPT = "state_tracker-2"
 LONGEST_STATE = 350
 """Characters of a state: the embedded State Tracker keeps the latest ones."""
@@ -62,7 +62,9 @@ class CesAgent:
         seed = seed_of("ces", episode.seed, len(episode.history))
         alone = EpisodeView(instructed.said, None, episode.observation, (), seed)
         decision = await self.executor.act(alone)
-        outputs = {INSTRUCTION: instructed.said, **kept}
+        said = instructed.calls[-1].completion if instructed.calls else None
+        thought = thinking(said.text) if said else ""
+        outputs = {INSTRUCTION: instructed.said, **({INTENTION: thought} if thought else {}), **kept}
         task = self.executor.task_text(episode)
         return replace(decision, prompt=task, role_outputs=outputs, calls=(*calls, *decision.calls))
 

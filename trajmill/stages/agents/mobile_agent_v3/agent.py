@@ -20,7 +20,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.agents.base import AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.knowledge import RESEARCHER, Researcher, Retrieval
+from trajmill.stages.agents.knowledge import Researcher, Retrieval
 from trajmill.stages.agents.replies import (
     FAILURE,
     NONE,
@@ -310,8 +310,8 @@ class MobileAgentV3Spec(RolesSpec):
     retriever: Annotated[str, OPERATIONAL] = EMBEDDED_ROLE
     """Finds the knowledge: `embedded` (BM25), the NAME of an `[endpoints.NAME]` whose model embeds texts, or `off`."""
     researcher: Annotated[str, OPERATIONAL] = OFF_ROLE
-    """Writes the queries and sums up what they find: the NAME of an `[endpoints.NAME]`, `policy`, `embedded`, or `off`
-    (the instruction is the query, the passages are the knowledge). Its model needs no images."""
+    """Writes the queries and sums up what they find: the NAME of an `[endpoints.NAME]`, `policy`, or `off` (the
+    instruction is the query, the passages are the knowledge). Its model needs no images."""
     knowledge_passages: PositiveInt = 3
     """Number of passages for each query."""
     prompts: MobileAgentV3Prompts = MobileAgentV3Prompts()
@@ -337,7 +337,7 @@ class MobileAgentV3Spec(RolesSpec):
         passages, model = read_passages(self.knowledge), given.roles.get("retriever")
         index = KeywordIndex(passages) if model is None else MeaningIndex(passages, embedding_model(model))
         files = self.prompts
-        queries = open_role(self, given, "researcher", RESEARCHER, files.researcher_queries, "researcher_queries-1")
-        summary = open_role(self, given, "researcher", RESEARCHER, files.researcher_summary, "researcher_summary-1")
+        queries = open_role(self, given, "researcher", None, files.researcher_queries, "researcher_queries-1")
+        summary = open_role(self, given, "researcher", None, files.researcher_summary, "researcher_summary-1")
         researcher = Researcher(queries, summary) if queries and summary else None
         return Retrieval(partial(index.retrieve, most=self.knowledge_passages), researcher)

@@ -21,6 +21,7 @@ _GO_ON = _BEGUN + '"{}" what the user asks.'
 _REPORT = "Report that the task is done."
 _QUOTED = re.compile(r'"[^"]*"')
 _MOST_NOTES = 5
+_NO_EFFECT = "The screen is the same as before. The action was lost, or it does nothing at this place."
 _ERROR = re.compile(r"\b(error|failed|invalid|wrong|not found|cannot)\b", re.IGNORECASE)
 _SETTLED = frozenset({"selected", "checked", "focused"})
 
@@ -31,9 +32,8 @@ def _managed(asked: EmbeddedQuestion) -> str:
     if not asked.section("plan"):
         apps = _named_apps(request, asked.screens)
         said = f"The request names {', '.join(apps)}." if apps else "The request names no app on this screen."
-        return _plan(
-            said, (), (*([_OPEN.format(app) for app in apps] or [f"Do what the user asks: {request}"]), _REPORT)
-        )
+        subgoals = [_OPEN.format(app) for app in apps] or [f"Do what the user asks: {request}"]
+        return f"### Thought ###\n{said}\n### Plan ###\n{numbered((*subgoals, _REPORT))}"
     plan, completed = read_items(asked.section("plan")), read_items(asked.section("completed subgoals"))
     done = asked.section("last action description")
     if done.startswith(WORKER_REPORTS):
@@ -77,7 +77,7 @@ def _reflected(asked: EmbeddedQuestion) -> str:
     fresh = next((e.text for e in after.elements or () if e.text not in known and _ERROR.search(e.text)), "")
     outcome, feedback = (FAILURE, f"The screen shows: {fresh}") if fresh else (SUCCESS, NONE)
     if before.screen.screen_id == after.screen.screen_id and not _may_change_nothing(asked, before):
-        outcome, feedback = FAILURE, f"The screen did not change after: {asked.section('expectation')}"
+        outcome, feedback = FAILURE, _NO_EFFECT
     return f"### Outcome ###\n{outcome}\n### Feedback ###\n{feedback}"
 
 
@@ -94,14 +94,16 @@ def _may_change_nothing(asked: EmbeddedQuestion, before: Observation) -> bool:
 
 
 def _noted(asked: EmbeddedQuestion) -> str:
-    """Note the elements that the tree marks as data: codes, addresses, totals."""
+    """Note the elements that the tree marks as data, and whose label, if they have one, the request has."""
     known, notes = read_items(asked.section("important notes")), list[str]()
+    request = asked.section("user request").casefold()
     for screen in asked.screens:
         title = next((e.text for e in screen.elements or () if "title" in e.states), screen.app)
-        notes += [f"{title}: {e.text}" for e in screen.elements or () if e.role == "value" and e.text]
+        values = (e.text for e in screen.elements or () if e.role == "value" and e.text)
+        notes += [f"{title}: {v}" for v in values if ": " not in v or v.partition(": ")[0].casefold() in request]
     return f"### Important Notes ###\n{numbered([note for note in notes if note not in known][:_MOST_NOTES])}"
 
 
-MANAGER = EmbeddedRole("embedded-manager-1", _managed)
-REFLECTOR = EmbeddedRole("embedded-reflector-1", _reflected)
-NOTETAKER = EmbeddedRole("embedded-notetaker-1", _noted)
+MANAGER = EmbeddedRole("embedded-manager-2", _managed)
+REFLECTOR = EmbeddedRole("embedded-reflector-2", _reflected)
+NOTETAKER = EmbeddedRole("embedded-notetaker-2", _noted)

@@ -80,6 +80,7 @@ class AnnotatedTask(NamedTuple):
         if not step.presses_forward or after.page in self.pages:
             return False
         if after.page != before.page:
+            # A question, e.g. `Order this?`, reports nothing done.
             return not after.title.rstrip().endswith("?") and _DONE_TITLE.search(after.title) is not None
         searching = any(control.kind == "search" for control in after.controls.values())
         return not searching and not step.outcome.opened and bool(step.outcome.appeared or step.outcome.items_changed)

@@ -105,7 +105,7 @@ class Grounding(KindDeriver[GroundingSpec]):
         if self._reader is not None:
             # A writer rephrases no word: words are quotes.
             lines = await asyncio.to_thread(self._reader.lines, image)
-            rules = TextRules(spec.smallest, spec.ocr_score, spec.overlap)
+            rules = TextRules(spec.smallest, spec.overlap)
             for word in text_instructions(lines, elements, detected, rules):
                 if isinstance(word, NoInstruction):
                     collected.refuse(word.reason, step, variant=word.variant, screen_id=screen_id, detail=word.detail)

@@ -76,11 +76,11 @@ def _box_of(corners: list[tuple[float, float]]) -> Box:
 
 
 class TextRules(NamedTuple):
-    """The texts that may be pointed at: least size, confidence in each letter, and overlap with a detected box."""
+    """The texts that may be pointed at: least size, overlap with a detected box, and confidence in each letter."""
 
     smallest: int
-    score: float
     overlap: float
+    score: float = 0.9
 
 
 class _Word(NamedTuple):

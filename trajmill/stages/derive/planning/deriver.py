@@ -133,7 +133,7 @@ class Planning(KindDeriver[PlanningSpec]):
 
     def _refused(self, draft: _Draft, manual: str, question: str) -> str | None:
         """Return why a manual must not be learned; None if it may be."""
-        if len(draft.steps) < self.spec.least_steps:
+        if len(draft.steps) == 1:
             return "too_short"
         if holds_placeholder((manual, question)):
             return "placeholder_in_text"

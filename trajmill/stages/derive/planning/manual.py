@@ -134,11 +134,11 @@ _PRESSED = re.compile(r'"([^"{}]+)"')
 
 
 def with_names(text: str, slots: Iterable[Slot]) -> str:
-    """Return a text with `{name}` for each value, as shown or as said: whole words of any case, longer values first."""
+    """Return a text with `{name}` for each value but a switch's, as shown or said: whole words, longer values first."""
     names: dict[str, str] = {}
     for slot in slots:
         for value in (slot.value, slot.said):
-            if value.strip():
+            if value.strip() and slot.value not in ("on", "off"):
                 names.setdefault(value.strip().casefold(), slot.name)
     if not names:
         return text
@@ -170,15 +170,12 @@ def plain_steps(success: Episode) -> list[str]:
         conclusion = with_names(" ".join(step.conclusion.split()), success.query.slots)
         begun = next((begin for begin in _TO_DO if conclusion.startswith(begin)), None)
         if begun is not None:
-            noted = _NOTED.sub(_values_noted, conclusion)
+            found = _NOTED.search(conclusion)
+            values = ", ".join(_NAME.findall(found[1])) if found else ""
+            noted = _NOTED.sub(f" Note {values}." if values else "", conclusion)
             conclusion = _TO_DO[begun] + _BESIDE_NAME.sub(r"\1", noted.removeprefix(begun))
         steps += [conclusion] if conclusion else []
     return steps
-
-
-def _values_noted(noted: re.Match[str]) -> str:
-    values = _NAME.findall(noted[1])
-    return f" Note {', '.join(values)}." if values else ""
 
 
 def steps_to_tell(success: Episode) -> list[Step]:

@@ -123,7 +123,13 @@ def _wheel(units: float) -> int:
 def tool_definitions() -> Sequence[Mapping[str, Any]]:
     """Return the two tools in the form of OpenAI's API."""
     types = [*_CLICKS, *(_TYPES.get(kind, kind) for kind in _KINDS if kind not in _NO_TYPES)]
-    acted = {"type": {"enum": types}, **{name: {"type": "integer", "description": "Pixels."} for name in _PLACES}}
+    acted: dict[str, Json] = {"type": {"enum": types}}
+    acted |= {name: {"type": "integer", "description": "Pixels."} for name in _PLACES}
+    wheel = {"type": "integer", "description": f"{WHEEL_CLICK} for each click of the wheel, right or down."}
+    acted |= {"scroll_x": wheel, "scroll_y": wheel, "duration": {"type": "number", "description": "Seconds."}}
+    acted |= {name: {"type": "boolean"} for name in ("clear_before_typing", "press_enter")}
+    acted |= {name: {"type": "string"} for name in ("text", "app", "button", "device")}
+    acted |= {"keys": {"type": "array", "items": {"type": "string"}}, "count": {"type": "integer"}}
     ended = {"result": {"type": ["string", "null"]}, "status": {"enum": ["success", "failure"]}}
     tools = {COMPUTER_ACTION: ("Do one thing on the screen.", acted), TASK_COMPLETE: ("End the task.", ended)}
     return [

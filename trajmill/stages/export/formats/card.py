@@ -71,7 +71,7 @@ class RowCounts:
             comparison = example.comparison
             self.with_tokens += bool(comparison.response_token_ids)
             self.replayed.update([lineage.trajectory_id] if comparison.replayed else [])
-            self.group_sizes[comparison.group] = comparison.group_size
+            self.group_sizes[comparison.group + comparison.branch] = comparison.group_size
             return
         self.words[example.words or words_of("sft", "", lineage.policy_version)] += 1
         facts = {

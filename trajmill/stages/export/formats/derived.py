@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from trajmill.schemas.actions import action_from_json
@@ -13,6 +14,8 @@ from trajmill.schemas.errors import ModelFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.example import Example, Message
 from trajmill.schemas.tables.trajectory import Step, TargetElement
+from trajmill.stages.agents.mobile_agent_v3.agent import WORKER_REPORTS
+from trajmill.stages.agents.roles import action_words
 from trajmill.stages.derive.conversation import StepConversation, family_conversation, holds_placeholder
 from trajmill.stages.export.card import words_of
 from trajmill.stages.export.formats.steps import (
@@ -30,6 +33,7 @@ from trajmill.stages.export.rewards import ReplyTarget
 STEP_KINDS: Final = frozenset({"step", "reasoning", "rft", "forks"})
 """Kinds whose rows are steps in the conversation of an agent."""
 _CALL: Final = "<tool_call>"
+_LAST_ACTION: Final = re.compile(r"(?<=^### Last Action ###\n).+", re.MULTILINE)
 LEADING_KINDS: Final = frozenset({"ces", "coda"})
 """Kinds whose replies are words of one role that lead to the action of another: that of the row's step."""
 
@@ -100,12 +104,28 @@ def _text_example(
         target = ReplyTarget.of(family, platform, action, example.box, frame)
     elif example.screens and _is_of_other_family(family, episode, example, screens):
         return LeftOutStep("other_family")
+    elif example.screens and example.kind == "roles":
+        messages = _in_words_of(family, episode, example, screens)
     index = -1 if example.step_index is None else example.step_index
     step = next((step for step in episode.steps if step.index == index), episode.steps[0])
     stored = step.model_copy(update={"action": example.action, "index": index})
     lineage = lineage_of(family, episode, stored, StepConversation(messages, example.screens), screens.size)
     leads_to = _led_action(family, episode, example, step, screens) if example.kind in LEADING_KINDS else None
     return StepExample(example.example_id, messages, target, lineage, weight, leads_to=leads_to)
+
+
+def _in_words_of(family: Family, episode: Episode, example: Example, screens: ScreenReader) -> tuple[Message, ...]:
+    """Return the messages of a role, which is told the last action as a model of the family would be."""
+    *system, asked, reply = example.messages
+    # The Manager is asked about the Worker's report before it is the action of the step.
+    index = (example.step_index or 0) - (WORKER_REPORTS not in asked.content)
+    told = next((step.action for step in episode.steps if step.index == index), None)
+    if told is None:
+        return example.messages
+    frame = family.frame(screens.size(example.screens[0]))
+    said = action_words(action_from_json(told), family.dialect(episode.query.platform), frame)
+    content = _LAST_ACTION.sub(lambda _: said, asked.content)
+    return (*system, asked.model_copy(update={"content": content}), reply)
 
 
 def _is_of_other_family(family: Family, episode: Episode, example: Example, screens: ScreenReader) -> bool:

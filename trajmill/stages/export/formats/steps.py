@@ -114,6 +114,8 @@ class Comparison(NamedTuple):
     group: str
     """The query whose attempts are compared."""
     group_size: Int64
+    branch: str
+    """The screen whose branches are compared with each other alone; empty for whole attempts."""
     replayed: bool
     """Whether the attempt is a success of an earlier round that replaced a failed one."""
     accuracy_reward: float
@@ -196,6 +198,7 @@ def rl_step_example(
     stored = Comparison(*(getattr(row, name) for name in Comparison._fields))
     comparison = stored._replace(
         group_size=row.group_size or 0,
+        branch=row.branch or "",
         temperature=row.temperature or 0.0,
         response_token_ids=tokens if as_given else (),
         old_logprobs=logprobs if as_given else (),
