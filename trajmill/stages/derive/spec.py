@@ -253,7 +253,7 @@ class PlanningSpec(KindSpec):
     """Manuals of tasks, from the correct trajectories of a round: `trajmill derive planning`."""
 
     name: ClassVar[str] = "planning"
-    version: ClassVar[str] = "3"
+    version: ClassVar[str] = "4"
     deriver: ClassVar[str] = "trajmill.stages.derive.planning.deriver:Planning"
     once_per_task: ClassVar[bool] = True
     roles: ClassVar[tuple[str, ...]] = ("writer",)
