@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.flows.command_line import CommandLine
-from tests.flows.runs import changed, endpoints_at, judged_config
+from tests.flows.runs import changed, endpoints_at, judged_config, opinion
 from tests.stages.agents.test_candidates import BACK, TAP, policy, view
 from tests.stages.models.fault_server import FaultServer
 from tests.stages.models.pictures import plain
@@ -93,6 +93,8 @@ def test_a_judge_learns_the_verdicts_that_rewards_confirm_and_is_measured_on_oth
 ) -> None:
     config, warehouse = config_of(root, tiny, judges.url), open_warehouse(root)
     versions = read_rows(warehouse, PolicyVersion)
+    # `other` finds everything wrong: both verdicts are right somewhere.
+    judges.writes = lambda body: opinion(body | {"messages": "?"})
     rejudge(config, "teacher")
     made = train_beside(config, "judge-sft")
     queries = {row.query_id: row.split for row in read_rows(warehouse, Query)}
