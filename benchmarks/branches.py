@@ -1,8 +1,8 @@
 """What fork points and branches add on the data of one run, whose last round has both failures and successes.
 
 `python -m benchmarks.branches ROOT` (a run of `benchmarks.loop`, e.g. `--run forks 0 0`) trains untrained policies on
-the newest release, with and without its fork points, and measures each on new slot values. Then the last round's policy
-attempts the queries that it failed there: from the last good screen of a failed attempt, and from the start.
+the newest release, with and without its fork points, and measures each on new slot combinations. Then the last round's
+policy attempts the queries that it failed there: from the last good screen of a failed attempt, and from the start.
 """
 
 from __future__ import annotations

@@ -22,7 +22,7 @@ from trajmill.warehouse.views import connect, fresh_views
 
 SPLIT_NAMES = {
     "train": "training queries",
-    "heldout_slots": "new slot values",
+    "heldout_slots": "new slot combinations",
     "heldout_phrasings": "new phrasings",
     "heldout_apps": "new apps",
     "validation": "validation",
