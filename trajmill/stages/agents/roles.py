@@ -102,8 +102,8 @@ def action_words(action: Action, dialect: Dialect, frame: CoordinateFrame) -> st
         return action_without_positions(action)
 
 
-ECHOES: Final = frozenset(f"embedded-{rule}-1" for rule in ("coordinator", "planner", "state-tracker"))
-"""Versions of the embedded rules that only pass on what they are given; they do not do what their prompts ask for."""
+ECHOES: Final = frozenset(f"embedded-{rule}-1" for rule in ("coordinator", "notetaker", "planner", "state-tracker"))
+"""Versions of the embedded rules that only pass on what they are given, against what their prompts ask for."""
 
 
 class EmbeddedQuestion(NamedTuple):

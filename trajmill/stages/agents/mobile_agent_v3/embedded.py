@@ -94,16 +94,14 @@ def _may_change_nothing(asked: EmbeddedQuestion, before: Observation) -> bool:
 
 
 def _noted(asked: EmbeddedQuestion) -> str:
-    """Note the elements that the tree marks as data, and whose label, if they have one, the request has."""
+    """Note the elements that the tree marks as data: codes, addresses, totals."""
     known, notes = read_items(asked.section("important notes")), list[str]()
-    request = asked.section("user request").casefold()
     for screen in asked.screens:
         title = next((e.text for e in screen.elements or () if "title" in e.states), screen.app)
-        values = (e.text for e in screen.elements or () if e.role == "value" and e.text)
-        notes += [f"{title}: {v}" for v in values if ": " not in v or v.partition(": ")[0].casefold() in request]
+        notes += [f"{title}: {e.text}" for e in screen.elements or () if e.role == "value" and e.text]
     return f"### Important Notes ###\n{numbered([note for note in notes if note not in known][:_MOST_NOTES])}"
 
 
 MANAGER = EmbeddedRole("embedded-manager-2", _managed)
 REFLECTOR = EmbeddedRole("embedded-reflector-2", _reflected)
-NOTETAKER = EmbeddedRole("embedded-notetaker-2", _noted)
+NOTETAKER = EmbeddedRole("embedded-notetaker-1", _noted)
