@@ -19,7 +19,7 @@ from trajmill.pipelines.judge import judging
 from trajmill.pipelines.online import OnlineRecorder
 from trajmill.schemas.dialects.families import family_named
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.names import instead_of
+from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.tables.query import Split
 from trajmill.stages.environments.kinds import read_token
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
@@ -59,9 +59,7 @@ def serve_environment(
         )
     token = "" if token_file is None else read_token(token_file)
     vision_family = family_named(family) if family else policy_family(config)
-    for name in splits:
-        if name not in set(Split):
-            raise BadInputError(f"there is no split {name!r:.40}; {instead_of(name, Split)}")
+    refuse_unknown(splits, Split, "there is no split")
     asked = tuple(map(Split, splits or ["train"]))
     rewarding = judge_named(config, judge) if judge else None
     context, rollout = RoundContext.of(config, 0), config.rollout

@@ -17,7 +17,7 @@ from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, Stage, StageOutcome, StageReport, finished, has_begun, report_of, stage
 from trajmill.flows.tasks import generate, judge, release, rollout, train
 from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.names import instead_of
+from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.stages.training.promotion import Promotion
@@ -169,8 +169,7 @@ def do_stage(stage: Stage, context: RoundContext) -> StageReport:
 
 def run_stage(name: str, config: Config) -> StageReport:
     """Do a command's stages in the current round. Raises BadInputError (unknown, or too early), RunInUseError."""
-    if name not in COMMANDS:
-        raise BadInputError(f"there is no stage {name!r}; {instead_of(name, list(COMMANDS))}")
+    refuse_unknown([name], COMMANDS, "there is no stage")
     with working_on(RoundContext.of(config), models=() if name in LEARNING else None):
         return run_command(name, current_round(config))
 

@@ -24,8 +24,8 @@ from trajmill.flows.tasks.generate import (
 )
 from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.models import ActingAgent
-from trajmill.schemas.errors import BadInputError, TrajmillError
-from trajmill.schemas.names import instead_of
+from trajmill.schemas.errors import TrajmillError
+from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Query, Source, Split
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
@@ -47,8 +47,7 @@ class WalkReport(NamedTuple):
 
 def walk(config: Config, queries: int, source: str = "") -> WalkReport:
     """Try queries, and write a report. Raises TrajmillError: no such source, no query, or the run is in use."""
-    if source and source not in set(Source):
-        raise BadInputError(f"there is no source {source!r}; {instead_of(source, Source)}")
+    refuse_unknown([source] if source else [], Source, "there is no source")
     context = _trial(config, f"walk-{source}{queries}")
 
     def walk_queries(at: StageRun) -> StageOutcome:

@@ -37,6 +37,14 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     return f"there are {', '.join(names[:MOST_LISTED])}{rest}"
 
 
+def refuse_unknown(names: Iterable[object], known: Iterable[str], what: str) -> None:
+    """Raise BadInputError for a name that is not known; `what` begins its message, e.g. `there is no app`."""
+    listed = list(known)
+    for name in names:
+        if name not in listed:
+            raise BadInputError(f"{what} {name!r:.60}; {instead_of(str(name), listed)}")
+
+
 def the_one(part: str, known: Iterable[str], unknown: str) -> str:
     """Return the name itself, else the only known one that contains it. Raises BadInputError for none or several."""
     names = list(known)

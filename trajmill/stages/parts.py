@@ -68,7 +68,8 @@ class PartGroup:
             spec = self.spec_class(kind).model_validate(self.with_preset(kind, settings or {}))
         except ValidationError as error:
             wrong = error.errors()[0]
-            raise BadInputError(f"{kind}: {'.'.join(map(str, wrong['loc']))}: {wrong['msg']}") from None
+            text = "it has no such setting" if wrong["type"] == "extra_forbidden" else wrong["msg"]
+            raise BadInputError(f"{kind}: {'.'.join(map(str, wrong['loc']))}: {text}") from None
         if not isinstance(spec, base):
             raise BadInputError(f"{self.name}: {kind} is no {base.__module__}.{base.__qualname__}")
         return spec

@@ -9,6 +9,7 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.record import Row, table_schema
 from trajmill.schemas.tables.registry import TABLES, rows_from_arrow
 from trajmill.warehouse.delta_log import committed_names
@@ -34,9 +35,9 @@ def read_table(
     """Read committed rows of a table, in the order of their files' names; all columns if `columns` is None.
 
     Columns that a file does not have are null. A table without any commit is empty but has its columns. Raises
-    BadInputError if a committed file or an entry of the table's log is missing or damaged.
+    BadInputError for a wrong name, or if a committed file or an entry of the table's log is missing or damaged.
     """
-    with _source(warehouse, table, wanted) as (rows, condition):
+    with _source(warehouse, table, columns, wanted) as (rows, condition):
         return rows.to_table(columns=columns and list(columns), filter=condition)
 
 
@@ -44,7 +45,7 @@ def read_batches(
     warehouse: Warehouse, table: str, columns: Sequence[str] | None = None, **wanted: Unpack[WantedRows]
 ) -> Iterator[pa.RecordBatch]:
     """Read as `read_table` does, batch by batch; memory holds one row group, and no row is read ahead of its reader."""
-    with _source(warehouse, table, wanted) as (rows, condition):
+    with _source(warehouse, table, columns, wanted) as (rows, condition):
         # A scan of many files decodes up to two million rows while its reader is at the first ones.
         for fragment in rows.get_fragments(condition):
             for part in fragment.split_by_row_group(condition, rows.schema):
@@ -81,8 +82,11 @@ def table_of(record: type[Row]) -> str:
 
 @contextmanager
 def _source(
-    warehouse: Warehouse, table: str, wanted: WantedRows
+    warehouse: Warehouse, table: str, columns: Sequence[str] | None, wanted: WantedRows
 ) -> Iterator[tuple[ds.FileSystemDataset, ds.Expression]]:
+    refuse_unknown([table], TABLES, "there is no table")
+    refuse_unknown(wanted, WantedRows.__annotations__, "rows are not selected by")
+    refuse_unknown([*(columns or ()), *(wanted.get("where") or ())], file_schema(table).names, f"{table} has no column")
     rounds, run_id, where = wanted.get("rounds"), wanted.get("run_id"), wanted.get("where") or {}
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
         system, before = warehouse.store.arrow_files()

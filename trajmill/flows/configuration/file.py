@@ -30,7 +30,7 @@ from trajmill.stages.queries.proposals.source import read_human_tasks
 DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""
 _LARGEST = 2**63 - 1
-_PREFIX_OF_PYDANTIC = re.compile(r"^(?:Input|Value error,|String|Tuple) ")
+_PREFIX_OF_PYDANTIC = re.compile(r"^(?:Input|Value error,|String|Tuple) | after validation, not \d+$")
 S = TypeVar("S", bound=Spec)
 
 
@@ -53,17 +53,18 @@ def load_config(path: Path | str | None = None, unneeded: str = "") -> Config:
         found = re.fullmatch(r"(.*) \(at line (\d+), column \d+\)", str(error))
         where, what = (f"{path}:{found[2]}", found[1]) if found else (str(path), str(error))
         raise BadInputError(f"{where}: not TOML: {what}") from None
-    except (OSError, ValueError) as error:
-        raise BadInputError(f"{path}: the configuration file cannot be read: {error}") from None
+    except (OSError, ValueError) as why:
+        raise BadInputError(f"{path}: the configuration file cannot be read: {getattr(why, 'strerror', why)}") from None
     written.refuse(_impossible_values(written.tables))
     try:
         config = Config.model_validate_json(json.dumps(written.tables, default=str), strict=True)
     except ValidationError as error:
         raise BadInputError("\n".join(written.mistakes(error.errors()))) from None
     runner = () if unneeded == "beam" else _runner(config)  # It imports Beam.
-    missing = chain(_files(path.parent, config), _endpoints(config), _queries(config), _training(config), runner)
+    folder = path.parent
+    missing = chain(_files(folder, config), _endpoints(config), _queries(folder, config), _training(config), runner)
     written.refuse((tuple(place.split(".")), f"{place}{problem}") for place, problem in missing if place != unneeded)
-    config = _with_paths_in(config, path.parent)
+    config = _with_paths_in(config, folder)
     if config.queries.example_tasks is not None:
         read_human_tasks(config.queries.example_tasks)
     return config
@@ -214,8 +215,12 @@ def _endpoints(config: Config) -> Iterator[tuple[str, str]]:
         yield f"judges.{OWN_JUDGE}", f': "{OWN_JUDGE}" is taken by the judge of the run; choose another name'
 
 
-def _queries(config: Config) -> Iterator[tuple[str, str]]:
+def _queries(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
     environment, queries = config.environment, config.queries
+    known = environment.app_names(folder) if isinstance(environment, AppFilesSpec) else []
+    unseen = {"heldout": queries.heldout_app_names, "validation": queries.validation_apps(known)} if known else {}
+    for split, name in ((split, each) for split, names in unseen.items() for each in names if each not in known):
+        yield f"queries.{split}_app_names", f": there is no app {name!r:.60}; {instead_of(name, known)}"
     proposals = [key for key in ("curriculum", "screenshot") if getattr(queries, key)]
     against = []
     if queries.example_tasks is None:
@@ -250,6 +255,10 @@ def _training(config: Config) -> Iterator[tuple[str, str]]:
         yield "rollout.probe", " is 0: the judge's channel `probe` needs what it sees"
     if config.rollout.probe and not (config.judge.graphs or config.graphs.files):
         yield "rollout.probe", ": it walks on the graphs of apps; name their files in judge.graphs"
+    judges = {"judge": config.judge} | {f"judges.{name}": each for name, each in config.judges.items()}
+    for place, judge in judges.items():
+        if len(set(judge.channels)) < len(judge.channels):
+            yield f"{place}.channels", ": each channel votes once; name it once"
     size, largest = config.rollout.group_size, config.rollout.largest_group
     if config.rollout.branches and config.unguided_episodes < 1:
         yield "rollout.branch_share", ": guided attempts and branches leave no episodes for first ones; lower a share"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
 
@@ -90,6 +91,14 @@ class AppFilesSpec(EnvironmentSpec):
         from trajmill.stages.environments.simulated.world import shared_world
 
         return shared_world(self.apps, self.builtin_apps)
+
+    def app_names(self, folder: Path) -> list[str]:
+        """Ids of the apps by the lines `app: ID` of their files; to load the files takes seconds."""
+        from trajmill.stages.environments.simulated.app_files.check import builtin_files
+
+        files = (*builtin_files(), *(folder / path for path in self.apps if (folder / path).is_file()))
+        found = (re.search(r"^app: *(\S+)", each.read_text("utf-8", "replace"), re.MULTILINE) for each in files)
+        return sorted(each[1] for each in found if each)
 
     def described_apps(self) -> tuple[AppSpec, ...]:
         return tuple(self.navigation_graph().apps.values())
@@ -310,7 +319,7 @@ def read_token(file: Path) -> str:
     try:
         token = file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError) as error:
-        raise BadInputError(f"{file}: {error}; name a file with the token in one line") from error
+        raise BadInputError(f"{file}: {getattr(error, 'strerror', error)}; name a file with the token") from None
     if not token or len(token) > 1000 or not token.isprintable() or " " in token:
         raise BadInputError(f"{file}: no token; write at most 1,000 letters, digits and signs in one line")
     return token

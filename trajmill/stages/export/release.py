@@ -315,16 +315,9 @@ def check_release(
 ) -> ReleaseCheck:
     """Check a release that `export_release` wrote; memory holds a few rows with their images.
 
-    Args:
-        directory: the release's folder.
-        exporters: those that wrote it.
-        guidance: the hints that were given, by trajectory id; no row of that trajectory may contain one of their lines.
-        images_every: open the image of every n-th distinct screen; 1 opens all.
-        groups_every: read every n-th row group of a file, from the first; 1 reads all.
-
-    Raises:
-        OSError: a file is missing or not readable.
-        pyarrow.ArrowInvalid: a file is no Parquet file.
+    `guidance` has the hints by trajectory id; no row of that trajectory may contain one of their lines. Of the distinct
+    screens, every `images_every`-th image is opened; of a file, every `groups_every`-th row group is read. Raises
+    OSError (a file is missing or unreadable), pyarrow.ArrowInvalid (it is no Parquet file).
     """
     table = pq.read_table(
         directory / SCREENS_FILE, columns=["screen_id", "width", "height"], page_checksum_verification=True

@@ -22,11 +22,7 @@ def graph_start(graph: AppGraph) -> Query:
 
 
 def set_slot(graph: AppGraph, page: str, slot: str, value: str) -> tuple[PathStep, ...]:
-    """The steps that give a slot of a page a value; none for a switch that has it by default.
-
-    Raises:
-        KeyError: there is no such page or slot.
-    """
+    """The steps that give a slot a value; none for a switch that has it by default. Raises KeyError if missing."""
     return _OnPage(graph, page, {slot: value}).setting(slot)
 
 

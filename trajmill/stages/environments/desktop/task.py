@@ -13,7 +13,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.names import instead_of
+from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Split
 from trajmill.stages.environments.desktop.metrics import METRICS
@@ -122,7 +122,7 @@ def parse_task(content: Any, where: str) -> DesktopTask:
 
 def parse_evaluator(content: Mapping[str, Any], where: str) -> Evaluator:
     """Make an evaluator; raises ValidationError for what is none, BadInputError for what is not supported."""
-    _refuse_unknown(where, "evaluator.func", METRICS, _as_list(content.get("func")))
+    refuse_unknown(_as_list(content.get("func")), METRICS, f"{where}: evaluator.func: unknown")
     written = _Evaluator.model_validate(content)
     metrics, results = _as_list(written.func), _as_list(written.result)
     expected = _as_list(written.expected) or [None] * len(metrics)
@@ -130,8 +130,8 @@ def parse_evaluator(content: Mapping[str, Any], where: str) -> Evaluator:
     if not len(metrics) == len(results) == len(expected) == len(options):
         raise BadInputError(f"{where}: evaluator: func, result, expected and options differ in length")
     _refuse_steps(where, "evaluator.postconfig", written.postconfig)
-    _refuse_unknown(where, "evaluator.result", RESULTS, (part.type for part in results))
-    _refuse_unknown(where, "evaluator.expected", EXPECTATIONS, (part.type for part in expected if part is not None))
+    refuse_unknown((part.type for part in results), RESULTS, f"{where}: evaluator.result: unknown")
+    refuse_unknown((part.type for part in expected if part), EXPECTATIONS, f"{where}: evaluator.expected: unknown")
     checks = tuple(
         Check(metric=metric, result=result, expected=wanted, options=chosen)
         for metric, result, wanted, chosen in zip(metrics, results, expected, options, strict=True)
@@ -145,17 +145,10 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _refuse_unknown(where: str, part: str, known: Iterable[str], used: Iterable[Any]) -> None:
-    known = sorted(known)
-    for name in used:
-        if name not in known:
-            raise BadInputError(f"{where}: {part}: {name!r} is not done here; {instead_of(name, known)}")
-
-
 def _refuse_steps(where: str, part: str, steps: Iterable[SetupStep]) -> None:
     for step in steps:
-        _refuse_unknown(where, part, SETUPS, [step.type])
-        _refuse_unknown(where, f"{part}: {step.type}", SETUPS[step.type], step.parameters)
+        refuse_unknown([step.type], SETUPS, f"{where}: {part}: unknown")
+        refuse_unknown(step.parameters, SETUPS[step.type], f"{where}: {part}: {step.type}: unknown")
         text = json.dumps(step.parameters)
         if step.type in ("upload_file", "upload") and "://" in text:
             raise BadInputError(f"{where}: {part}: {step.type} takes local files only, nothing is downloaded")

@@ -171,9 +171,7 @@ class Exploration:
     async def run(self, workers: int, progress: Progress = lambda pages, tried, left: None) -> Explored:
         """Explore in `workers` environments; `progress` gets the numbers of pages and of trials, done and left.
 
-        Raises:
-            BadInputError: the journal belongs to another app.
-            TrajmillError: the app could not be started.
+        Raises BadInputError if the journal belongs to another app, TrajmillError if the app could not be started.
         """
         for tried in self._journal.read():
             self._findings.add(tried)

@@ -33,8 +33,7 @@ class ExploreJournal:
     def read(self) -> tuple[Tried, ...]:
         """What was tried so far; a line that was cut off when the process ended is dropped.
 
-        Raises:
-            BadInputError: the file belongs to another app or start state, or is damaged.
+        Raises BadInputError if the file belongs to another app or start state, or is damaged.
         """
         if not self._path.exists():
             return ()

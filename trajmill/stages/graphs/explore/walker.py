@@ -85,10 +85,7 @@ class AppWalker:
     async def go(self, way: tuple[PathStep, ...]) -> Observation:
         """Go to the screen at the end of some operations; it resets the app unless it stands there.
 
-        Raises:
-            WayLost: an element on the way is not there.
-            EnvironmentFailure: the environment failed.
-            OutOfBoundsError: the exploration is over.
+        Raises WayLost (an element on the way is not there), EnvironmentFailure, OutOfBoundsError (the end).
         """
         if self.way != way or self._seen is None:
             self.way = None

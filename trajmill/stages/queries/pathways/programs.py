@@ -16,7 +16,7 @@ from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.actions import Action, Click, PressKeys, Wait
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
-from trajmill.schemas.names import instead_of
+from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.failure import Failure
@@ -101,9 +101,7 @@ def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgr
     except (OSError, yaml.YAMLError, TypeError) as error:
         raise BadInputError(f"{file}: no list of programs: {' '.join(str(error).split())}") from error
     known = {program.name: program for program in programs}
-    for name in names:
-        if name not in known:
-            raise BadInputError(f"{file}: there is no program {name!r}; {instead_of(name, known)}")
+    refuse_unknown(names, known, f"{file}: there is no program")
     return tuple(known[name] for name in names or known)
 
 

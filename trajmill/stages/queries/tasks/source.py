@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import networkx as nx
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass, StageError
-from trajmill.schemas.names import instead_of
+from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.record import Origin, content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Slot, Source, Split
@@ -216,10 +216,8 @@ class TaskSides(NamedTuple):
 
 def divide_tasks(world: World, heldout_apps: Collection[str], validation_apps: Collection[str] = ()) -> TaskSides:
     """Set aside the tasks of generated apps, of held-out apps, then those that touch an app for validation."""
-    for key, names in (("heldout_app_names", heldout_apps), ("validation_app_names", validation_apps)):
-        for name in names:
-            if name not in world.apps:
-                raise BadInputError(f"{key}: there is no app {name!r}; {instead_of(name, sorted(world.apps))}")
+    refuse_unknown(heldout_apps, sorted(world.apps), "heldout_app_names: there is no app")
+    refuse_unknown(validation_apps, sorted(world.apps), "validation_app_names: there is no app")
     sides = TaskSides([], [], [], [])
     for task in world.tasks:
         apps = {place_of(page).app for page in task.graph}
