@@ -28,7 +28,7 @@ from trajmill.flows.configuration.sections import CriticRoles, ModelsSection
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.new_run import begin_or_continue, begun_runs, run_resource
 from trajmill.flows.nights.log import remember_server
-from trajmill.flows.nights.nightly import deploy_to, deployments
+from trajmill.flows.nights.nightly import deploy_to, deployments, refuse_to_replace
 from trajmill.flows.status.page import flow_runs
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
@@ -205,6 +205,18 @@ def test_the_deployments_are_registered_at_a_pool(tmp_path: Path, prefect_server
     assert nightly.job_variables == {"image": "trajmill:1", "image_pull_policy": "Never"}
     resource = run_resource(create_warehouse(config.run.root), config.run_id)
     assert len(triggers) == 1 and resource in triggers[0].model_dump_json() and resource in nightly.tags
+
+
+def test_two_processes_never_serve_one_run(tmp_path: Path, prefect_server: Path) -> None:
+    config = Config.model_validate({"run": {"root": tmp_path / "data", "name": "alone"}})
+    for deployment in deployments(config, None):
+        deployment.apply()
+    with get_client(sync_client=True) as client:
+        served = client.read_deployment_by_name("nightly/alone").id
+        client.get_scheduled_flow_runs_for_deployments([served])  # as the process does that serves it
+    refuse_to_replace(config)
+    with pytest.raises(BadInputError, match="another `trajmill serve` serves deployment nightly/alone; end that one"):
+        refuse_to_replace(config, alone=True)
 
 
 def test_a_deployment_of_another_run_is_replaced_only_when_asked(

@@ -264,7 +264,7 @@ def serve(
         from trajmill.flows.nights.notices import end_lost_runs
 
         if not replace:
-            refuse_to_replace(settings)
+            refuse_to_replace(settings, alone=not is_own)
         remember_server(warehouse, settings.run_id, address, datetime.now(UTC))
         let = f"Let other commands report to it: export PREFECT_API_URL={address}"
         print_lines(f"Prefect server: {address}", let)

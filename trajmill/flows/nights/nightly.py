@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from prefect import Flow, flow, serve
 from prefect.artifacts import create_markdown_artifact
 from prefect.client.orchestration import get_client
-from prefect.client.schemas.objects import State, WorkPool
+from prefect.client.schemas.objects import DeploymentStatus, State, WorkPool
 from prefect.deployments.runner import DeploymentApplyError, RunnerDeployment
 from prefect.events import DeploymentEventTrigger, ResourceSpecification
 from prefect.exceptions import ObjectNotFound
@@ -313,8 +313,11 @@ def deploy_to(
     return [deployment.full_name for deployment in made]
 
 
-def refuse_to_replace(config: Config) -> None:
-    """Raise BadInputError if the server has deployments of these names that belong to another run."""
+def refuse_to_replace(config: Config, alone: bool = False) -> None:
+    """Raise BadInputError if deployments of these names belong to another run or, with `alone`, another process.
+
+    Of two processes that serve the same deployments, the first to end pauses the schedules of both.
+    """
     resource = run_resource(create_warehouse(config.run.root), config.run_id)
     with get_client(sync_client=True) as client:
         for flow in (nightly, retrain, maintain):
@@ -328,3 +331,7 @@ def refuse_to_replace(config: Config) -> None:
                     f"deployment {name} belongs to another run ({there.description or 'unnamed'}): "
                     "change run.name, or replace it with --replace"
                 )
+            is_polled = there.work_pool_name is None and there.status == DeploymentStatus.READY and not there.paused
+            if alone and is_polled:
+                advice = "end that one and wait a minute, or take its place with --replace"
+                raise BadInputError(f"another `trajmill serve` serves deployment {name}; {advice}")
