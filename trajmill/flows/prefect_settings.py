@@ -141,9 +141,9 @@ def named_server() -> str:
         urllib.request.urlopen(f"{address.rstrip('/')}/health", timeout=10).close()
     except (OSError, ValueError) as error:
         if not isinstance(error, urllib.error.HTTPError):  # A refusal is an answer, too: the server is there.
-            raise TrajmillError(
-                f"the Prefect server {address} does not answer ({error}); start it, or unset PREFECT_API_URL"
-            ) from error
+            reason = getattr(error, "reason", error)
+            text = f"the Prefect server {address} does not answer ({reason}); start it, or unset PREFECT_API_URL"
+            raise TrajmillError(text) from error
     return address
 
 

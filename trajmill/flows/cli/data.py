@@ -269,7 +269,7 @@ def export(
     family: str | None = Option(
         None,
         metavar="FAMILY",
-        help="Model family: gui-owl, gui-owl-1.5, qwen2.5-vl, qwen3-vl, ui-tars or gui-r1; atif and adp need none.",
+        help="Model family, e.g. qwen3-vl; docs/models.md lists all. The formats atif and adp need none.",
     ),
     out: Path = Option(..., "--out", "-o", metavar="FOLDER", help="Where to write; new or empty."),
     release: ReleaseName = None,
@@ -282,10 +282,12 @@ def export(
     """Export a release in a trainer's format. The formats atif and adp export its attempts for other projects."""
     from trajmill.pipelines.export import ExportRequest, exchange_release, export_release_to
     from trajmill.schemas.dialects.families import FAMILIES, family_named
-    from trajmill.stages.export.formats.base import format_spec
+    from trajmill.schemas.names import refuse_unknown
+    from trajmill.stages.export.formats.base import FORMATS, format_spec
     from trajmill.stages.export.formats.exchange import EXCHANGES, ExchangeFormat
     from trajmill.warehouse.releases import newest_release
 
+    refuse_unknown([form], [*FORMATS.kinds(), *EXCHANGES.kinds()], "there is no export format")
     if form in EXCHANGES.kinds():
         if family or kind or max_pixels or screens:
             raise BadInputError(
@@ -355,4 +357,6 @@ def import_(
         f"judged    {done.judged:,}, accepted {done.accepted:,}; "
         f"{done.accepted_since_training:,} accepted since the last training{not_judged}",
     )
+    if done.bad and not (done.trajectories or done.known):
+        raise BadInputError(f"nothing of {folder} could be imported")
     tell_server(settings)

@@ -80,6 +80,8 @@ def init(
         raise BadInputError(f"{file} exists; name another file, or remove it")
     named = {kind: place for kind, place in zip(_QUESTIONS, (web, phone, desktop, apps), strict=True) if place}
     world = World()
+    if example and (named or model or root):
+        raise BadInputError("--example copies a configuration as it is; leave out the other options")
     if example:
         _copy_example(example, file)
     elif len(named) > 1:

@@ -254,7 +254,7 @@ def runs_at(address: str, resource: str = "") -> dict[str, FlowRuns]:
         }
     except (OSError, ValueError, LookupError, TypeError, HTTPException) as error:
         scrub = Secrets.of(os.environ, urls=[address]).scrub
-        problem = scrub(f"the Prefect server {address} does not answer ({error})")
+        problem = scrub(f"the Prefect server {address} does not answer ({getattr(error, 'reason', error)})")
         return {resource: FlowRuns(address=scrub(address), problem=problem)}
 
 

@@ -64,14 +64,12 @@ def viewer_app(warehouse: Warehouse, token: str = "") -> ASGIApp:
         app.add_api_route(path, place)
 
     @app.exception_handler(HTTPStatus.NOT_FOUND)
-    def nowhere(request: Request, error: Exception) -> Response:
-        if request.url.path.startswith(("/api/", "/static/")):
-            return JSONResponse({"detail": f"there is no {request.url.path}"}, HTTPStatus.NOT_FOUND)
-        return FileResponse(_PAGE / "index.html", HTTPStatus.NOT_FOUND)
-
     @app.exception_handler(BadInputError)
-    def not_found(request: Request, error: BadInputError) -> Response:
-        return JSONResponse({"detail": str(error)}, HTTPStatus.NOT_FOUND)
+    def not_found(request: Request, error: Exception) -> Response:
+        if not request.url.path.startswith(("/api/", "/static/")):
+            return FileResponse(_PAGE / "index.html", HTTPStatus.NOT_FOUND)
+        detail = str(error) if isinstance(error, BadInputError) else f"there is no {request.url.path}"
+        return JSONResponse({"detail": detail}, HTTPStatus.NOT_FOUND)
 
     async def guarded(scope: Scope, receive: Receive, send: Send) -> None:
         """Refuse readers without the token, and names of other hosts; add the headers that keep pages harmless."""
