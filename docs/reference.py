@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
+from importlib import import_module
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
@@ -369,15 +370,18 @@ def api_page() -> str:
     """Return the public names, grouped as in `trajmill/__init__.py`."""
     homes = inspect.getsource(trajmill).partition("_NAMES = {\n")[2].partition("\n}")[0]
     lines = [_API.rstrip()]
-    for comment, names in re.findall(r"^    (?:# (.+)|\".+\": \"(.+)\",)$", homes, re.MULTILINE):
-        lines += ["", f"## {comment}", ""] if comment else map(_name, names.split())
+    for comment, home, names in re.findall(r"^    (?:# (.+)|\"(.+)\": \"(.+)\",)$", homes, re.MULTILINE):
+        lines += ["", f"## {comment}", ""] if comment else [_name(home, name) for name in names.split()]
     return "\n".join(lines) + "\n"
 
 
-def _name(name: str) -> str:
+def _name(home: str, name: str) -> str:
     found = getattr(trajmill, name)
     if not (inspect.isclass(found) or inspect.isfunction(found)):
-        return f"- **`{name}`**"
+        # The text below a constant is in its source alone.
+        source = inspect.getsource(import_module(f"trajmill.{home}"))
+        [written] = re.findall(rf'^{name}\b[^"]*?=.*?^"""(.+?)"""$', source, re.MULTILINE | re.DOTALL)
+        return f"- **`{name}`**: {_text(written)}"
     documented = _text((inspect.getdoc(found) or "").partition("\n\n")[0])
     meaning = f": {documented}" if documented and not documented.startswith(f"{name}(") else ""
     if inspect.isclass(found):

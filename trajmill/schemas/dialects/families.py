@@ -85,6 +85,7 @@ FAMILIES: Final[Mapping[str, Family]] = MappingProxyType(
         )
     }
 )
+"""The built-in model families by name."""
 
 
 def family_names() -> tuple[str, ...]:

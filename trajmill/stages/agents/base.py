@@ -79,6 +79,8 @@ AgentMaker = Callable[[Query], Agent]
 
 
 class AgentModel(NamedTuple):
+    """The policy's model as an agent asks it, and the models of the agent's further roles by name."""
+
     model: ChatModel
     family: Family
     """The wire format of the model's actions."""

@@ -26,6 +26,8 @@ from trajmill.stages.rollout.branch import BranchPoint, PlannedBranch
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
+    """A query that an agent is to attempt once, with its seed and what guides it."""
+
     query: Query
     purpose: Purpose
     attempt: int

@@ -202,6 +202,7 @@ def load_network(folder: Path) -> PolicyNetwork:
 
 
 def embedded_model(network: PolicyNetwork) -> EmbeddedModel:
+    """Return a policy that acts with a copy of the network; later updates of `network` do not change it."""
     return EmbeddedModel(copy.deepcopy(network), network_version(network))
 
 
