@@ -112,7 +112,7 @@ class Query(Row):
     """A task for an agent, with its start state, reference path and goal check."""
 
     query_id: str
-    """Content hash of platform, task, slots, start state and instruction."""
+    """Content hash of platform, task, slots, start state and instruction. Equal in all runs: join by `run_id`, too."""
     platform: Platform
     """The sort of device."""
     apps: tuple[str, ...]
