@@ -88,7 +88,7 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
-    Budget(("schemas",), 3_931),
+    Budget(("schemas",), 3_932),
     Budget(("warehouse",), 3_724),
     Budget(("pipelines",), 3_215),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
@@ -96,13 +96,13 @@ _BUDGETS = (
     Budget(("stages/environments",), 16_021),
     Budget(("stages/queries",), 5_038),
     Budget(("stages/critics",), 4_562),
-    Budget(("stages/models",), 4_484),
+    Budget(("stages/models",), 4_485),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_590),
     Budget(("stages/derive", "stages/guidance"), 4_162),
     Budget(("stages/training",), 3_001),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_947),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_951),
     Budget(("stages/graphs", "stages/annotation"), 4_770),
-    Budget(("",), 73_695),
+    Budget(("",), 73_701),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000
