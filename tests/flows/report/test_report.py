@@ -29,6 +29,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import RoundSummary
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import Warehouse, create_warehouse
 from trajmill.warehouse.read import read_rows
 
@@ -105,6 +106,16 @@ def test_the_run_that_is_meant(run_warehouse: Warehouse, tmp_path: Path, command
         runs_to_report(run_warehouse, "other", "default-0")
     write_run(create_warehouse(tmp_path), rounds=1)
     assert command.said("report", "--root", tmp_path).split() == [str(tmp_path / "runs" / RUN / "report.html")]
+
+
+def test_a_flipped_bit_is_named_instead_of_shown(tmp_path: Path) -> None:
+    warehouse = create_warehouse(tmp_path)
+    write_run(warehouse, rounds=1)
+    path = committed_files(warehouse, "trajectories")[0]
+    content = path.read_bytes()
+    path.write_bytes(content[:40] + bytes([content[40] ^ 1]) + content[41:])
+    with pytest.raises(BadInputError, match=rf"{path.name}: changed since it was committed"):
+        render_report(warehouse, RUN)
 
 
 def test_the_round_table_and_its_markdown_say_the_same(run_warehouse: Warehouse) -> None:
