@@ -53,7 +53,7 @@ def changed(config: Config, **tables: object) -> Config:
 def small_config(root: Path, rounds: int = 2) -> Config:
     """A configuration whose rounds take a few seconds."""
     return Config(
-        run=RunSection(root=root, rounds=rounds, name="small", seed=4),
+        run=RunSection(root=root, rounds=rounds, name="small", seed=17),
         queries=QueriesSection(train=8, heldout_slots=1, heldout_phrasings=1, heldout_apps=0, validation=2),
         rollout=RolloutSection(episodes_per_round=16, concurrency=16, group_size=4),
         judge=JudgeSection(precision_floor=0.0),

@@ -105,7 +105,7 @@ def test_flipped_weights_are_named_before_they_act_or_are_trained(small_copy: Wa
     folder = policy.paths(context.warehouse).folder
     assert folder is not None
     weights = folder / "model.safetensors"
-    weights.write_bytes(weights.read_bytes()[:-1] + b"?")
+    weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
     shutil.rmtree(context.at(TRAIN).staging(context.warehouse))
     uses: list[Callable[[], object]] = [lambda: endpoint_of(context, policy), lambda: train(context)]
     for use in uses:

@@ -214,8 +214,8 @@ def test_hard_queries_are_shown_and_released_within_quotas(tmp_path: Path, monke
 
 def test_attempts_are_added_where_outcomes_are_mixed_within_the_budget_of_the_round(tmp_path: Path) -> None:
     sampled = {"episodes_per_round": 16, "group_size": 2, "largest_group": 5}
-    unguided = GuidanceSection(enabled=False)
-    config = changed(demonstrating(tmp_path), queries={"train": 6}, rollout=sampled, guidance=unguided)
+    tables = {"queries": {"train": 6}, "rollout": sampled, "guidance": GuidanceSection(enabled=False)}
+    config = changed(demonstrating(tmp_path), run={"seed": 22}, **tables)
     context = RoundContext.of(config)
     up_to(DERIVE_RL, context)
     tried = read_rows(context.warehouse, Trajectory, run_id=config.run_id)

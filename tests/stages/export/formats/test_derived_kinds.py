@@ -123,11 +123,12 @@ def test_the_action_of_a_role_is_a_row_of_its_own_family_alone(made: Made) -> No
 
 
 def test_a_role_is_told_the_last_action_in_the_words_of_its_family(made: Made) -> None:
-    row = next(row for row in made.rows if row.example.kind == "step" and row.example.step_index == 1)
+    row = next(row for row in made.rows if row.example.kind == "forks" and row.example.step_index)
     told = 'Go.\n\n### Last Action ###\n{"kind":"click","x":1,"y":2}\n\n### Expectation ###\nOpen.<image>'
     said = (Message(role="user", content=told), Message(role="assistant", content="### Outcome ###\nSUCCESS"))
     reflector = row.example.model_copy(update={"kind": "roles", "action": None, "messages": said})
-    family, action = family_named("qwen3-vl"), action_from_json(row.episode.steps[0].action or "")
+    before = row.episode.steps[(row.example.step_index or 0) - 1]
+    family, action = family_named("qwen3-vl"), action_from_json(before.action or "")
     shown = kind_example(family, row.episode, reflector, 1.0, made.screens)
     assert isinstance(shown, StepExample)
     line, frame = shown.messages[0].content.splitlines()[3], family.frame(made.screens.size(row.example.screens[0]))
