@@ -97,7 +97,8 @@ class AppFilesSpec(EnvironmentSpec):
         from trajmill.stages.environments.simulated.app_files.check import builtin_files
 
         files = (*builtin_files(), *(folder / path for path in self.apps if (folder / path).is_file()))
-        found = (re.search(r"^app: *(\S+)", each.read_text("utf-8", "replace"), re.MULTILINE) for each in files)
+        texts = (each.read_text("utf-8", "replace") for each in files)
+        found = (re.search(r"^app: *[\"']?([\w-]+)", text, re.MULTILINE) for text in texts)
         return sorted(each[1] for each in found if each)
 
     def described_apps(self) -> tuple[AppSpec, ...]:
