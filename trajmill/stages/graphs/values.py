@@ -100,7 +100,7 @@ def results() -> dict[str, str]:
 
 
 def examples_for(field: UIElement, kind: ValueType) -> tuple[str, ...]:
-    """Return examples within a field's limits, or of about the number that it holds; numbers made for it if few are."""
+    """Return examples within a field's limits, or near the number that it holds; made numbers if few of them fit."""
     limits = dict(state.split(":", 1) for state in field.states if state.startswith(("min:", "max:", "step:")))
     is_number, held = kind in (ValueType.NUMBER, ValueType.AMOUNT), re.fullmatch(_NUMBER, field.value)
     if is_number and not limits and held and (size := float(field.value.replace(",", "."))) >= 1:

@@ -324,7 +324,7 @@ def is_wish(route: Route) -> bool:
     graph, looks = route.graph, any(each.spec.type is ValueType.SEARCH for each in route.settings)
     for setting in route.final:
         is_part = setting.slot in in_forms(graph, setting.page) or Mark.IDLE in setting.spec.marks
-        # Who looks for something wants to see all that is found, not a number of rows.
+        # A search shows all that it finds, so nobody also asks for a number of rows.
         is_part = is_part or (looks and all(map(str.isdecimal, setting.spec.values)))
         if is_part or _stands_nearer(graph, setting) or _is_vague(graph, setting):
             return False
