@@ -75,9 +75,15 @@ class AnnotatedTask(NamedTuple):
         return named and mentions(self.instruction, control.value)
 
     def is_left_by(self, step: SeenStep) -> bool:
-        """Whether a press opens a page outside the task that confirms something, or changes such a page's content."""
-        before, after = step.outcome.before, step.outcome.after
-        if not step.presses_forward or after.page in self.pages:
+        """Whether a press outside the task agrees to a question, opens a confirmation, or changes a page's content."""
+        before, after, element = step.outcome.before, step.outcome.after, step.action.element
+        if not step.presses_forward:
+            return False
+        # `Erase` below `Erase all data?` agrees; `Keep` does not.
+        agrees = element is not None and element.text.split()[:1] == before.title.split()[:1]
+        if agrees and before.title.rstrip().endswith("?") and before.page not in self.pages:
+            return True
+        if after.page in self.pages:
             return False
         if after.page != before.page:
             # A question, e.g. `Order this?`, reports nothing done.
