@@ -40,7 +40,7 @@ _KAPPA_FALL = 0.1
 """A smaller fall from one round to another is taken for chance."""
 WIDTH = 760
 LINE_HEIGHT = 300
-_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 168, 14, 34
+_LEFT, _RIGHT, _TOP, _BOTTOM = 44, 200, 14, 34
 _LABEL_GAP = 17.0
 _BAR, _BAR_GAP = 18, 8
 
