@@ -17,7 +17,7 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 app = typer.Typer()
 policy = typer.Typer(help="List, add, promote and roll back policy versions.", no_args_is_help=True)
 
-_WORKERS = "Worker processes side by side, instead of rollout.workers."
+_WORKERS = "Processes that work side by side, instead of rollout.workers."
 Workers = Annotated[int | None, Option("--workers", min=1, max=256, help=_WORKERS)]
 Replace = Annotated[bool, Option("--replace", help="Take the place of another run's deployments of this name.")]
 

@@ -118,7 +118,8 @@ class RolloutSection(Spec):
     recycle_after: PositiveInt = 1000
     """Episodes after which an environment is replaced."""
     workers: Annotated[PositiveInt, OPERATIONAL] = 1
-    """Worker processes on this machine, each with `concurrency` episodes; elsewhere the least number of shards."""
+    """Processes of this machine that work side by side, this one included, each with `concurrency` episodes; elsewhere
+    the least number of shards."""
     store_after: Annotated[PositiveInt, OPERATIONAL] = 16
     """Finished episodes that a worker stores in a bucket at once. If it is killed, it loses at most these; in a folder
     each episode is stored as it ends."""

@@ -60,7 +60,7 @@ from trajmill.stages.training.promotion import Promotion, QueryGroup, Rival, com
 from trajmill.stages.training.spec import ParentPolicy, RecipeSpec, TrainingReport
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.releases import keep_weights, release_folder, verify_release
-from trajmill.warehouse.staging import ShardProgress, forget, plan_items
+from trajmill.warehouse.staging import ShardProgress, forget, plan_items, progress_of
 
 TRAIN = "train"
 
@@ -185,16 +185,18 @@ def trained_weights(
         request = ExportRequest(name, recipe.takes, parent.family, training_set, recipe.learns_kind)
         export_release_to(context.warehouse, request)
     seed = int(content_id("train", config.run.seed, seed)[:12], 16)
-    training = partial(recipe.train, parent, training_set, seed, weights, partial(_count_updates, staging))
+    count = partial(_count_updates, staging, ShardProgress(staging, "updates"))
+    training = partial(recipe.train, parent, training_set, seed, weights, count)
     # Threads that make the next attempts and a network in one process would wait for one another.
     report = elsewhere(training) if config.run.asynchronous else training()
     admit(weights, parent.folder)
     return report
 
 
-def _count_updates(staging: Path, done: int, updates: int) -> None:
-    plan_items(staging, updates)
-    ShardProgress(staging, "updates").fill(done)
+def _count_updates(staging: Path, counted: ShardProgress, done: int, updates: int) -> None:
+    if progress_of(staging).total != updates:
+        plan_items(staging, updates)
+    counted.fill(done)
 
 
 class TrainedModel(NamedTuple):

@@ -1,4 +1,4 @@
-"""Runs shards in worker processes of this machine; one that dies is replaced, and its shard done again.
+"""Runs shards in processes of this machine; a worker process that dies is replaced, and its shard done again.
 
 The processes stay until the driver ends: imports and models are paid for once. Ctrl-C and `timeout` send a signal to
 all processes of a group. Only the driver should answer it, because a child that dies of it looks like a failure of the
@@ -17,15 +17,16 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import lru_cache
 from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
+from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize, _run_finalizers  # type: ignore[attr-defined]
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
 from trajmill.schemas.errors import TrajmillError
 from trajmill.warehouse.store.base import is_alive
@@ -47,52 +48,114 @@ _LOG = logging.getLogger(__name__)
 
 def elsewhere(work: Callable[[], T]) -> T:
     """Do picklable work in a worker process, which leaves the interpreter to this one's threads; see `side_by_side`."""
-    [result] = side_by_side(_call, [work], 1)
-    return result
+    shards = _Shards(_call, [work])
+    with shards.ending_after_errors():
+        shards.do_in_processes(1)
+    return shards.results[0]
 
 
 def side_by_side(do: Callable[[S], T], shards: Sequence[S], workers: int) -> list[T]:
-    """Call `do` with each shard, in worker processes that each take the next one as soon as they are free.
+    """Call `do` with each shard, in this process and `workers - 1` others, which take the next one as they are free.
 
     All are picklable; a shard may be done twice. Returns the results as they came. Raises TrajmillError if `do` raised
     it, or too many processes died.
     """
-    waiting = deque((shard, 1) for shard in shards)
-    running: dict[Future[T], tuple[ProcessPoolExecutor, S, int]] = {}
-    results: list[T] = []
-    try:
-        while waiting or running:
-            while waiting and len(running) < workers:
-                pool = None
-                with suppress(IndexError):  # Another thread may take the last one.
-                    pool = _idle().pop()
-                pool = pool or _pool()
-                with suppress(BrokenProcessPool):  # It died idle.
-                    begun = pool.submit(_do, dict(os.environ), do, waiting[0][0])
-                    running[begun] = pool, *waiting.popleft()
-            for ended in wait(running, return_when=FIRST_COMPLETED).done:
-                pool, shard, tries = running[ended]
-                try:
-                    results.append(ended.result())
-                    _idle().append(pool)
-                except BrokenProcessPool as lost:
-                    [process] = vars(pool)["_processes"].values()
-                    pool.shutdown()
-                    died = f"(exit code {process.exitcode})"
-                    if tries == _TRIES:
-                        raise TrajmillError(
-                            f"{_TRIES} worker processes died at one shard {died}; find what kills them (memory?), "
-                            "then run the same command again: nothing was lost"
-                        ) from lost
-                    _LOG.warning("a worker process died %s; another one takes over its shard", died)
-                    waiting.append((shard, tries + 1))
-                del running[ended]
-    except BaseException:
-        # Also after Ctrl-C: the processes would go on.
-        _idle().extend(pool for pool, *_ in running.values())
+    waiting, others = _Shards(do, shards), Future[None]()
+
+    def do_in_others() -> None:
+        try:
+            waiting.do_in_processes(workers - 1)
+        except BaseException as error:
+            others.set_exception(error)
+        else:
+            others.set_result(None)
+
+    with waiting.ending_after_errors():
+        # A thread of an executor would keep the interpreter from ending.
+        threading.Thread(target=do_in_others, name="side by side", daemon=True).start()
+        waiting.do_here()
+        others.result()
+    return waiting.results
+
+
+class _Shards(Generic[T]):
+    """Shards that wait, those that processes are doing, and the results of the others."""
+
+    def __init__(self, do: Callable[[S], T], shards: Sequence[S]) -> None:
+        self.results: list[T] = []
+        self._ended = False
+        # Pickled before any is done here: the work on one may change what others share with it, such as a queue.
+        self._waiting = deque((pickle.dumps((do, shard)), 1) for shard in shards)
+        self._running: dict[Future[T], tuple[ProcessPoolExecutor, bytes, int]] = {}
+
+    def do_here(self) -> None:
+        """Do shards from the left; what killed a process comes to the right, and only to other processes."""
+        with suppress(IndexError):  # None is left.
+            while not self._ended and self._waiting[0][1] == 1:
+                pickled, _ = self._waiting.popleft()
+                self.results.append(_done(pickled))
+
+    def do_in_processes(self, most: int) -> None:
+        try:
+            while self._waiting or self._running:
+                self._begin(most)
+                if self._ended:
+                    self._end_running()
+                    return
+                for done in wait(self._running, return_when=FIRST_COMPLETED).done:
+                    self._take(done)
+        except BaseException:
+            self._ended = True
+            raise
+
+    @contextmanager
+    def ending_after_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            # Also after Ctrl-C: the processes would go on.
+            self._ended = True
+            self._end_running()
+            raise
+
+    def _end_running(self) -> None:
+        _idle().extend([pool for pool, *_ in self._running.values()])
         _end()
-        raise
-    return results
+
+    def _begin(self, most: int) -> None:
+        while len(self._running) < most:
+            try:
+                pickled, tries = self._waiting.pop()
+            except IndexError:  # Another thread has taken the last one.
+                return
+            pool = None
+            with suppress(IndexError):
+                pool = _idle().pop()
+            pool = pool or _pool()
+            try:
+                self._running[pool.submit(_do, dict(os.environ), pickled)] = pool, pickled, tries
+            except BrokenProcessPool:  # It died idle.
+                self._waiting.append((pickled, tries))
+
+    def _take(self, done: Future[T]) -> None:
+        pool, pickled, tries = self._running[done]
+        try:
+            self.results.append(done.result())
+            _idle().append(pool)
+        except BrokenProcessPool as lost:
+            if self._ended:
+                raise
+            [process] = vars(pool)["_processes"].values()
+            pool.shutdown()
+            died = f"(exit code {process.exitcode})"
+            if tries == _TRIES:
+                raise TrajmillError(
+                    f"{_TRIES} worker processes died at one shard {died}; find what kills them (memory?), "
+                    "then run the same command again: nothing was lost"
+                ) from lost
+            _LOG.warning("a worker process died %s; another one takes over its shard", died)
+            self._waiting.append((pickled, tries + 1))
+        del self._running[done]
 
 
 @lru_cache(maxsize=1)
@@ -109,9 +172,12 @@ def _pool() -> ProcessPoolExecutor:
 
 
 def _end() -> None:
-    processes = [each for pool in _idle() for each in (vars(pool)["_processes"] or {}).values()]
-    while _idle():
-        _idle().pop().shutdown(wait=False, cancel_futures=True)
+    processes: list[BaseProcess] = []
+    with suppress(IndexError):
+        while True:
+            pool = _idle().pop()
+            processes += (vars(pool)["_processes"] or {}).values()
+            pool.shutdown(wait=False, cancel_futures=True)
     for process in processes:
         process.terminate()
     for process in processes:
@@ -138,12 +204,17 @@ def _call(work: Callable[[], T]) -> T:
     return work()
 
 
-def _do(environment: Mapping[str, str], do: Callable[[S], T], shard: S) -> T:
+def _done(pickled: bytes) -> Any:
+    do, shard = pickle.loads(pickled)
+    return do(shard)
+
+
+def _do(environment: Mapping[str, str], pickled: bytes) -> Any:
     # Credentials and addresses may have changed in the owner since this process was started.
     os.environ.clear()
     os.environ.update(environment)
     try:
-        return do(shard)
+        return _done(pickled)
     except Exception as error:
         try:
             pickle.loads(pickle.dumps(error))
