@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,20 +82,25 @@ def _worth_retrying(task_: Task[..., Any], run: TaskRun, state: State[Any]) -> b
 
 
 @task(
-    task_run_name="{stage.name}",
+    task_run_name="{name}",
     retries=2,
     retry_delay_seconds=2,
     retry_condition_fn=_worth_retrying,
     cache_policy=NO_CACHE,  # the warehouse stores the progress; a cache would hash the arguments of a stage
 )
-def stage_task(stage: Stage, context: RoundContext) -> StageReport:
-    return do_stage(stage, context)
+def _stage_task(name: str, do: Callable[[], StageReport]) -> StageReport:
+    return do()
+
+
+def do_as_task(stage: Stage, context: RoundContext) -> StageReport:
+    # Prefect looks into all arguments of a task: into a context with the reports of eight rounds for 0.15 s.
+    return _stage_task(stage.name, partial(do_stage, stage, context))
 
 
 def _do_in_flow(stage: Stage, context: RoundContext) -> StageReport:
     judges = stage.name in (JUDGE, JUDGE_MIXED, JUDGE_GUIDED)
     is_new = judges and report_of(stage.in_its_round(context), stage.name) is None
-    report = stage_task(stage, context)
+    report = do_as_task(stage, context)
     if is_new:
         announce_landed(context)
     return report

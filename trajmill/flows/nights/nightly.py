@@ -22,7 +22,7 @@ from prefect.schedules import Cron
 from prefect.types.entrypoint import EntrypointType
 
 from trajmill.flows.configuration.config import Config
-from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed, artifact_key, round_flow, stage_task
+from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed, artifact_key, do_as_task, round_flow
 from trajmill.flows.importing.import_folder import has_imports
 from trajmill.flows.new_run import begin_or_continue, run_resource
 from trajmill.flows.nights.log import NEEDS_PERSON, NIGHTLY, Ending, FlowEnd
@@ -157,7 +157,7 @@ def collect_night(config: Config) -> FlowEnd:
 def collect(context: RoundContext) -> None:
     adopt_configured(context)
     for stage in collecting_stages(context.config):
-        stage_task(stage, context)
+        do_as_task(stage, context)
     refresh_views(context.warehouse)
 
 
@@ -170,7 +170,7 @@ def close_collected(context: RoundContext) -> FlowEnd | None:
     if serve.nightly_trains or accepted >= enough or report_of(context, TRAIN) is not None:
         return train_round(context)
     for stage in takewhile(lambda stage: stage.name != TRAIN, stages_of(context.config)):
-        stage_task(stage, context)
+        do_as_task(stage, context)
     leave_untrained(context, f"{accepted} trajectories accepted since the last training, {enough} are enough")
     round_flow(context)
     return None
