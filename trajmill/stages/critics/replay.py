@@ -16,6 +16,7 @@ from trajmill.schemas.actions import Action, TypeText, action_from_json, is_hold
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import SLIDER_MARK, ScreenReader, UIElement
+from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
 
 INTERRUPTIONS = frozenset({"popup", "loading"})
@@ -54,18 +55,18 @@ class SeenScreens:
         self.state = state = cached(lambda screen_id: read_screen(screen_id, screens.elements(screen_id)))
         outcome = cached(lambda before, after: compare(state(before), state(after)))
 
-        def read(before: str, action_json: str | None, after: str) -> tuple[ElementAction, Transition, str]:
-            action, found = read_element_action(action_json, state(before).elements), outcome(before, after)
-            return action, found, f"{describe_action(action)}: {describe_outcome(found)}."
+        def read(before: str, action: str | None, after: str, touch: bool) -> tuple[ElementAction, Transition, str]:
+            done, found = read_element_action(action, state(before).elements), outcome(before, after)
+            return done, found, f"{describe_action(done, touch)}: {describe_outcome(found)}."
 
         self._read = cached(read)
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
         return self.state(screen_id).elements
 
-    def step(self, step: Step, after: str) -> SeenStep:
+    def step(self, step: Step, after: str, *, touch: bool) -> SeenStep:
         """Return a step that led to the screen `after`. Raises KeyError for a screen, ValueError for an action."""
-        return SeenStep(step.index, *self._read(step.screen_before, step.action, after))
+        return SeenStep(step.index, *self._read(step.screen_before, step.action, after, touch))
 
 
 def seen(screens: ScreenReader) -> SeenScreens:
@@ -86,7 +87,7 @@ def stored_evidence(episode: Episode) -> Iterator[None]:
 
 def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
     """Return all steps of an episode as a critic reads them. Raises JudgeFailure for a missing screen or bad action."""
-    reader = seen(screens)
+    reader, touch = seen(screens), episode.query.platform is Platform.PHONE
 
     def settled(at: int) -> str:
         found = (step.screen_after for step in episode.steps[at:])
@@ -94,7 +95,7 @@ def replay(episode: Episode, screens: ScreenReader) -> tuple[SeenStep, ...]:
         return next(calm, episode.steps[at].screen_after)
 
     with stored_evidence(episode):
-        return tuple(reader.step(step, settled(at)) for at, step in enumerate(episode.steps))
+        return tuple(reader.step(step, settled(at), touch=touch) for at, step in enumerate(episode.steps))
 
 
 class ElementAction(NamedTuple):
@@ -186,15 +187,16 @@ _CAPTIONS = {
     "interact": "Asked the user for help: {words}",
     "drag_to": "Dragged to {element}",
 }
+_MOUSE_CAPTIONS = _CAPTIONS | {"click": "Clicked {element}", "long_press": "Right-clicked {element}"}
 
 
-def describe_action(action: ElementAction) -> str:
-    """Describe an action, e.g. `Tapped radio "Large" in "Size"`."""
+def describe_action(action: ElementAction, touch: bool = True) -> str:
+    """Describe an action, e.g. `Tapped radio "Large" in "Size"`, or `Clicked ...` without `touch`."""
     words, element = quoted(action.words), action.element
     if action.kind == "type":
         return f"Typed {words}" + (f" into {quoted(element.text)}" if element is not None else "")
     kind = "drag_to" if action.slides else "long_press" if is_hold(action.parsed) else action.kind
-    caption = _CAPTIONS.get(kind, f"Did {action.kind}")
+    caption = (_CAPTIONS if touch else _MOUSE_CAPTIONS).get(kind, f"Did {action.kind}")
     return caption.format(words=words, element=describe_element(element), way=scroll_direction(action.parsed))
 
 
@@ -210,7 +212,7 @@ def describe_outcome(outcome: Transition) -> str:
     """Describe the outcome of a step, e.g. `choice "Size" is now "Large" instead of "Medium"`."""
     if outcome.same:
         return "no visible effect"
-    parts = [f"opened {quoted(outcome.after.title)} of {quoted(outcome.after.page)}"] if outcome.opened else []
+    parts = [f"opened {quoted(outcome.after.title)}"] if outcome.opened else []
     parts += [
         f"{new.kind} {quoted(new.label)} is now {quoted(new.value)} instead of {quoted(old)}"
         for new, old in outcome.changes

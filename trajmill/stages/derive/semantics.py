@@ -20,9 +20,10 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import ModelFailure, StageError
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.stages.critics.model.marking import action_in_words, marked_picture, picture, untrusted
-from trajmill.stages.critics.replay import SeenStep, quoted, seen, stored_evidence
+from trajmill.stages.critics.replay import SeenStep, seen, stored_evidence
 from trajmill.stages.derive.collected import TEMPLATE, Collected, KindDeriver, Lesson
 from trajmill.stages.derive.conversation import about, dialogue, holds_placeholder
 from trajmill.stages.derive.kind_spec import Tools
@@ -48,8 +49,9 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
         self._screens = seen(tools.screens)
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
+        touch = episode.query.platform is Platform.PHONE
         with stored_evidence(episode):
-            captions = [self._screens.step(step, step.screen_after) for step in episode.steps]
+            captions = [self._screens.step(step, step.screen_after, touch=touch) for step in episode.steps]
         for step, caption in zip(episode.steps, captions, strict=True):
             unclear = self._unclear(step)
             if unclear is not None:
@@ -86,7 +88,7 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
         collected.add(Lesson(messages, screens, ACTION, episode.trajectory.model_version, action, hit), step)
 
     async def _add_effect(self, episode: Episode, step: Step, caption: SeenStep, collected: Collected) -> None:
-        text, author = effect_in_words(caption), TEMPLATE
+        text, author = caption.caption, TEMPLATE
         if self.tools.describer is not None:
             try:
                 text, author, agreed, votes = await self._voted(self.tools.describer, episode, step)
@@ -134,11 +136,6 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
             raise ModelFailure("describer: no valid vote on a description")
         text, agreed, cast = max(voted, key=lambda one: one[1] / one[2])
         return text, f"{describe.prompt.version}+{check.version}", agreed, cast
-
-
-def effect_in_words(step: SeenStep) -> str:
-    """Return action and effect in a sentence, without the id of the page, which no screen shows."""
-    return step.caption.replace(f" of {quoted(step.outcome.after.page)}", "")
 
 
 class ActionAnswer(Record):

@@ -158,7 +158,7 @@ class CesDataSpec(KindSpec):
     """Rows that warm up a Coordinator and a State Tracker, from any agent's trajectories: `trajmill derive ces`."""
 
     name: ClassVar[str] = "ces"
-    version: ClassVar[str] = "5"
+    version: ClassVar[str] = "6"
     deriver: ClassVar[str] = "trajmill.stages.derive.ces_rows:CesRows"
 
 
@@ -213,7 +213,7 @@ class ActionSemanticsSpec(KindSpec):
     """Action semantics from the screens before and after each step: `trajmill derive action_semantics`."""
 
     name: ClassVar[str] = "action_semantics"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     deriver: ClassVar[str] = "trajmill.stages.derive.semantics:ActionSemantics"
     roles: ClassVar[tuple[str, ...]] = ("describer",)
     prompts: ClassVar[tuple[str, ...]] = ("describe_action", "check_effect")

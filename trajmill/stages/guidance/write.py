@@ -16,7 +16,7 @@ from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import DroppedStep, Guidance
-from trajmill.schemas.tables.query import Query
+from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.critics.replay import ElementAction, SeenStep, control_kind, replay, seen
 from trajmill.stages.curate.history import History
 from trajmill.stages.guidance.filter import ENDINGS, useless_steps
@@ -131,15 +131,17 @@ class LineWriter:
     visible.
     """
 
-    version = "line-writer-1"
+    version = "line-writer-2"
 
     async def synthesise(self, episode: Episode, steps: Sequence[StepDescription]) -> str:
-        lines = [line for description in steps if (line := instruction_for(description.step.action))]
+        touch, actions = episode.query.platform is Platform.PHONE, [each.step.action for each in steps]
+        lines = [line for action in actions if (line := instruction_for(action, touch))]
         return "\n".join(f"{number}. {line}" for number, line in enumerate(lines, start=1))
 
 
-def instruction_for(action: ElementAction) -> str:
+def instruction_for(action: ElementAction, touch: bool) -> str:
     """Return the instruction for one action, as a sentence; empty for actions that need no hint."""
+    press = "Tap" if touch else "Click"
 
     def plain(text: str) -> str:
         line = " ".join(text.split()).replace('"', "'")
@@ -151,7 +153,7 @@ def instruction_for(action: ElementAction) -> str:
             return f'Press "{words.capitalize()}".'
         case _ if action.presses and element is not None and (element.text or element.value):
             held = "Hold" if action.kind == "long_press" else "Right-click"
-            verb = "Open" if action.opens else held if is_hold(action.parsed) else "Drag to" if action.slides else "Tap"
+            verb = "Open" if action.opens else held if is_hold(action.parsed) else "Drag to" if action.slides else press
             group = f" in {plain(element.value)}" if control_kind(element) in ("choice", "stepper") else ""
             return f'{verb} "{plain(element.text or element.value)}"{group}.'
         case "type":
@@ -162,7 +164,7 @@ def instruction_for(action: ElementAction) -> str:
         case "answer":
             return f'Answer "{words}".'
         case "terminate" if action.gives_up:
-            return "Give up: the list ends without it."
+            return "Give up once you have scrolled through the whole list: it is not there."
         case _:
             return ""
 

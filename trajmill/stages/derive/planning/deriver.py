@@ -21,7 +21,6 @@ from trajmill.stages.derive.collected import RULE_AGENTS, TEMPLATE, WALK_WORDS, 
 from trajmill.stages.derive.conversation import about, dialogue, holds_placeholder
 from trajmill.stages.derive.kind_spec import GuidanceLift, Tools
 from trajmill.stages.derive.planning.manual import general_success, names_in, plain_steps, with_names
-from trajmill.stages.derive.semantics import effect_in_words
 from trajmill.stages.derive.spec import PlanningSpec
 from trajmill.stages.guidance.strip import quotes_guidance
 from trajmill.stages.models.prompts import PromptedModel, Sampling, on_lines
@@ -113,7 +112,7 @@ class Planning(KindDeriver[PlanningSpec]):
         told = []
         for number, success in enumerate(successes, start=1):
             slots = success.query.slots
-            effects = [with_names(effect_in_words(step), slots) for step in replay(success, self._screens)]
+            effects = [with_names(step.caption, slots) for step in replay(success, self._screens)]
             lines = "\n".join(
                 f"{place}. {untrusted(effect, _LONGEST)}" for place, effect in enumerate(effects, start=1)
             )
