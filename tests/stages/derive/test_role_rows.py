@@ -208,7 +208,7 @@ def test_a_state_is_compressed() -> None:
         'Tapped "Mail" on "Home screen".',
         'Scrolled down on "Inbox".',
         'Tapped "Gift" on "Inbox". Noted "AMBER12", "Muted: no".',
-        'Returned on "Gift".',
+        'Returned from "Gift".',
         'Tapped "Mail" on "Home screen".',
         'Typed "AMBER12" into "Code" on "Wallet".',
     ]

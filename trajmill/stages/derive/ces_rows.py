@@ -60,7 +60,9 @@ def state_after(conclusions: Sequence[str]) -> str:
         if not read.verb and conclusion.strip():
             done["", one_line(conclusion)] = None
         if read.target:
-            done[read.verb, quoted(read.target) + (f" for {quoted(read.field)}" if read.field else "")] = None
+            joint = "beside" if '" beside "' in conclusion else "for"
+            field = f" {joint} {quoted(read.field)}" if read.field else ""
+            done[conclusion.split()[0], quoted(read.target) + field] = None
         notes |= dict.fromkeys(read.notes)
         if read.verb == "Typed":
             notes.pop(read.target, None)

@@ -30,7 +30,7 @@ HELD_OUT = query("held", split=Split.HELDOUT_SLOTS).model_copy(
     update={"instruction": "Send seven purple umbrellas over to my neighbour in Norway"}
 )
 OPEN = 'Tapped "Bites" on "Home screen".'
-CHOOSE = 'Tapped "Margherita" for "7.50" on "Bites". Noted "7.50", "Margherita".'
+CHOOSE = 'Tapped "Margherita" beside "7.50" on "Bites". Noted "7.50", "Margherita".'
 ENLARGE = 'Tapped "Large" on "Margherita".'
 STEPS = (OPEN, CHOOSE, ENLARGE)
 
@@ -87,13 +87,13 @@ def ordered(dish: Slot, *between: str) -> Episode:
 
 
 def test_a_plain_manual_is_of_the_success_whose_way_holds_for_other_values_if_any_does() -> None:
-    by_category = ordered(PIZZA, 'Tapped "Menu" on "Bites".', 'Tapped "Italian" for "With basil" on "Menu".')
+    by_category = ordered(PIZZA, 'Tapped "Menu" on "Bites".', 'Tapped "Italian" beside "With basil" on "Menu".')
     at_once = ordered(FISH, 'Tapped "Menu" on "Bites".')
     (row,) = plain(by_category, sources(by_category, at_once)).examples
     assert row.source_trajectories == (at_once.trajectory.trajectory_id,)
     assert row.messages[2].content.splitlines()[1:] == ['2. Tap "Menu" on "Bites".', '3. Tap "{dish}" on "Menu".']
-    italian = ordered(PIZZA, 'Tapped "Italian" for "With basil" on "Menu".')
-    japanese = ordered(FISH, 'Tapped "Japanese" for "With rice" on "Menu".')
+    italian = ordered(PIZZA, 'Tapped "Italian" beside "With basil" on "Menu".')
+    japanese = ordered(FISH, 'Tapped "Japanese" beside "With rice" on "Menu".')
     assert reason(plain(italian, sources(italian, japanese))) == "fits_one_value"
     assert plain(italian, sources(italian, italian)).examples, "successes with equal values tell nothing"
 
@@ -102,7 +102,7 @@ SONG = Slot(name="song", value="Blue Kitchen", said="blue kitchen", page="tunes.
 
 
 def played(name: str, *pressed: str) -> Episode:
-    told = success(OPEN, *(f'Tapped "{item}" for "Jazz" on "Tunes".' for item in pressed), name=name, slots=(SONG,))
+    told = success(OPEN, *(f'Tapped "{item}" beside "Jazz" on "Tunes".' for item in pressed), name=name, slots=(SONG,))
     items = [TargetElement(role="list_item", text=item, bounds=OK.bounds) for item in pressed]
     steps = [step.model_copy(update={"target": item}) for step, item in zip(told.steps[1:], items, strict=False)]
     return told.model_copy(update={"steps": (told.steps[0], *steps, told.steps[-1])})

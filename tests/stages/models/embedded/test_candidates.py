@@ -36,11 +36,12 @@ def test_giving_up_is_offered_at_the_end_of_a_list_alone() -> None:
         assert may_give_up(found, "find the dish Soup", "Dishes", opened) is offered
     for wish, title in (("find the dish Pizza", "Dishes"), ("call Ann", "Dishes"), ("find Soup in Bites", "Bites")):
         assert not may_give_up(screen_candidates([row], SIZE, phone=True), wish, title, opened)
-    folder = *opened, read_conclusion('Tapped "Soups" for "Warm" on "Dishes".'), read_conclusion('Scrolled on "Soups".')
+    said = 'Tapped "Soups" beside "Warm" on "Dishes".', 'Scrolled on "Soups".'
+    folder = *opened, *map(read_conclusion, said)
     assert not may_give_up(screen_candidates([row], SIZE, phone=True), "find Lentils in Soups", "Soups", folder)
     give_up = CandidateAction("fail")
     assert give_up.action(phone=True) == Terminate(status="failure")
-    line = read_guidance_line("3. Give up: the list ends without it.")
+    line = read_guidance_line("3. Give up once you have scrolled through the whole list: it is not there.")
     assert names(line, give_up) and not names(line, screen_candidates([row], SIZE, phone=True)[0])
 
 
@@ -75,8 +76,9 @@ def test_a_page_left_for_the_launcher_twice_is_not_left_again_and_waiting_is_no_
         home = [each.verb for each in found.candidates].index("home")
         return bool(found.situation.exists[home]), found.situation.flags.tobytes()
 
-    assert [read(*['Left on "Clock".'] * times)[0] for times in range(4)] == [True, True, False, False]
-    assert read('Left on "Clock".', 'Waited on "Loading".') == read('Left on "Clock".') != read()
+    left = 'Left for the home screen from "Clock".'
+    assert [read(*[left] * times)[0] for times in range(4)] == [True, True, False, False]
+    assert read(left, 'Waited on "Loading".') == read(left) != read()
 
 
 def test_a_desktop_opens_icons_by_double_click() -> None:

@@ -117,17 +117,17 @@ _TO_DO: Final = {
     "Clicked ": "Click ",
     "Held ": "Hold ",
     "Right-clicked ": "Right-click ",
-    "Dragged ": "Drag to ",
+    "Dragged to ": "Drag to ",
     "Opened ": "Open ",
     "Typed ": "Type ",
     "Scrolled ": "Scroll ",
     "Confirmed on ": "Confirm on ",
-    "Returned on ": "Go back from ",
-    "Left on ": "Go to the home screen from ",
+    "Returned from ": "Go back from ",
+    "Left for the home screen from ": "Go to the home screen from ",
 }
 """The first words of the conclusions of the embedded policy; those of a model are copied."""
 _NOTED = re.compile(r' Noted ("[^"]*"(?:, "[^"]*")*)\.$')
-_BESIDE_NAME = re.compile(r'("\{[^"{}]+\}") for "[^"]*"')
+_BESIDE_NAME = re.compile(r'("\{[^"{}]+\}") (?:for|beside) "[^"]*"')
 _NAME = re.compile(r'"\{[^"{}]+\}"')
 _PRESSES = ("click", "long_press")
 _PRESSED = re.compile(r'"([^"{}]+)"')

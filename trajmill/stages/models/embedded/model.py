@@ -138,7 +138,9 @@ def reply_for(policy_input: PolicyInput, chosen: int, user: UserText, *, phone: 
     fresh = [line for value in policy_input.values if (line := plain(value)) not in known and line not in instruction]
     said = CONCLUSION_VERBS[verb] if phone else MOUSE_VERBS.get(CONCLUSION_VERBS[verb], CONCLUSION_VERBS[verb])
     parts = Conclusion(said, text, candidate.field, policy_input.title, tuple(fresh[:_MOST_NOTES]))
-    conclusion = write_conclusion(parts, how=verb if verb in ("down", "up") else "", into=verb == "type")
+    how = verb if verb in ("down", "up") else {"home": "for the home screen", "drag": "to"}.get(verb, "")
+    joint = "into" if verb == "type" else "beside" if candidate.role == "list_item" else "for"
+    conclusion = write_conclusion(parts, how=how, joint=joint, place="from" if verb in ("home", "back") else "on")
     thought = compose_thought(policy_input, chosen, user)
     return Reply(thought, candidate.action(phone=phone), conclusion)
 

@@ -99,8 +99,9 @@ def code_of(text: str) -> int:
 
 
 _CONCLUSION = re.compile(
-    r'(?P<verb>[\w-]+)(?: down| up)?(?: "(?P<target>[^"]*)")?(?: (?:for|into) "(?P<field>[^"]*)")?'
-    r'(?: on "(?P<title>[^"]*)")?\.(?: Noted (?P<notes>"[^"]*"(?:, "[^"]*")*)\.)?'
+    r'(?P<verb>[\w-]+)(?: down| up| to| for the home screen)?(?: "(?P<target>[^"]*)")?'
+    r'(?: (?:for|beside|into) "(?P<field>[^"]*)")?(?: (?:on|from) "(?P<title>[^"]*)")?\.'
+    r'(?: Noted (?P<notes>"[^"]*"(?:, "[^"]*")*)\.)?'
 )
 _QUOTED = re.compile(r'"([^"]*)"')
 MOUSE_VERBS = {"Tapped": "Clicked", "Held": "Right-clicked"}
@@ -120,15 +121,15 @@ class Conclusion(NamedTuple):
     """Values seen on that screen that may be needed later."""
 
 
-def write_conclusion(conclusion: Conclusion, *, how: str = "", into: bool = False) -> str:
-    """Write a conclusion; `how` follows the verb, `into` marks a target typed into an input."""
+def write_conclusion(conclusion: Conclusion, *, how: str = "", joint: str = "for", place: str = "on") -> str:
+    """Write a conclusion; `how` follows the verb, `joint` leads from the target to its field, `place` to the title."""
     parts = [conclusion.verb, how] if how else [conclusion.verb]
     if conclusion.target:
         parts.append(quoted(conclusion.target))
     if conclusion.field:
-        parts.append(f"{'into' if into else 'for'} {quoted(conclusion.field)}")
+        parts.append(f"{joint} {quoted(conclusion.field)}")
     if conclusion.title:
-        parts.append(f"on {quoted(conclusion.title)}")
+        parts.append(f"{place} {quoted(conclusion.title)}")
     noted = f" Noted {', '.join(map(quoted, conclusion.notes))}." if conclusion.notes else ""
     return " ".join(parts) + "." + noted
 
