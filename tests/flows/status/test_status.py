@@ -247,7 +247,7 @@ def test_the_outputs_of_roles_are_shown_and_what_they_were_asked(judged_late: Wa
     console = Console(record=True, width=2000, file=StringIO())
     console.print(*trajectory_lines(find_trajectory(judged_late, name)), sep="\n", soft_wrap=True)
     plain = console.export_text()
-    assert 'plan        Open "Mail" and do there what the user asks.' in plain and "asked" not in plain
+    assert 'plan        Open "Mail" and do the part of the task that belongs there.' in plain and "asked" not in plain
     console.print(*trajectory_lines(find_trajectory(judged_late, name, with_calls=True)), sep="\n", soft_wrap=True)
     lines = [line.strip() for line in console.export_text().splitlines()]
     roles = [line.partition(":")[0] for line in lines if "is asked:" in line or " says:" in line]

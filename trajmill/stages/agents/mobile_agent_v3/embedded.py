@@ -15,9 +15,9 @@ from trajmill.stages.agents.replies import FAILURE, NONE, SUCCESS, numbered, rea
 from trajmill.stages.agents.roles import EmbeddedQuestion, EmbeddedRole
 
 TRY_AGAIN = "Try again what had no effect: "
-_OPEN = 'Open "{}" and do there what the user asks.'
-_BEGUN = "Do in "
-_GO_ON = _BEGUN + '"{}" what the user asks.'
+_OPEN = 'Open "{}" and do the part of the task that belongs there.'
+_BEGUN = "Carry on in "
+_GO_ON = _BEGUN + '"{}" with the part of the task that belongs there.'
 _REPORT = "Report that the task is done."
 _QUOTED = re.compile(r'"[^"]*"')
 _MOST_NOTES = 5
@@ -102,6 +102,6 @@ def _noted(asked: EmbeddedQuestion) -> str:
     return f"### Important Notes ###\n{numbered([note for note in notes if note not in known][:_MOST_NOTES])}"
 
 
-MANAGER = EmbeddedRole("embedded-manager-2", _managed)
+MANAGER = EmbeddedRole("embedded-manager-3", _managed)
 REFLECTOR = EmbeddedRole("embedded-reflector-2", _reflected)
 NOTETAKER = EmbeddedRole("embedded-notetaker-1", _noted)
