@@ -143,11 +143,11 @@ class EpisodeState:
             if self.submitted.get(part.pages[-1]):
                 continue
             if part.receipt is not None and part.receipt not in self.pages:
-                found.append(f"{part.receipt} was never reached")
+                found.append(f"this page never came up: {self.task.described(part.receipt)}")
             else:
                 found += self._unmet(part)
             if part.open_page is not None and not any(page == part.open_page for page, _ in self._changed()):
-                found.append(f"nothing was done on {part.open_page}")
+                found.append(f"nothing was done on this page: {self.task.described(part.open_page)}")
         return found + [_standing(control) for _, control in self.unasked(None)]
 
     def unasked(self, part: TaskPart | None) -> list[tuple[str, Control]]:
@@ -220,7 +220,11 @@ class EpisodeState:
             if is_named and page in part.pages and control.value == self.first[page, key]:
                 free = wanted(control, self.task.slots_on(page)) is None
                 wrong += [control] * (free and not self.task.asks_in_words(control, page, part))
-        missing = [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
+        missing = [
+            f'no "{slot.value}" for {slot.name.replace("_", " ")}'
+            for slot in part.slots
+            if not self._is_met(slot, part)
+        ]
         return missing + list(map(_standing, wrong))
 
     def _submits_typed_text(self, page: str, part: TaskPart) -> bool:

@@ -41,15 +41,17 @@ class AnnotatedTask(NamedTuple):
 
     def parts(self) -> tuple[TaskPart, ...]:
         found: list[TaskPart] = []
-        descriptions = dict(zip(self.pages, self.page_descriptions, strict=True))
         for app, group in groupby(self.pages, key=app_of):
             pages = tuple(group)
             bare = not self.slots_on(pages[-1]) and self.question is None
-            confirms = bare and len(pages) > 1 and CONFIRMS.search(descriptions[pages[-1]]) is not None
+            confirms = bare and len(pages) > 1 and CONFIRMS.search(self.described(pages[-1])) is not None
             slots = tuple(slot for slot in self.slots if app_of(slot.page) == app)
             receipt, open_page = (pages[-1], None) if confirms else (None, pages[-1] if bare else None)
             found.append(TaskPart(app, pages, slots, receipt, open_page))
         return (*(part._replace(open_page=None) for part in found[:-1]), *found[-1:])
+
+    def described(self, page: str) -> str:
+        return self.page_descriptions[self.pages.index(page)].rstrip(".")
 
     def slots_on(self, page: str) -> tuple[Slot, ...]:
         return tuple(slot for slot in self.slots if slot.page == page)

@@ -39,7 +39,7 @@ class GraphChannel:
 
     @property
     def version(self) -> str:
-        return f"graph-{self.channel}-5"
+        return f"graph-{self.channel}-6"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode. Raises JudgeFailure for unknown or insufficient annotations, or a missing screen.
@@ -61,7 +61,7 @@ class GraphChannel:
 @dataclass(frozen=True)
 class StepCriticByGraph:
     graphs: Mapping[str, AppGraph]
-    version: ClassVar[str] = "graph-step-6"
+    version: ClassVar[str] = "graph-step-7"
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         """Judge each step by whether less of the task is left after it, over all ways.

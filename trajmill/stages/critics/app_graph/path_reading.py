@@ -139,12 +139,22 @@ def _left_after(episode: PathReading, at: int, ways: Ways, lists: Mapping[str, s
             there = next(page for page in (state.page, *pages) if page in pages and name in pages[page].slots)
             to_do.append(Act("", {}, there))
         aims = aims or [first[name].strip(), *(each for slot, each in asked.given if slot == name)]
-        if value.strip() not in aims:  # a beginning of a value, or none, is nearer to it than another value
-            to_set += 1 if value == first[name] or any(each.startswith(value.strip()) for each in aims) else 2
+        if value.strip() not in aims:
+            to_set += 1 if any(_leads_to(each, value.strip(), first[name]) for each in aims) else 2
     orders, end = permutations(to_do) if len(to_do) <= _MOST_ORDERED else [to_do], Act("", asked.opened, asked.end)
     way = min(ways.past(_stops(lists, state, (*order, end))) for order in orders)
     destroyed = sum(each.destroys for each in episode.taken[:at])
     return Left(destroyed + len(unasked), len(acts), way, to_set)
+
+
+def _leads_to(aim: str, value: str, first: str) -> bool:
+    """Whether a value is no farther from an aim than the first one: itself, a beginning, or a number towards it.
+
+    So a counter that is put back to its start undoes steps, and gets no nearer.
+    """
+    if aim.isdecimal() and value.isdecimal() and first.strip().isdecimal():
+        return abs(int(aim) - int(value)) <= abs(int(aim) - int(first))
+    return value == first.strip() or aim.startswith(value)
 
 
 def _stops(lists: Mapping[str, str], state: GraphState, acts: Sequence[Act]) -> list[str]:
