@@ -148,7 +148,7 @@ class _UiTars:
             if type(action) is form.kind and form.fixed.items() <= vars(action).items():
                 values = [_written_argument(name, action, frame) for name in form.arguments]
                 if None not in values:
-                    names = ("content" if name == "answer" else name for name in form.arguments)
+                    names = ("content" if name in ("answer", "newline") else name for name in form.arguments)
                     quoted = (f"'{(value or '').translate(_TO_WRITTEN)}'" for value in values)
                     pairs = map("=".join, zip(names, quoted, strict=True))
                     return f"{call}({', '.join(pairs)})"
@@ -168,6 +168,7 @@ press_back()
 wait()  # for five seconds
 finished(content='')  # the task is done; content answers a question"""
     forms = (
+        ("type", Form(SystemButton, ("newline",), {"button": "Enter"})),
         *_ANY_DEVICE,
         ("long_press", Form(LongPress, ("start_box", "time"))),
         ("scroll", Form(Swipe, ("start_box", "end_box"))),
@@ -215,6 +216,8 @@ def _read_argument(name: str, form: Form, given: Arguments) -> Mapping[str, obje
         case "content":
             content = given.text(name)
             return {"text": content.removesuffix("\n"), "enter": content.endswith("\n")}
+        case "newline":
+            return {} if given.text("content") == "\n" else None
         case "answer":
             return {"text": given.word("content")} if given.word("content") else None
         case "time":
@@ -240,6 +243,8 @@ def _written_argument(name: str, action: Any, frame: CoordinateFrame) -> str | N
             return _box(action.x2, action.y2, frame)
         case "content" if action.enter or not action.text.endswith("\n"):
             return f"{action.text}\n" if action.enter else str(action.text)
+        case "newline":
+            return "\n"
         case "answer":
             return action.text or None
         case "time":
