@@ -30,6 +30,7 @@ from trajmill.stages.curate.diversity import (
     hold_to_quotas,
     narrowed,
     read_diversity,
+    with_few_equal,
 )
 from trajmill.stages.curate.leaks import LeakCheck, leaks_of, without_leaks, without_rows
 from trajmill.stages.curate.spec import CurateSpec
@@ -96,8 +97,9 @@ class ReleaseRequest(NamedTuple):
     curate: CurateSpec = CurateSpec()
     quotas: Quotas = {}
     """By aspect, the largest share of the supervised rows that one value may have."""
-    kinds: Collection[str] = ()
-    """The derived kinds that it takes, as `made_by` of their rows; other settings have made the others."""
+    kinds: Mapping[str, int | None] = {}
+    """The derived kinds that it takes, as `made_by` of their rows, with their `KindSpec.equal_words`; other settings
+    have made the others."""
 
 
 class Released(NamedTuple):
@@ -237,19 +239,23 @@ def _steps_in_apps(warehouse: Warehouse, run_id: str, apps: Collection[str]) -> 
 
 
 def _kinds(
-    warehouse: Warehouse, origin: Origin, versions: Collection[str], check: LeakCheck, hidden: pa.Array
+    warehouse: Warehouse, origin: Origin, versions: Mapping[str, int | None], check: LeakCheck, hidden: pa.Array
 ) -> list[ReleaseRows]:
     by = ["query_id", "trajectory_id", "step_index", "example_id"]
     found = []
-    for wanted in (ExampleSet({"made_by": [version]}, None) for version in sorted(versions)):
+    for version, most in sorted(versions.items()):
+        wanted = ExampleSet({"made_by": [version]}, None)
         candidates = read_candidates(warehouse, origin, wanted, check).rows
         for kind in candidates["kind"].unique().to_pylist():
             rows = candidates.filter(pc.equal(candidates["kind"], kind))
             distinct = without_duplicates(rows.sort_by([(column, "ascending") for column in by]))
             clean = without_leaks(distinct, "example_id", leaks_of(distinct)).without_steps("example_id", hidden)
-            balanced = with_equal_sides(clean.rows)
+            varied = clean.rows if most is None else with_few_equal(clean.rows, "words", most)
+            balanced = with_equal_sides(varied)
             left_out = Counter(clean.left_out) + Counter(
-                duplicate=rows.num_rows - distinct.num_rows, unequal_sides=clean.rows.num_rows - balanced.num_rows
+                duplicate=rows.num_rows - distinct.num_rows,
+                equal_words=clean.rows.num_rows - varied.num_rows,
+                unequal_sides=varied.num_rows - balanced.num_rows,
             )
             stored = StoredExamples(warehouse, origin.run_id, wanted.where, balanced)
             found.append(ReleaseRows(stored, [SftExporter(derived_kind=kind)], kind, left_out))

@@ -80,11 +80,12 @@ def release_again(config: Config) -> str:
 
 
 def _make(context: RoundContext, at: StageRun, name: str, previous: str | None) -> Released:
-    config, queries, kinds = context.config, context.all_queries, set()
+    config, queries, kinds = context.config, context.all_queries, dict[str, int | None]()
     for kind in DERIVE_KINDS.kinds():
         # A kind whose model is not configured has no rows.
         with suppress(BadInputError):
-            kinds.add(kind_named(config, kind).made_by)
+            found = kind_named(config, kind)
+            kinds[found.made_by] = found.spec.equal_words
     history = read_history(context.warehouse, context.run_id, context.round + 1)
     request = ReleaseRequest(
         name=name,
@@ -99,7 +100,7 @@ def _make(context: RoundContext, at: StageRun, name: str, previous: str | None) 
         created_at=datetime.now(UTC).isoformat(timespec="seconds"),
         heldout_apps=config.queries.unseen_app_names,
         left_out=dict(sum((Counter(report.result["dropped"]) for report in derived_so_far(context)), Counter[str]())),
-        kinds=frozenset(kinds),
+        kinds=kinds,
         curate=config.curate,
         quotas=config.release.quotas,
     )

@@ -32,15 +32,16 @@ DIGESTS = pa.schema(
         ("loss_weight", pa.float64()),
         ("variant", pa.string()),
         ("written_by", pa.string()),
+        ("words", pa.binary()),
         ("conversation", pa.binary()),
         ("reply", pa.binary()),
         ("last_screen", pa.string()),
     ]
 )
-"""`conversation` is equal for equal messages and screens, `reply` for an equal last message; `last_screen` may be
-null. The other columns are those of table `examples`."""
+"""`words` is equal for equal messages, `conversation` for equal messages and screens, `reply` for an equal last
+message; `last_screen` may be null. The other columns are those of table `examples`."""
 
-DIGESTED = (*DIGESTS.names[:-3], "messages", "screens")
+DIGESTED = (*DIGESTS.names[:-4], "messages", "screens")
 KEPT_PER_QUERY = 3
 _SEPARATOR = "\x1f"
 _HASH_BYTES = 16
@@ -49,16 +50,18 @@ _ROWS_AT_ONCE = 2000
 
 def digests_of(examples: pa.Table) -> pa.Table:
     """Return the digests of rows of table `examples`, which has at least the columns `DIGESTED`."""
+    words: list[bytes] = []
     conversations: list[bytes] = []
     replies: list[bytes] = []
     screens: list[str | None] = []
     for batch in examples.to_batches(max_chunksize=_ROWS_AT_ONCE):
         for messages, shown in zip(batch["messages"].to_pylist(), batch["screens"].to_pylist(), strict=True):
             texts = [text for message in messages for text in (message["role"], message["content"])]
+            words.append(_hash(_SEPARATOR.join(texts)))
             conversations.append(_hash(_SEPARATOR.join([*texts, _SEPARATOR.join(shown)])))
             replies.append(_hash(messages[-1]["content"]))
             screens.append(shown[-1] if shown else None)
-    made = {"conversation": conversations, "reply": replies, "last_screen": screens}
+    made = {"words": words, "conversation": conversations, "reply": replies, "last_screen": screens}
     columns = [
         pa.array(made[field.name], field.type) if field.name in made else examples[field.name].cast(field.type)
         for field in DIGESTS

@@ -78,6 +78,8 @@ class KindSpec(Spec):
     """Whether it also derives from the branches from a screen of an attempt, or from the screen of a branch."""
     with_calls: ClassVar[bool | Literal["critics"]] = False
     """Whether it derives from the model calls of agent roles, or of `critics`."""
+    equal_words: ClassVar[int | None] = 3
+    """Most rows of a release with the same messages on different screens; None for a kind that always asks the same."""
     trains_policy: ClassVar[bool] = True
     """Whether its rows are for a policy or a role of its agent; False for other models, as a judge."""
     roles: ClassVar[tuple[str, ...]] = ()

@@ -215,6 +215,7 @@ class ActionSemanticsSpec(KindSpec):
     name: ClassVar[str] = "action_semantics"
     version: ClassVar[str] = "3"
     deriver: ClassVar[str] = "trajmill.stages.derive.semantics:ActionSemantics"
+    equal_words: ClassVar[int | None] = None
     roles: ClassVar[tuple[str, ...]] = ("describer",)
     prompts: ClassVar[tuple[str, ...]] = ("describe_action", "check_effect")
 
