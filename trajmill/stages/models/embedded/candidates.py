@@ -241,7 +241,7 @@ CONCLUSION_VERBS = {
     "answer": "Answered",
 }
 _BY_MEANING = ("type", "fail", "answer")
-_LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
+LEAVING = {"back": "back", "close": "back", "show desktop": "home"}
 """Verbs of app buttons that do the same as a system button, by their label."""
 _KIND_INDEX = {kind: index for index, kind in enumerate(KINDS)}
 _FLAG_INDEX = {flag: index for index, flag in enumerate(FLAGS)}
@@ -252,7 +252,7 @@ _COUNTS = slice(_FLAG_INDEX["counts"], _FLAG_INDEX["counts"] + 4)
 def kind_of(candidate: CandidateAction) -> int:
     name = candidate.role if candidate.verb in ("press", "open", "type", "drag") else candidate.verb
     if name == "button":
-        name = _LEAVING.get(candidate.text.casefold(), name)
+        name = LEAVING.get(candidate.text.casefold(), name)
     return _KIND_INDEX.get(name, 0)
 
 

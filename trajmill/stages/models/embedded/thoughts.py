@@ -15,7 +15,7 @@ from importlib import resources
 from itertools import groupby
 
 from trajmill.schemas.dialects.user_text import UserText
-from trajmill.stages.models.embedded.candidates import CandidateAction
+from trajmill.stages.models.embedded.candidates import LEAVING, CandidateAction
 from trajmill.stages.models.embedded.situation import PolicyInput
 from trajmill.stages.models.embedded.words import STOP_WORDS, Conclusion, noted_values, quoted, tokens
 
@@ -89,7 +89,8 @@ def _wanted(candidate: CandidateAction, past: Sequence[Conclusion], instruction:
     elif text and text in noted_values(past):
         reason = "noted"
     else:
-        reason = candidate.role if candidate.role in _wordings()["wanted"] else "press"
+        name = LEAVING.get(text.casefold(), candidate.role)
+        reason = name if name in _wordings()["wanted"] else "press"
     return wording.choice(_wordings()["wanted"][reason]).format(shared) + "."
 
 
