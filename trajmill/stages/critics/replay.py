@@ -223,9 +223,15 @@ def describe_outcome(outcome: Transition) -> str:
         parts.append("the list has changed")
     if parts:
         return "; ".join(parts)
-    if outcome.before.items != outcome.after.items:
-        return "the view has moved"
-    return "the keyboard is up" if outcome.keyboard else "something else is in view"
+    if outcome.after.menu_is_open:
+        return "a menu is open"
+    before, after = (
+        next((e.text for e in state.elements if {"focused", "editable"} <= set(e.states)), None)
+        for state in (outcome.before, outcome.after)
+    )
+    if after != before:
+        return "the input is closed" if after is None else f"the field {quoted(after)} has the focus"
+    return "the view has moved"
 
 
 ON, OFF = "on", "off"
@@ -365,7 +371,6 @@ class Transition(NamedTuple):
     """Data texts that are gone although the page is the same."""
     items_changed: bool
     """On one page, list items appeared, disappeared or changed, and not by scrolling."""
-    keyboard: bool
 
 
 def compare(before: ScreenState, after: ScreenState) -> Transition:
@@ -393,7 +398,6 @@ def compare(before: ScreenState, after: ScreenState) -> Transition:
         appeared=() if same else _more(after.values, before.values),
         vanished=() if same or opened or after.menu_is_open else _more(before.values, after.values),
         items_changed=items_changed,
-        keyboard=any(element.role == "keyboard" for element in after.elements),
     )
 
 
