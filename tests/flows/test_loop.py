@@ -137,9 +137,9 @@ def test_what_fails_its_check_stays(
     shutil.rmtree(context.at(RELEASE).staging(context.warehouse))
     shutil.rmtree(context.warehouse.release(release_name(context)))
 
-    guided = [row.trajectory_id for row in read_rows(small_run, Trajectory) if row.purpose is Purpose.GUIDED]
+    tried = [row.trajectory_id for row in read_rows(small_run, Trajectory)]
     with monkeypatch.context() as spoiling:
-        hints = dict.fromkeys(guided, "1. never said\n<tool_call>")
+        hints = dict.fromkeys(tried, "1. never said\n<tool_call>")
         spoiling.setattr("trajmill.pipelines.release.hints_of", lambda *_: hints)
         with pytest.raises(TrajmillError, match=r"it quotes the guidance .*; nothing was released\Z"):
             release(context)

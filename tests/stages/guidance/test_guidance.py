@@ -193,15 +193,16 @@ def queries(*names: str) -> list[Query]:
 
 
 def test_queries_that_failed_often_are_hard_if_there_is_something_to_write_hints_from() -> None:
-    found = hard_queries(queries("a", "b", "c", "d"), tried(a="xx", b="x", c="xxoo", d=""), 2, episodes=100)
+    found = hard_queries(queries("a", "b", "c", "d"), tried(a="xx", b="x", c="xxoo", d=""), 2, 2, episodes=100)
     assert [query.query_id for query in found.queries] == ["a"]
-    past = tried(a="xxO", b="xx", c="xx")
-    found = hard_queries(queries("a", "b", "c"), past, 2, episodes=100)
+    past = tried(a="xxO", b="xx", c="xx", d="xxOO")
+    found = hard_queries(queries("a", "b", "c", "d"), past, 2, 2, episodes=100)
     assert [query.query_id for query in found.queries] == ["b", "c", "a"]
-    assert found.own_success == {"a": "a2"}
-    assert [query.query_id for query in hard_queries(queries("a", "b", "c"), past, 2, episodes=5).queries] == ["b", "c"]
+    assert found.own_success == {"a": "a2", "d": "d2"} and past.unsettled() == ["a", "d"]
+    found = hard_queries(queries("a", "b", "c"), past, 2, 2, episodes=5)
+    assert [query.query_id for query in found.queries] == ["b", "c"]
     bare = [query.model_copy(update={"path": ()}) for query in queries("a", "b")]
-    found = hard_queries(bare, tried(a="xxO", b="xx"), 2, episodes=100)
+    found = hard_queries(bare, tried(a="xxO", b="xx"), 2, 2, episodes=100)
     assert [query.query_id for query in found.queries] == ["a"]
 
 

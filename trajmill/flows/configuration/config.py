@@ -155,7 +155,8 @@ class GuidanceSection(Spec):
     after_failures: NonNegativeInt = 1
     """Failed attempts after which a query gets guidance; 0 also guides queries that were never attempted."""
     share: Fraction = 0.5
-    """Largest share of a round's episodes that may be guided."""
+    """Largest share of a round's episodes that may be guided. Queries with `train.keep_per_query` successes get no more
+    hints; the next round spends what is left on larger groups of queries that were learned from and still fail."""
     demonstrate: bool | Literal["explorer"] = False
     """Whether the reference agent makes the guided attempts, for a policy that cannot follow hints yet; `explorer`: the
     untrained embedded policy, which needs no reference path. Accepted steps become training data."""

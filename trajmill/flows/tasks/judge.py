@@ -16,7 +16,7 @@ from trajmill.flows.configuration.judges import NamedJudge, own_judge, prompts_o
 from trajmill.flows.policies.policy import acting_round, endpoint_of, untrained_policy
 from trajmill.flows.progress import progress
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage
-from trajmill.flows.tasks.rollout import MIXED, attempt_all, exploring_agent, shares
+from trajmill.flows.tasks.rollout import MIXED, again, attempt_all, exploring_agent, shares
 from trajmill.pipelines.fan_out import WrittenFiles, divide
 from trajmill.pipelines.judge import JudgeTrajectories, RejudgeIdentity, WriteGuidance
 from trajmill.pipelines.models import ActingAgent
@@ -213,6 +213,7 @@ def rollout_guided(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt the hard queries with their hints in the prompt, or demonstrate them."""
     config, demonstrate, seed = context.config, context.config.guidance.demonstrate, context.config.run.seed
     episodes = sum(share.episodes for share in shares(context, config.guided_episodes))
+    episodes -= sum(again(context).values())
     if demonstrate:
         shown = [query for query in _hard_queries(context, to_hint=False)[0].queries if query.path]
         attempts = plan_demonstrations(shown, episodes, seed, context.round)
@@ -268,8 +269,9 @@ def _hard_queries(context: RoundContext, to_hint: bool = True) -> tuple[HardQuer
     history = read_history(context.warehouse, context.run_id, context.round + 1)
     if to_hint and settings.demonstrate:
         return HardQueries((), {}), history
+    limits = settings.after_failures, context.config.train.keep_per_query
     each = [
-        hard_queries(share.queries, history, settings.after_failures, share.episodes)
+        hard_queries(share.queries, history, *limits, share.episodes)
         for share in shares(context, context.config.guided_episodes)
     ]
     return HardQueries(each[0].queries + each[1].queries, each[0].own_success), history

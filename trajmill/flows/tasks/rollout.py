@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+import random
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -35,6 +36,7 @@ def rollout(context: RoundContext, at: StageRun) -> StageOutcome:
     planned = dict[str, int]()
     for share in shares(context, context.config.first_episodes):
         planned |= _new_groups(context, share.queries, share.episodes, "plan")
+    planned = dict(Counter(planned) + Counter(again(context)))
     attempts = plan_rollouts(training_queries(context), planned, context.config.run.seed, context.round)
     return attempt_all(context, at, attempts, exploring_agent(context, acting_round(context)))
 
@@ -43,7 +45,8 @@ def rollout(context: RoundContext, at: StageRun) -> StageOutcome:
 def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
     """Spend the rest of the attempts on queries that both succeeded and failed, then on queries not tried yet."""
     config, made_first = context.config, finished(context, ROLLOUT).count.rows_in
-    total = sum(share.episodes for share in shares(context, config.unguided_episodes)) - made_first
+    total = sum(share.episodes for share in shares(context, config.unguided_episodes))
+    total += sum(again(context).values()) - made_first
     seed = int(content_id(MIXED, config.run.seed, context.round)[:12], 16)
     correct = context.correctness([context.round])
     tried, made = defaultdict[str, list[bool]](list), dict[str, int]()
@@ -62,6 +65,24 @@ def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
     outcome = attempt_all(context, at, attempts, exploring_agent(context, context))
     names = sorted(name for (name,) in context.written("trajectories", outcome.files, ["trajectory_id"]))
     return replace(outcome, result={"trajectories": names, "mixed": len(mixed)})
+
+
+def again(context: RoundContext) -> dict[str, int]:
+    """Spend what guidance left over in the round before on queries that have been learned from and often fail.
+
+    Their groups are larger by one than those of other queries: outcomes differ more often, and so do advantages.
+    """
+    guided = sum(share.episodes for share in shares(context, context.config.guided_episodes))
+    if context.round == 1 or not guided:
+        return {}
+    before = context.read("trajectories", ["purpose"], [context.round - 1], {"purpose": [Purpose.GUIDED.value]})
+    known = {query.query_id for query in training_queries(context)}
+    history = read_history(context.warehouse, context.run_id, context.round)
+    unsettled = [name for name in history.unsettled() if name in known]
+    random.Random(int(content_id("again", context.config.run.seed, context.round)[:12], 16)).shuffle(unsettled)
+    size = context.config.rollout.group_size
+    size += size > 1
+    return dict.fromkeys(unsettled[: max(0, guided - before.num_rows) // size], size)
 
 
 def _new_groups(context: RoundContext, queries: Sequence[Query], total: int, salt: str) -> dict[str, int]:

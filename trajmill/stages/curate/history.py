@@ -31,7 +31,7 @@ class ShortSuccess(NamedTuple):
 
 
 class QueryHistory(NamedTuple):
-    """The figures of one query; guided attempts count only in `shortest`."""
+    """The figures of one query; guided attempts count only in `shortest` and `successes`."""
 
     tried: int = 0
     correct: int = 0
@@ -39,20 +39,23 @@ class QueryHistory(NamedTuple):
     """Moving average of the outcomes."""
     shortest: ShortSuccess | None = None
     shortest_unguided: ShortSuccess | None = None
+    successes: int = 0
 
     def after(self, attempt: JudgedAttempt) -> QueryHistory:
         shortest, unguided = self.shortest, self.shortest_unguided
+        successes = self.successes + attempt.correct
         if attempt.correct:
             success = ShortSuccess(attempt.steps, attempt.trajectory_id, attempt.round)
             shortest, unguided = min(shortest or success, success), min(unguided or success, success)
         if attempt.guided:
-            return self._replace(shortest=shortest)
+            return self._replace(shortest=shortest, successes=successes)
         return QueryHistory(
             tried=self.tried + 1,
             correct=self.correct + attempt.correct,
             average=average_after(self.average, attempt.correct),
             shortest=shortest,
             shortest_unguided=unguided,
+            successes=successes,
         )
 
 
@@ -90,12 +93,19 @@ class History(NamedTuple):
         """Return the number of failed unguided attempts at each query."""
         return {name: each.tried - each.correct for name, each in self.queries.items()}
 
+    def unsettled(self) -> list[str]:
+        """Return the tried queries, sorted, with a success to learn from and unguided attempts that often fail."""
+        known = ((name, each) for name, each in self.queries.items() if each.tried > 0 and each.successes > 0)
+        return sorted(name for name, each in known if each.average < _SETTLED)
+
     def shortest_success(self, *, guided: bool = True) -> dict[str, str]:
         """Return by query the id of its shortest correct trajectory; `guided` whether those with guidance count."""
         found = {name: each.shortest if guided else each.shortest_unguided for name, each in self.queries.items()}
         return {name: success.trajectory_id for name, success in found.items() if success}
 
 
+_SETTLED = 0.7
+"""Success average from which unguided attempts at a query seldom differ."""
 _MEMORY = 0.5
 """Weight of the earlier attempts in a success average when one more attempt is counted."""
 _CEILING = 1.15

@@ -33,18 +33,23 @@ class HardQueries(NamedTuple):
     own_success: dict[str, str]
 
 
-def hard_queries(queries: Sequence[Query], history: History, after_failures: int, episodes: int) -> HardQueries:
+def hard_queries(
+    queries: Sequence[Query], history: History, after_failures: int, enough: int, episodes: int
+) -> HardQueries:
     """Return the queries with enough failures, a low recent success average, and a success or a path for hints.
 
-    `episodes` is the number of guided episodes of a round, which limits the queries.
+    Those with `enough` successes to learn from need no more. `episodes` is the number of guided episodes of a round,
+    which limits the queries.
     """
     averages = history.averages([query.query_id for query in queries])
     failures, solved = history.failures(), history.shortest_success()
+    learned = {name for name, each in history.queries.items() if each.successes >= enough}
     hard = [
         query
         for query in queries
         if failures.get(query.query_id, 0) >= after_failures
         and averages[query.query_id] < _HARD_BELOW
+        and query.query_id not in learned
         and (query.path or query.query_id in solved)
     ]
     ranked = sorted(hard, key=lambda query: (query.query_id in solved, averages[query.query_id], query.query_id))
