@@ -254,7 +254,7 @@ class PlanningSpec(KindSpec):
     """Manuals of tasks, from the correct trajectories of a round: `trajmill derive planning`."""
 
     name: ClassVar[str] = "planning"
-    version: ClassVar[str] = "4"
+    version: ClassVar[str] = "5"
     deriver: ClassVar[str] = "trajmill.stages.derive.planning.deriver:Planning"
     once_per_task: ClassVar[bool] = True
     roles: ClassVar[tuple[str, ...]] = ("writer",)

@@ -64,15 +64,16 @@ def reason(rows: DerivedRows) -> str:
 
 
 def test_without_a_model_conclusions_become_steps_with_names_in_the_place_of_values() -> None:
-    wrong = 'Tapped "Help" on "Bites".'
+    wrong, told = 'Tapped "Help" on "Bites".', 'Answered "9" for "Price" on "Margherita". Noted "Price: 9".'
     slots = (PIZZA, SIZE, Slot(name="gift", value="on", said="order", page="bites.gift"))
-    given = success(OPEN, wrong, CHOOSE, ENLARGE, labels=(StepLabel.GOOD, StepLabel.HARMFUL), slots=slots)
+    given = success(OPEN, wrong, CHOOSE, ENLARGE, told, labels=(StepLabel.GOOD, StepLabel.HARMFUL), slots=slots)
     (row,) = plain(given, sources(given, success(*STEPS, name="other", slots=slots))).examples
     assert row.messages[1].content == "Task: Order a {size} {dish}"
     assert row.messages[2].content.splitlines() == [
         '1. Tap "Bites" on "Home screen".',
         '2. Tap "{dish}" on "Bites". Note "{dish}".',
         '3. Tap "{size}" on "{dish}".',
+        '4. Answer with the "Price" shown on "{dish}".',
     ]
     assert (row.variant, row.written_by, row.screens, row.step_index) == ("unmeasured", "template", (), None)
     assert row.source_trajectories == (given.trajectory.trajectory_id,)

@@ -17,7 +17,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.failure import Refusal
 from trajmill.schemas.tables.guidance import Guidance
-from trajmill.schemas.tables.query import Query, Slot
+from trajmill.schemas.tables.query import ASKED, Query, Slot
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 
@@ -118,15 +118,18 @@ _TO_DO: Final = {
     "Held ": "Hold ",
     "Right-clicked ": "Right-click ",
     "Dragged to ": "Drag to ",
+    "Dragged ": "Drag to ",
     "Opened ": "Open ",
     "Typed ": "Type ",
     "Scrolled ": "Scroll ",
     "Confirmed on ": "Confirm on ",
-    "Returned from ": "Go back from ",
-    "Left for the home screen from ": "Go to the home screen from ",
+    **dict.fromkeys(("Returned from ", "Returned on "), "Go back from "),
+    **dict.fromkeys(("Left for the home screen from ", "Left on "), "Go to the home screen from "),
 }
 """The first words of the conclusions of the embedded policy; those of a model are copied."""
 _NOTED = re.compile(r' Noted ("[^"]*"(?:, "[^"]*")*)\.$')
+_ANSWERED = re.compile(r'Answered "[^"]*" for ("[^"]*") on ("[^"]*")\..*')
+"""The answer of one query, which holds for no other: a manual names only where it stands."""
 _BESIDE_NAME = re.compile(r'("\{[^"{}]+\}") (?:for|beside) "[^"]*"')
 _NAME = re.compile(r'"\{[^"{}]+\}"')
 _PRESSES = ("click", "long_press")
@@ -138,7 +141,7 @@ def with_names(text: str, slots: Iterable[Slot]) -> str:
     names: dict[str, str] = {}
     for slot in slots:
         for value in (slot.value, slot.said):
-            if value.strip() and slot.value not in ("on", "off"):
+            if value.strip() and slot.value not in ("on", "off", ASKED):
                 names.setdefault(value.strip().casefold(), slot.name)
     if not names:
         return text
@@ -168,6 +171,7 @@ def plain_steps(success: Episode) -> list[str]:
     steps = []
     for step in steps_to_tell(success):
         conclusion = with_names(" ".join(step.conclusion.split()), success.query.slots)
+        conclusion = _ANSWERED.sub(r"Answer with the \1 shown on \2.", conclusion)
         begun = next((begin for begin in _TO_DO if conclusion.startswith(begin)), None)
         if begun is not None:
             found = _NOTED.search(conclusion)
