@@ -20,7 +20,9 @@ from trajmill.stages.agents.roles import EmbeddedRole
 HOME = observe(*(element("icon", name, "clickable") for name in ("Mail", "Maps", "Wallet")), app="")
 WALLET = observe(element("text", "Wallet"))
 SAID = 'Use Wallet to redeem the code of the mail "Maps are free".'
-OPEN_WALLET, OPEN_MAIL = (f'Open "{app}" and do the part of the task that belongs there.' for app in ("Wallet", "Mail"))
+OPEN = 'Open "{}" and do the part of the task that belongs there.'
+GO_ON = 'Carry on in "{}" with the part of the task that belongs there.'
+OPEN_WALLET, OPEN_MAIL, ON_WALLET, ON_MAIL = (said.format(app) for said in (OPEN, GO_ON) for app in ("Wallet", "Mail"))
 REPORT = "Report that the task is done."
 PRESS = Click(x=700, y=700)
 
@@ -59,14 +61,10 @@ def test_the_manager_plans_a_subgoal_for_each_app_outside_quotes_goes_on_repairs
     assert planned(WALLET) == (f"Do what the user asks: {SAID}", REPORT)
     state = TaskState((OPEN_WALLET, OPEN_MAIL, REPORT))
     reading = revised(state, 'Tapped "Mail" on "Home screen".')
-    assert (reading.completed, reading.plan) == (
-        (),
-        ('Carry on in "Mail" with the part of the task that belongs there.', OPEN_WALLET, REPORT),
-    )
+    assert (reading.completed, reading.plan) == ((), (ON_MAIL, OPEN_WALLET, REPORT))
     assert revised(reading, 'Tapped "Gift" on "Mail".') == reading
     later = revised(reading, 'Opened "Wallet".')
-    assert later.completed == ('Carry on in "Mail" with the part of the task that belongs there.',)
-    assert later.plan == ('Carry on in "Wallet" with the part of the task that belongs there.', REPORT)
+    assert (later.completed, later.plan) == ((ON_MAIL,), (ON_WALLET, REPORT))
     failed = revised(later, 'Tapped "Go".', after=HOME)
     assert failed.plan == ('Try again what had no effect: Tapped "Go".', *later.plan)
     assert revised(failed, 'Tapped "Go".').plan == later.plan

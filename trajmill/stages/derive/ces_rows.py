@@ -16,6 +16,7 @@ from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, action_from_json, in_quotes, order_for, pressed_point, scroll_direction
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
+from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.ces.agent import INTENTION, LONGEST_STATE, TRACKER_PROMPT, executor_output
@@ -80,7 +81,7 @@ def _told(done: Sequence[tuple[str, str]], notes: Sequence[str]) -> str:
     return " ".join([*sentences, *([f"Noted {', '.join(map(quoted, notes))}."] if notes else [])])
 
 
-def instruction_of(action: Action, named: str) -> str | None:
+def instruction_of(action: Action, named: str, *, touch: bool = True) -> str | None:
     """Return the atomic instruction for an action on an element of a text, as the agent `ces` writes it.
 
     None if the action needs an element's name, and its text is empty.
@@ -93,7 +94,7 @@ def instruction_of(action: Action, named: str) -> str | None:
         case actions.SwitchDevice() | actions.Interact():
             return None
         case _ if named or pressed_point(action) is None or scroll_direction(action):
-            return order_for(action, in_quotes(named) if named else "")
+            return order_for(action, in_quotes(named) if named else "", touch=touch)
         case _:
             return None
 
@@ -103,7 +104,8 @@ def _coordinator_row(episode: Episode, step: Step, context: str) -> Lesson | str
     if step.action is None:
         return "unparsed"
     named = step.target.text if step.target is not None else ""
-    instruction = order_to_slide(step.target) or instruction_of(action_from_json(step.action), named)
+    touch = episode.query.platform is Platform.PHONE
+    instruction = order_to_slide(step.target) or instruction_of(action_from_json(step.action), named, touch=touch)
     if instruction is None:
         return "element_without_name"
     # The Executor of `ces` does not see the past, so its own thought may be that nothing is done yet.
@@ -126,6 +128,8 @@ def _tracker_row(episode: Episode, step: Step, after: Step, contexts: dict[int, 
     )
     before, state = contexts[step.index], contexts[after.index]
     change = "It takes the task on, so it joins the state." if state != before else "It leaves the state as it was."
+    if state != before and state.partition(" Noted ")[0] == before.partition(" Noted ")[0]:
+        change = "It did nothing that lasts; what it noted joins the state."
     reply = f"<think>The Executor's step: {one_line(step.conclusion)} {change}</think><answer>{state}</answer>"
     return _lesson(episode, after, asked, reply, STATE_TRACKER)
 
