@@ -36,6 +36,11 @@ LATER: Final = "later"
 
 
 _QUOTED = re.compile(r'"([^"]+)"')
+_TOLD = re.compile(
+    r'(?:^|(?<=[.!?] ))(?:I (?:have|just|begin|came|went|left|\w+ed)|This is the first|Nothing is done)\b'
+    r'(?:"[^"]*"|[^".!?])*[.!?] ?'
+)
+"""What a thought tells of the way so far, which is another one in the failed attempt."""
 
 
 class Transition(NamedTuple):
@@ -116,7 +121,7 @@ class Forks(KindDeriver[ForksSpec]):
         if any(quotes_guidance(text, success.guidance) for text in (teacher.thought, teacher.conclusion)):
             return "quotes_guidance"
         said = {
-            "thought": teacher.thought,
+            "thought": teacher.thought if fork.first else _TOLD.sub("", teacher.thought).strip(),
             "conclusion": teacher.conclusion,
             "action": actions.action_to_json(moved.action),
         }

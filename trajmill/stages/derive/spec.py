@@ -205,6 +205,7 @@ class ForksSpec(KindSpec):
     """Where failed attempts left the way of a success of their group: `trajmill derive forks`."""
 
     name: ClassVar[str] = "forks"
+    version: ClassVar[str] = "2"
     deriver: ClassVar[str] = "trajmill.stages.derive.forks:Forks"
     once_per_failure: ClassVar[bool] = True
 
