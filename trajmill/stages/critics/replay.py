@@ -219,19 +219,13 @@ def describe_outcome(outcome: Transition) -> str:
     ]
     parts += [f"now shows {quoted(text)}" for text in outcome.appeared]
     parts += [f"no longer has {quoted(text)}" for text in outcome.vanished]
-    if outcome.items_changed:
-        parts.append("the list has changed")
+    parts += ["the list has changed"] * outcome.items_changed
     if parts:
         return "; ".join(parts)
-    if outcome.after.menu_is_open:
-        return "a menu is open"
-    before, after = (
-        next((e.text for e in state.elements if {"focused", "editable"} <= set(e.states)), None)
-        for state in (outcome.before, outcome.after)
-    )
+    before, after = ({e.text for e in s.elements if "focused" in e.states} for s in (outcome.before, outcome.after))
     if after != before:
-        return "the input is closed" if after is None else f"the field {quoted(after)} has the focus"
-    return "the view has moved"
+        return f"the field {quoted(min(after))} has the focus" if after else "the input is closed"
+    return "a menu is open" if outcome.after.menu_is_open else "the view has moved"
 
 
 ON, OFF = "on", "off"

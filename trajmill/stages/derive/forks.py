@@ -37,7 +37,7 @@ LATER: Final = "later"
 
 _QUOTED = re.compile(r'"([^"]+)"')
 _TOLD = re.compile(
-    r'(?:^|(?<=[.!?] ))(?:I (?:have|just|begin|came|went|left|\w+ed)|This is the first|Nothing is done)\b'
+    r"(?:^|(?<=[.!?] ))(?:I (?:have|just|begin|came|went|left|\w+ed)|This is the first|Nothing is done)\b"
     r'(?:"[^"]*"|[^".!?])*[.!?] ?'
 )
 """What a thought tells of the way so far, which is another one in the failed attempt."""

@@ -220,11 +220,7 @@ class EpisodeState:
             if is_named and page in part.pages and control.value == self.first[page, key]:
                 free = wanted(control, self.task.slots_on(page)) is None
                 wrong += [control] * (free and not self.task.asks_in_words(control, page, part))
-        missing = [
-            f'no "{slot.value}" for {slot.name.replace("_", " ")}'
-            for slot in part.slots
-            if not self._is_met(slot, part)
-        ]
+        missing = [f'no "{slot.value}" for {slot.name}' for slot in part.slots if not self._is_met(slot, part)]
         return missing + list(map(_standing, wrong))
 
     def _submits_typed_text(self, page: str, part: TaskPart) -> bool:

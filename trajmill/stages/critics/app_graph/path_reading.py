@@ -148,10 +148,7 @@ def _left_after(episode: PathReading, at: int, ways: Ways, lists: Mapping[str, s
 
 
 def _leads_to(aim: str, value: str, first: str) -> bool:
-    """Whether a value is no farther from an aim than the first one: itself, a beginning, or a number towards it.
-
-    So a counter that is put back to its start undoes steps, and gets no nearer.
-    """
+    """Whether a value is no farther from an aim than the first one: itself, a beginning, or a number towards it."""
     if aim.isdecimal() and value.isdecimal() and first.strip().isdecimal():
         return abs(int(aim) - int(value)) <= abs(int(aim) - int(first))
     return value == first.strip() or aim.startswith(value)
