@@ -19,8 +19,15 @@ def storable(text: str) -> str:
     return text if text.isascii() and "\0" not in text else _UNFIT.sub(_REPLACEMENT, text)
 
 
-def one_line(text: str) -> str:
-    return " ".join(text.split())
+def printable(text: str) -> str:
+    """The text with spaces in place of characters that cannot be seen."""
+    return "".join(letter if letter.isprintable() else " " for letter in text)
+
+
+def one_line(text: str, most: int | None = None) -> str:
+    """The words of a text with single spaces; more than `most` characters end with an ellipsis."""
+    line = " ".join(text.split())
+    return line if most is None or len(line) <= most else line[: most - 1] + "…"
 
 
 def parse_python(text: str) -> ast.Module:

@@ -21,6 +21,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import RoundSummary, SplitSuccess
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import Calibration, Ingredient
+from trajmill.schemas.text import printable
 from trajmill.stages.critics.calibration.agreement import agreement
 from trajmill.stages.metrics.intervals import wilson
 from trajmill.warehouse.layout import Warehouse
@@ -42,7 +43,7 @@ def find_trajectory(warehouse: Warehouse, start: str, with_calls: bool = False) 
 
     Raises BadInputError if there is none, or more than one.
     """
-    places, named = places_of(warehouse, start), _plain(start)[:40]
+    places, named = places_of(warehouse, start), printable(start)[:40]
     if not places:
         advice = '`trajmill sql "SELECT trajectory_id FROM trajectories"` lists them'
         raise BadInputError(f"no trajectory starts with {named!r}; {advice}")
@@ -105,7 +106,7 @@ def trajectory_lines(episode: Episode) -> Iterator[Text]:
             yield _line(f"     {name:<10}  {text}", "cyan")
         if (found := verdicts.get(step.index)) is not None:
             line = _line(f"     critic      {found.label}", _LABEL_STYLES[found.label])
-            yield line.append(_plain(f"  {found.analysis}"))
+            yield line.append(printable(f"  {found.analysis}"))
         for call in episode.calls:
             if call.step_index == step.index and call.response is not None:
                 parts = [
@@ -120,12 +121,7 @@ def trajectory_lines(episode: Episode) -> Iterator[Text]:
 
 
 def _line(text: str, style: str = "") -> Text:
-    return Text(_plain(text), style=style)
-
-
-def _plain(text: str) -> str:
-    """Put text of any origin on one line, without control characters."""
-    return "".join(letter if letter.isprintable() else " " for letter in text)
+    return Text(printable(text), style=style)
 
 
 def role_lines(step: Step) -> dict[str, str]:

@@ -15,7 +15,7 @@ from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.base import AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.replies import Malformed, numbered, one_line, plain
+from trajmill.stages.agents.replies import Malformed, bounded, numbered, plain
 from trajmill.stages.agents.roles import Role, RoleReply
 from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.models.base import Completion
@@ -42,7 +42,7 @@ def prm_fields(instruction: str, done: Sequence[str], action: Action, screen: Si
 
     said = {name: share(name, value) for name, value in action.model_dump(mode="json").items()}
     shown = json.dumps(said, ensure_ascii=False, separators=(", ", ": "))
-    return {"instruction": one_line(instruction), "done": numbered(done), "action": shown}
+    return {"instruction": bounded(instruction), "done": numbered(done), "action": shown}
 
 
 def read_label(text: str) -> StepLabel | Malformed:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from trajmill.schemas.errors import BadInputError, ModelFailure
 from trajmill.stages.agents.base import EpisodeView
-from trajmill.stages.agents.replies import NONE, one_line, read_queries, read_summary
+from trajmill.stages.agents.replies import NONE, bounded, read_queries, read_summary
 from trajmill.stages.agents.roles import Role, RoleReply
 from trajmill.stages.models.wrapped import EmbeddingModel
 
@@ -39,15 +39,15 @@ class Retrieval(NamedTuple):
         After malformed queries the instruction is searched for, after a malformed summary the passages are the
         knowledge. Raises ModelFailure if a model did not answer.
         """
-        instruction = one_line(episode.instruction)
+        instruction = bounded(episode.instruction)
         if self.researcher is None:
-            return RoleReply("\n\n".join(map(one_line, await self.search(instruction))), ())
+            return RoleReply("\n\n".join(map(bounded, await self.search(instruction))), ())
         written = await self.researcher.queries.ask(episode, read_queries, instruction=instruction)
         queries = written.said or (instruction,)
         found = await asyncio.gather(*map(self.search, queries))
         # The best passage of each query comes first.
         ranked = [each for each in chain.from_iterable(zip_longest(*found)) if each is not None]
-        passages = list(dict.fromkeys(map(one_line, ranked)))
+        passages = list(dict.fromkeys(map(bounded, ranked)))
         if not passages:
             return RoleReply("", written.calls)
         listed = "\n".join(f"{number}. {text}" for number, text in enumerate(passages, 1))

@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
+from trajmill.schemas.text import one_line
 from trajmill.stages.models.prompts import json_objects
 
 MOST_ITEMS: Final = 40
@@ -160,15 +161,13 @@ def read_sections(text: str) -> Mapping[str, str]:
     return {name.strip().casefold(): body.strip() for name, body in zip(parts[::2], parts[1::2], strict=True)}
 
 
-def one_line(text: str, longest: int = LONGEST_TEXT) -> str:
-    """A text on one line, cut to `longest` characters."""
-    line = " ".join(text.split())
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+def bounded(text: str) -> str:
+    return one_line(text, LONGEST_TEXT)
 
 
 def plain(text: str) -> str:
     """A text on one line without its number, bold, label (`Answer:`) and surrounding marks."""
-    line = _BULLET.sub("", one_line(text.replace("**", "")), count=1)
+    line = _BULLET.sub("", bounded(text.replace("**", "")), count=1)
     line = _LABEL.sub("", line, count=1) if _LABEL.match(line) else line
     marked = len(line) > 1 and line[0] == line[-1] and line[0] in "*_`"
     return line[1:-1].strip() if marked else line.strip()

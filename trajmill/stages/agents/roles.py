@@ -20,7 +20,7 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import AgentCall, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.replies import Malformed, one_line, read_sections
+from trajmill.stages.agents.replies import Malformed, bounded, read_sections
 from trajmill.stages.agents.spec import OFF_ROLE, POLICY_MODEL, RolesSpec
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest, Completion
 from trajmill.stages.models.prompts import Prompt, load_prompt
@@ -97,7 +97,7 @@ class Role:
 def action_words(action: Action, dialect: Dialect, frame: CoordinateFrame) -> str:
     """Return an action as a call of a dialect on one line; as JSON without positions if it has no words for it."""
     try:
-        return one_line(bare_call(action, dialect, frame))
+        return bounded(bare_call(action, dialect, frame))
     except NotExpressible:
         return action_without_positions(action)
 

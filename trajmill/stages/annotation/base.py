@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 from pydantic import ValidationError
 
+from trajmill.schemas.text import one_line, printable
 from trajmill.stages.critics.model.marking import quotable
 from trajmill.stages.graphs.base import AppGraph, GraphPage
 from trajmill.stages.graphs.explore.base import WalkedScreen
@@ -79,7 +80,7 @@ def accepted(text: str, longest: int, slots: Collection[str] = ()) -> str:
 
     It is refused if it is too long, or has braces that are not `{slot}` of one of the slots.
     """
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text).split())
+    line = one_line(printable(text))
     left = _PLACE.sub(lambda place: "" if place[1] in slots else place[0], line)
     return "" if len(line) > longest or set("{}") & set(left) else quotable(line)
 

@@ -19,8 +19,9 @@ from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.schemas.text import one_line
 from trajmill.stages.agents.ces.agent import INTENTION, LONGEST_STATE, TRACKER_PROMPT, executor_output
-from trajmill.stages.agents.replies import NONE, one_line
+from trajmill.stages.agents.replies import NONE, bounded
 from trajmill.stages.derive.collected import WALK_WORDS, Collected, KindDeriver, Lesson, is_walk, unaccepted
 from trajmill.stages.derive.conversation import dialogue, order_to_slide, unfit_text
 from trajmill.stages.derive.spec import CesDataSpec
@@ -59,7 +60,7 @@ def state_after(conclusions: Sequence[str]) -> str:
     for conclusion in conclusions:
         read = read_conclusion(conclusion)
         if not read.verb and conclusion.strip():
-            done["", one_line(conclusion)] = None
+            done["", bounded(conclusion)] = None
         if read.target:
             joint = "beside" if '" beside "' in conclusion else "for"
             field = f" {joint} {quoted(read.field)}" if read.field else ""
@@ -110,19 +111,19 @@ def _coordinator_row(episode: Episode, step: Step, context: str) -> Lesson | str
         return "element_without_name"
     # The Executor of `ces` does not see the past, so its own thought may be that nothing is done yet.
     of_ces = episode.trajectory.agent == "ces"
-    intention = one_line(json.loads(step.role_outputs).get(INTENTION, "") if of_ces else step.thought)
+    intention = bounded(json.loads(step.role_outputs).get(INTENTION, "") if of_ces else step.thought)
     if not intention:
         return "no_intention"
     reply = f"<think>{intention}</think><answer>{instruction}</answer>"
     asked = load_prompt(_PACKAGE, f"{COORDINATOR}-1").fill(
-        instruction=one_line(episode.query.instruction), state=context or NONE
+        instruction=bounded(episode.query.instruction), state=context or NONE
     )
     return _lesson(episode, step, asked, reply, COORDINATOR)
 
 
 def _tracker_row(episode: Episode, step: Step, after: Step, contexts: dict[int, str]) -> Lesson | str:
     asked = load_prompt(_PACKAGE, TRACKER_PROMPT).fill(
-        instruction=one_line(episode.query.instruction),
+        instruction=bounded(episode.query.instruction),
         output=executor_output(step.thought, action_from_json(step.action) if step.action else None, step.conclusion),
         state=contexts[step.index] or NONE,
     )
@@ -130,7 +131,7 @@ def _tracker_row(episode: Episode, step: Step, after: Step, contexts: dict[int, 
     change = "It takes the task on, so it joins the state." if state != before else "It leaves the state as it was."
     if state != before and state.partition(" Noted ")[0] == before.partition(" Noted ")[0]:
         change = "It did nothing that lasts; what it noted joins the state."
-    reply = f"<think>The Executor's step: {one_line(step.conclusion)} {change}</think><answer>{state}</answer>"
+    reply = f"<think>The Executor's step: {bounded(step.conclusion)} {change}</think><answer>{state}</answer>"
     return _lesson(episode, after, asked, reply, STATE_TRACKER)
 
 

@@ -15,6 +15,7 @@ from pydantic import Field, StringConstraints
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
+from trajmill.schemas.text import one_line, printable
 from trajmill.stages.critics.model.marking import action_in_words, marked_picture, picture, quotable, untrusted
 from trajmill.stages.critics.replay import SeenStep, stored_evidence
 from trajmill.stages.guidance.filter import ENDINGS
@@ -69,7 +70,7 @@ class ModelDescriber(PromptedModel):
             ModelFailure: no valid answer, or an image does not decode.
         """
         if step.action.kind in ENDINGS:
-            return StepOutcome(_one_short_line(step.caption, LONGEST_OUTCOME))
+            return StepOutcome(_short(step.caption, LONGEST_OUTCOME))
         stored = next(each for each in episode.steps if each.index == step.index)
         before = stored.screen_before
         stated = " ".join(text for text in (stored.thought, stored.conclusion) if text.strip())
@@ -84,9 +85,9 @@ class ModelDescriber(PromptedModel):
         name = episode.trajectory.trajectory_id
         request = self.request("describer", fields, parts, GREEDY, on_lines, name, step.index)
         answer = await self.ask(request, OutcomeAnswer)
-        reason = _one_short_line(answer.reason, _LONGEST_REASON) or answer.result
+        reason = _short(answer.reason, _LONGEST_REASON) or answer.result
         unmet = "" if answer.result == "as expected" else reason
-        return StepOutcome(_one_short_line(answer.outcome, LONGEST_OUTCOME), unmet)
+        return StepOutcome(_short(answer.outcome, LONGEST_OUTCOME), unmet)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +100,9 @@ class ModelGuidanceWriter(PromptedModel):
         fields = {"instruction": untrusted(episode.query.instruction), "outcomes": outcomes}
         name = episode.trajectory.trajectory_id
         answer = await self.ask(self.request("writer", fields, (), GREEDY, on_lines, name), StepsAnswer)
-        lines = (_one_short_line(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE) for step in answer.steps)
+        lines = (_short(_OWN_NUMBER.sub("", step.strip()), LONGEST_LINE) for step in answer.steps)
         return "\n".join(f"{number}. {line}" for number, line in enumerate(filter(None, lines), start=1))
 
 
-def _one_short_line(text: str, longest: int) -> str:
-    """Return a model's text on one line, without invisible characters, cut with an ellipsis if it is too long."""
-    line = quotable(" ".join("".join(letter if letter.isprintable() else " " for letter in text).split()))
-    return line if len(line) <= longest else line[: longest - 1] + "…"
+def _short(text: str, most: int) -> str:
+    return one_line(quotable(printable(text)), most)

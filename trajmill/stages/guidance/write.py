@@ -17,6 +17,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.guidance import DroppedStep, Guidance
 from trajmill.schemas.tables.query import Platform, Query
+from trajmill.schemas.text import one_line
 from trajmill.stages.critics.replay import ElementAction, SeenStep, control_kind, replay, seen
 from trajmill.stages.curate.history import History
 from trajmill.stages.guidance.filter import ENDINGS, useless_steps
@@ -149,8 +150,7 @@ def instruction_for(action: ElementAction, touch: bool) -> str:
     press = "Tap" if touch else "Click"
 
     def plain(text: str) -> str:
-        line = " ".join(text.split()).replace('"', "'")
-        return line if len(line) <= _LONGEST else line[: _LONGEST - 1] + "…"
+        return one_line(text.replace('"', "'"), _LONGEST)
 
     element, words = action.element, plain(action.words)
     match action.kind:

@@ -18,11 +18,12 @@ from pydantic import StringConstraints
 
 from trajmill.schemas.record import Record, seed_of
 from trajmill.schemas.tables.query import Platform
+from trajmill.schemas.text import printable
 from trajmill.stages.environments.simulated.annotations import NUMBER_WORDS, KnownSlot, PathMetadata
 from trajmill.stages.models.base import ChatMessage, ChatModel, ChatRequest
 from trajmill.stages.models.prompts import PromptedModel, Sampling
 from trajmill.stages.queries.base import Candidate, DraftRefused, Written
-from trajmill.stages.queries.templates import HELDOUT_MARK, one_line, operations
+from trajmill.stages.queries.templates import HELDOUT_MARK, operations, tidy
 from trajmill.stages.queries.written import ROLE, TEMPERATURE, QueryPrompts, query_prompts
 
 TRIES = 3
@@ -89,7 +90,7 @@ async def _accepted_draft(
     """Return the first draft without problems; a refused draft is sent back with its problems."""
     attempt, text, problems = request, "", ""
     for number in range(1, TRIES + 1):
-        text = one_line((await model.ask(attempt, Instruction)).instruction)
+        text = tidy(printable((await model.ask(attempt, Instruction)).instruction))
         checked = check(text)
         if not checked.problems:
             return text, checked

@@ -118,11 +118,6 @@ def tidy(text: str) -> str:
     return text + ("?" if text.partition(" ")[0] in _QUESTION_WORDS else ".")
 
 
-def one_line(text: str) -> str:
-    """Tidy a model's text: one line, no invisible characters."""
-    return tidy("".join(letter if letter.isprintable() else " " for letter in text))
-
-
 class Phrasings(Record):
     phrasings: tuple[str, ...]
     heldout: tuple[str, ...]

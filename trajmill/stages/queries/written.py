@@ -12,11 +12,12 @@ from trajmill.schemas.record import Record
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Split
+from trajmill.schemas.text import printable
 from trajmill.stages.critics.model.marking import untrusted
 from trajmill.stages.models.prompts import Prompt, load_prompt
 from trajmill.stages.overlap import KnownTexts
 from trajmill.stages.queries.base import Candidate, Offer, QueryPlan, SplitCandidates, Written
-from trajmill.stages.queries.templates import one_line
+from trajmill.stages.queries.templates import tidy
 
 ROLE = "writer"
 TEMPERATURE = 0.8
@@ -111,7 +112,7 @@ async def collect(
         for each in proposed:
             if len(kept) == end:
                 break
-            text, reason = one_line(each.instruction), why_not(each)
+            text, reason = tidy(printable(each.instruction)), why_not(each)
             if len(each.instruction) > LONGEST_TASK:
                 reason = f"it has {len(each.instruction)} characters; at most {LONGEST_TASK} are allowed"
             elif len(text.split()) < _FEWEST_WORDS:

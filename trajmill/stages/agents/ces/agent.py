@@ -11,7 +11,7 @@ from trajmill.schemas.record import seed_of
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.agents.base import AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.replies import NONE, one_line, read_instruction, read_state, thinking
+from trajmill.stages.agents.replies import NONE, bounded, read_instruction, read_state, thinking
 from trajmill.stages.agents.roles import (
     EmbeddedQuestion,
     EmbeddedRole,
@@ -78,23 +78,23 @@ class CesAgent:
             return before, ()
         output = executor_output(last.thought, last.action, last.conclusion)
         reply = await self.state_tracker.ask(
-            episode, read_state, instruction=one_line(episode.instruction), output=output, state=before or NONE
+            episode, read_state, instruction=bounded(episode.instruction), output=output, state=before or NONE
         )
         return before if reply.said is None else reply.said, reply.calls
 
     async def _instruction(self, episode: EpisodeView, state: str) -> RoleReply[str]:
         """The atomic instruction (equation 1); guidance for the task is part of the Coordinator's task."""
-        task = one_line(episode.instruction)
+        task = bounded(episode.instruction)
         if self.coordinator is None:
             return RoleReply(task, ())
-        guided = f"{task} Guidance: {one_line(episode.guidance)}" if episode.guidance else task
+        guided = f"{task} Guidance: {bounded(episode.guidance)}" if episode.guidance else task
         screens = (episode.observation,)
         return await self.coordinator.ask(episode, read_instruction, screens, instruction=guided, state=state or NONE)
 
 
 def executor_output(thought: str, action: Action | None, conclusion: str) -> str:
     """Return the Executor's output u for the State Tracker: thought, action without positions, and conclusion."""
-    return one_line(f"{thought} {action_without_positions(action)} {conclusion}")
+    return bounded(f"{thought} {action_without_positions(action)} {conclusion}")
 
 
 def _append_conclusion(asked: EmbeddedQuestion) -> str:

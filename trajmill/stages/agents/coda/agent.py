@@ -9,7 +9,7 @@ from typing import Annotated, ClassVar, Literal
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.stages.agents.base import AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
-from trajmill.stages.agents.replies import numbered, one_line, read_items, read_sections, read_thought
+from trajmill.stages.agents.replies import bounded, numbered, read_items, read_sections, read_thought
 from trajmill.stages.agents.roles import (
     EmbeddedQuestion,
     EmbeddedRole,
@@ -45,8 +45,8 @@ class CodaAgent:
         """
         if self.planner is None:
             return await self.executor.act(episode)
-        task = one_line(episode.instruction)
-        guided = f"{task}{_HINTS}{one_line(episode.guidance)}" if episode.guidance else task
+        task = bounded(episode.instruction)
+        guided = f"{task}{_HINTS}{bounded(episode.guidance)}" if episode.guidance else task
         screens = (*episode.past_observations[-1:], episode.observation)
         past = []
         for decision, seen in zip(episode.history, episode.past_observations, strict=True):

@@ -20,7 +20,7 @@ from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.agents.base import Agent, AgentCall, AgentMaker, AgentModel, Decision, EpisodeView
 from trajmill.stages.agents.end_to_end import EndToEndAgent
 from trajmill.stages.agents.mobile_agent_v3.agent import MobileAgentV3, PlanningPrompts, planning_roles
-from trajmill.stages.agents.replies import Malformed, numbered, one_line, read_atomic_tasks, read_items
+from trajmill.stages.agents.replies import Malformed, bounded, numbered, read_atomic_tasks, read_items
 from trajmill.stages.agents.roles import (
     EmbeddedQuestion,
     EmbeddedRole,
@@ -97,7 +97,7 @@ class LightManus:
         known = read_workflow(episode.history[-1].role_outputs) if episode.history else None
         if known is not None:
             return known, ()
-        task = one_line(episode.instruction)
+        task = bounded(episode.instruction)
         if self.parser is None:
             return Workflow((PathwayTask(self.first, task),), self.first), ()
         read = partial(read_division, devices=tuple(self.units))
@@ -154,7 +154,7 @@ def read_pathway(lines: Collection[str], devices: Collection[Platform]) -> tuple
         match = _LINE.fullmatch(line)
         if match is None or match["device"].casefold() not in devices:
             return ()
-        task = PathwayTask(Platform(match["device"].casefold()), one_line(match["said"]), match["answer"] or "")
+        task = PathwayTask(Platform(match["device"].casefold()), bounded(match["said"]), match["answer"] or "")
         if task.answer in known or not task.needs() <= known:
             return ()
         known |= {task.answer} if task.answer else set()
@@ -187,7 +187,7 @@ class Workflow(NamedTuple):
         return self.task.filled(dict(self.answers))
 
     def done(self, answer: str, step: int) -> Workflow:
-        answers = (*self.answers, (self.task.answer, one_line(answer))) if self.task.answer else self.answers
+        answers = (*self.answers, (self.task.answer, bounded(answer))) if self.task.answer else self.answers
         return self._replace(current=self.current + 1, begun=step, answers=answers)
 
     def outputs(self) -> dict[str, str]:

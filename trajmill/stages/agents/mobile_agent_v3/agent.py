@@ -26,8 +26,8 @@ from trajmill.stages.agents.replies import (
     NONE,
     SUCCESS,
     Plan,
+    bounded,
     numbered,
-    one_line,
     read_first_plan,
     read_notes,
     read_plan,
@@ -62,9 +62,9 @@ class TaskState(NamedTuple):
     def outputs(self) -> dict[str, str]:
         """The state as role outputs of a step: one line for each item of a list; what is empty is left out."""
         texts = {
-            "plan": "\n".join(map(one_line, self.plan or ())),
-            "completed": "\n".join(map(one_line, self.completed)),
-            "notes": "\n".join(map(one_line, self.notes)),
+            "plan": "\n".join(map(bounded, self.plan or ())),
+            "completed": "\n".join(map(bounded, self.completed)),
+            "notes": "\n".join(map(bounded, self.notes)),
             "outcome": self.outcome,
             "feedback": self.feedback,
         }
@@ -149,7 +149,7 @@ class MobileAgentV3:
         before = read_state(episode.history[-1].role_outputs) if episode.history else TaskState(None)
         if before.plan is None:  # lines 5 to 7: retrieve knowledge, make the plan (equation 5)
             found = await self.retrieval.knowledge(episode) if self.retrieval is not None else RoleReply("", ())
-            knowledge, instruction = found.said or "", one_line(episode.instruction)
+            knowledge, instruction = found.said or "", bounded(episode.instruction)
             if self.manager is None:
                 return _Turn(TaskState((instruction,)), found.calls, knowledge=knowledge)
             given = {"instruction": instruction, "knowledge": knowledge or NONE}
@@ -174,9 +174,9 @@ class MobileAgentV3:
             episode,
             read_reflection,
             (before, episode.observation),
-            instruction=one_line(episode.instruction),
+            instruction=bounded(episode.instruction),
             action=self.reflector.action_text(last, self.worker.platform, before.screen.size),
-            expectation=one_line(f"{last.thought} {last.conclusion}"),
+            expectation=bounded(f"{last.thought} {last.conclusion}"),
         )
         outcome, feedback = reply.said or ("", "")
         return _Turn(state._replace(outcome=outcome, feedback=feedback), reply.calls)
@@ -187,7 +187,7 @@ class MobileAgentV3:
             episode,
             read_notes,
             (episode.past_observations[-1],),
-            instruction=one_line(episode.instruction),
+            instruction=bounded(episode.instruction),
             plan=numbered(turn.state.plan or ()),
             notes=numbered(turn.state.notes),
         )
@@ -206,13 +206,13 @@ class MobileAgentV3:
             episode,
             read_plan,
             (before,),
-            instruction=one_line(episode.instruction),
+            instruction=bounded(episode.instruction),
             completed=numbered(state.completed),
             plan=numbered(state.plan or ()),
             action=manager.action_text(tried, self.worker.platform, before.screen.size),
-            description=one_line(tried.conclusion) or NONE,
+            description=bounded(tried.conclusion) or NONE,
             outcome=state.outcome or UNKNOWN,
-            feedback=one_line(state.feedback) or NONE,
+            feedback=bounded(state.feedback) or NONE,
             notes=numbered(state.notes),
         )
 
@@ -232,7 +232,7 @@ def worker_context(state: TaskState) -> str:
     if state.completed:
         sections.append(f"### Completed Subgoals ###\n{numbered(state.completed)}")
     if state.outcome == FAILURE:
-        reason = f": {one_line(state.feedback)}" if state.feedback else ""
+        reason = f": {bounded(state.feedback)}" if state.feedback else ""
         sections.append(f"### Last Action ###\n{FAILURE}{reason}")
     if state.notes:
         sections.append(f"### Important Notes ###\n{numbered(state.notes)}")

@@ -16,6 +16,7 @@ from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.secrets import Secrets
+from trajmill.schemas.text import one_line, printable
 from trajmill.stages.models.base import Completion, ReplyTokens, TokenCount, TokenLogprob
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 
@@ -82,7 +83,7 @@ async def exchange(
     """
 
     def reason(error: Exception) -> str:
-        return one_line(secrets.scrub(str(error)), 120) or type(error).__name__
+        return server_text(secrets.scrub(str(error)), 120) or type(error).__name__
 
     data = io.BytesIO(body) if body is not None and len(body) > _LARGE_BYTES else body
     try:
@@ -193,10 +194,9 @@ def shown(url: str) -> str:
     return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl().rstrip("/")
 
 
-def one_line(text: str, most: int = 200) -> str:
+def server_text(text: str, most: int = 200) -> str:
     """Return any text of a server as one line of at most `most` characters."""
-    line = " ".join("".join(letter if letter.isprintable() else " " for letter in text[: 4 * most]).split())
-    return line if len(line) <= most else line[: most - 3] + "..."
+    return one_line(printable(text[: 4 * most]), most)
 
 
 _WHOLE = frozenset({"stop", "length"})
@@ -268,7 +268,7 @@ def _parsed(kind: type[M], body: bytes) -> M:
         return kind.model_validate_json(body)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        line = one_line(f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip(), 120)
+        line = server_text(f"{'.'.join(map(str, first['loc']))} {first['msg']}".strip(), 120)
         raise _garbage(f"an answer that is not the protocol's ({line})") from None
 
 
@@ -290,7 +290,7 @@ def completion(body: bytes, samples: int, input_price: float, output_price: floa
     whole = [choice.finish_reason in _WHOLE and choice.message.content is not None for choice in choices]
     if not any(whole):
         is_cut = first.finish_reason not in _WHOLE
-        ended = one_line(str(first.finish_reason), 40)
+        ended = server_text(str(first.finish_reason), 40)
         raise _garbage(f"an answer that ended with {ended}" if is_cut else "a choice without text")
     texts = [(choice.message.content or "") if usable else "" for choice, usable in zip(choices, whole, strict=True)]
     usage = answer.usage or _Usage()
@@ -332,6 +332,6 @@ def error_message(body: bytes) -> str:
     try:
         answer = _ErrorAnswer.model_validate_json(body)
     except ValidationError:
-        return one_line(body.decode(errors="replace"))
+        return server_text(body.decode(errors="replace"))
     inner = answer.error.message if isinstance(answer.error, _ErrorBody) else answer.error
-    return one_line(inner or answer.message or answer.detail or "")
+    return server_text(inner or answer.message or answer.detail or "")
