@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from tests.flows.runs import changed, small_config
+from tests.flows.status.test_status import config_at
 from tests.records import record
 from tests.warehouse.samples import at_origin
 from trajmill.flows.configuration.config import Config
@@ -72,15 +73,11 @@ def test_a_total_that_becomes_known_is_shown_and_all_is_done_when_the_files_go(t
     assert counter.progress() == Progress(12, 12)
 
 
-def config(root: Path, **tables: dict[str, object]) -> Config:
-    return Config.model_validate({"run": {"root": root}} | tables)
-
-
 def test_a_changed_configuration_is_named_and_begins_a_run_only_if_it_may(tmp_path: Path) -> None:
-    first = config(tmp_path)
+    first = config_at(tmp_path)
     begin_or_continue(first)
     begin_or_continue(changed(first, run={"rounds": 20}))
-    another = config(tmp_path, queries={"train": 50}, judge={"channels": ("text",)})
+    another = config_at(tmp_path, queries={"train": 50}, judge={"channels": ("text",)})
     with pytest.raises(NewRunError, match=r"\A[^\n]+\Z") as refused:
         begin_or_continue(another)
     assert f"starts a new run {another.run_id} instead of continuing {first.run_id}" in str(refused.value)
@@ -91,7 +88,7 @@ def test_a_changed_configuration_is_named_and_begins_a_run_only_if_it_may(tmp_pa
 
 
 def test_a_run_of_another_name_and_an_older_warehouse_are_no_surprise(tmp_path: Path) -> None:
-    first = config(tmp_path)
+    first = config_at(tmp_path)
     begin_or_continue(first)
     begin_or_continue(Config.model_validate({"run": {"root": tmp_path, "name": "other", "seed": 3}}))
     for file in tmp_path.rglob("identity.json"):

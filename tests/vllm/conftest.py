@@ -6,11 +6,12 @@ import pytest
 
 from tests.flows.runs import changed, small_config
 from tests.flows.serving.process_groups import is_gone, living
-from tests.flows.serving.test_model_server import free_port, is_deserted
+from tests.flows.serving.test_model_server import free_port
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.vllm.tiny_server import MODEL, tiny_server
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.sections import ModelsSection
+from trajmill.flows.serving.kept_server import is_free
 from trajmill.flows.serving.model_server import ModelServer, ask_server, served
 from trajmill.stages.agents.spec import EndToEndSpec
 from trajmill.stages.environments.kinds import SimulatedSpec
@@ -69,4 +70,4 @@ def server(vllm_python: Path, tmp_path_factory: pytest.TempPathFactory) -> Itera
         assert len(living(group)) > 2
         yield TinyServer(server.address, weights)
     assert is_gone(group)
-    assert is_deserted(port)
+    assert is_free(port)

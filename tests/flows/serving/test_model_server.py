@@ -1,6 +1,7 @@
-import socket
+import os
 import subprocess
 import sys
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,7 @@ from tests.flows.serving.process_groups import is_gone, living
 from tests.flows.serving.stand_in_vllm import stand_in
 from tests.http_server import saying
 from tests.stages.environments.processes import eventually
-from trajmill.flows.serving.kept_server import KeptServer
+from trajmill.flows.serving.kept_server import KeptServer, is_free
 from trajmill.flows.serving.model_server import (
     ModelServer,
     ServerAnswer,
@@ -28,15 +29,12 @@ from trajmill.stages.models.openai_api.spec import OpenAiSpec
 pytestmark = pytest.mark.slow
 
 
+_PORTS = count(10_000 + os.getpid() % 1_000 * 20)
+"""Below the ports that systems give out, and others in each process of tests that runs beside this one."""
+
+
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def is_deserted(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) != 0
+    return next(filter(is_free, _PORTS))
 
 
 def refused(message: str, folder: Path, *servers: ModelServer) -> None:
@@ -52,7 +50,7 @@ def test_servers_answer_inside_and_are_gone_outside_even_after_an_error(tmp_path
         assert [served_models(each.address) for each in servers] == [frozenset({"a"}), frozenset({"b"})]
         assert [len(living(group)) for group in groups] == [2, 2], "itself, and what it has started"
         raise KeyboardInterrupt
-    assert not any(map(living, groups)) and is_deserted(servers[0].section.port)
+    assert not any(map(living, groups)) and is_free(servers[0].section.port)
     assert f"a stand-in for {tmp_path}" in (tmp_path / "logs" / "a.log").read_text()
 
 
@@ -87,7 +85,7 @@ def test_what_cannot_be_started_is_one_line(tmp_path: Path) -> None:
     renamed = stand_in(tmp_path, port, "--served-model-name", "other")
     other = "serves other, not m; leave --served-model-name out"
     refused(other, tmp_path, critic._replace(section=renamed))
-    assert is_deserted(port)
+    assert is_free(port)
 
 
 def test_a_server_that_dies_while_starting_gives_one_error_line_and_the_others_leave(tmp_path: Path) -> None:
@@ -100,7 +98,7 @@ def test_a_server_that_dies_while_starting_gives_one_error_line_and_the_others_l
         "the model server of endpoints.critic ended with code 3 while starting: ValueError: no weights[0m here"
         f"; all of it is in {tmp_path / 'critic.log'}"
     )
-    assert is_deserted(fine.section.port)
+    assert is_free(fine.section.port)
 
 
 def test_a_server_that_falls_silent_before_it_is_ready(tmp_path: Path) -> None:
@@ -134,7 +132,7 @@ def test_nothing_is_left_of_it_when_its_owner_is_killed(tmp_path: Path) -> None:
     owner.kill()
     owner.communicate()
     assert is_gone(group)
-    assert is_deserted(section.port)
+    assert is_free(section.port)
 
 
 def test_a_server_that_does_not_listen_is_killed(tmp_path: Path) -> None:
