@@ -122,6 +122,6 @@ def test_a_release_is_pushed_only_when_it_is_asked_for(small_run: Warehouse, tmp
         (copy / path).write_bytes(content)
     rows = load_dataset(str(copy), "sft", split="train", cache_dir=str(tmp_path / "cache"))
     assert rows.num_rows > 5
-    for repository in ("team/rows", "a/b/c"):
+    for repository in ("team/rows", "a/b/c", "rows"):
         code, _, said = push(hub, repository, "--upload")
         assert code == 1 and said.startswith(f"{repository}: ") and said.count("\n") == 1, "nobody answers there now"

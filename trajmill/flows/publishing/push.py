@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 from typing import NamedTuple
 
@@ -27,8 +28,10 @@ def plan_push(warehouse: Warehouse, release: str, repository: str) -> PushPlan:
 
     The repository has the release's files at its top and the shards under `shards/`, and the card names them there.
 
-    Raises BadInputError: there is no such release, or a file of it is missing or damaged.
+    Raises BadInputError: the repository's name is wrong, or the release or a file of it is missing or damaged.
     """
+    if not re.fullmatch(r"[\w.-]+/[\w.-]+", repository):
+        raise BadInputError(f"{repository}: name the repository as OWNER/NAME, e.g. my-team/phone-trajectories")
     verify_release(warehouse, release)
     found, folder = read_release(warehouse, release), warehouse.release(release)
     # The card names the warehouse's folder, which in a repository is the top.
