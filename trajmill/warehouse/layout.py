@@ -124,7 +124,7 @@ def open_warehouse(root: Path | str) -> Warehouse:
     warehouse = Warehouse(store_at(root))
     if _version(warehouse) is None:
         raise BadInputError(
-            f"{warehouse.address} is no warehouse ({VERSION_FILE} is missing); name the folder that `evolve` wrote"
+            f"{warehouse.address} is no warehouse ({VERSION_FILE} is missing); name another, or run `trajmill evolve`"
         )
     if not warehouse.store.is_local:
         _make_folders(warehouse)

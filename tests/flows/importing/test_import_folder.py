@@ -139,8 +139,9 @@ def test_an_import_into_a_bucket_brings_its_screens(tmp_path: Path, bucket_url: 
 
 def test_a_run_without_queries_says_what_to_do(tmp_path: Path) -> None:
     samples.agentnet(tmp_path / "net")
-    with pytest.raises(BadInputError, match="run `trajmill generate` first"):
+    with pytest.raises(BadInputError, match=r"is no warehouse .* run `trajmill evolve`"):
         import_folder(served(tmp_path / "data", _DEAD), layout_spec("agentnet"), tmp_path / "net")
+    assert not (tmp_path / "data").exists()
 
 
 _PAGE = Path(__file__).parents[3] / "docs/import.md"

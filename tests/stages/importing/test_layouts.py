@@ -66,7 +66,7 @@ def test_each_layout_gives_actions_in_pixels_and_a_tree_the_element_under_a_pres
 @pytest.mark.parametrize("kind", LAYOUTS.kinds())
 def test_another_folder_is_named(kind: str, tmp_path: Path) -> None:
     with pytest.raises(BadInputError, match="nothing to import: expected"):
-        read(kind, tmp_path / "none")
+        read(kind, tmp_path)
 
 
 def test_a_bad_trajectory_is_named_and_ends_nothing(tmp_path: Path) -> None:

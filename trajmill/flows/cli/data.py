@@ -11,10 +11,8 @@ from typer import Argument, Option
 
 from trajmill.flows.cli.options import (
     ConfigFile,
-    NewRun,
     ReleaseName,
     Root,
-    begin,
     load,
     print_lines,
     progress_shown,
@@ -331,7 +329,6 @@ def import_(
         help="atif: the model family of computer_use and mobile_use calls that are not in pixels.",
     ),
     config: ConfigFile = None,
-    new_run: NewRun = False,
 ) -> None:
     """Import trajectories and judge them. Accepted ones become training data.
 
@@ -340,7 +337,7 @@ def import_(
     from trajmill.stages.importing.base import layout_spec
 
     spec = layout_spec(layout, {} if family is None else {"family": family})
-    settings = begin(config, new_run)
+    settings = load(config)
     from trajmill.flows.importing.import_folder import import_folder
 
     with progress_shown():

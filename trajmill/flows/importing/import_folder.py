@@ -22,7 +22,7 @@ from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.judge import STAGE as JUDGE_STAGE
 from trajmill.stages.importing.base import BadRecording, LayoutSpec
 from trajmill.stages.importing.rows import HeldOut
-from trajmill.warehouse.layout import ONLY_SHARD, StageRun
+from trajmill.warehouse.layout import ONLY_SHARD, StageRun, open_warehouse
 from trajmill.warehouse.staging import ShardProgress, plan_items
 
 IMPORT = "import"
@@ -48,7 +48,7 @@ def import_folder(config: Config, layout: LayoutSpec, folder: Path) -> ImportRep
     Raises BadInputError (the folder has another layout, or the run has no queries yet), RunInUseError (another process
     works on the run).
     """
-    files, run = layout.checked_lists(folder), RoundContext.of(config)
+    files, run = layout.checked_lists(folder), RoundContext(config, open_warehouse(config.run.root), 1)
     warehouse, bad = run.warehouse, list[BadRecording]()
     with working_on(run):
         context = _landing_round(config)

@@ -116,7 +116,9 @@ class LayoutSpec(Spec):
 
     def checked_lists(self, folder: Path) -> Sequence[Path]:
         """Return the files that list the recordings, or raise BadInputError with what was expected."""
-        files = self.lists(folder) if folder.is_dir() else ()
+        if not folder.is_dir():
+            raise BadInputError(f"there is no folder {folder}")
+        files = self.lists(folder)
         if not files:
             raise BadInputError(f"{folder}: nothing to import: expected {self.expected}")
         return files
@@ -147,7 +149,8 @@ def reading() -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError) as error:
-        reason = " ".join(f"cannot be read ({type(error).__name__}: {error})".split())[:_LONGEST_REASON]
+        what = "there is no key" if isinstance(error, KeyError) else f"{type(error).__name__}:"
+        reason = " ".join(f"cannot be read ({what} {error})".split())[:_LONGEST_REASON]
         raise BadRecordingError(reason) from None
 
 
