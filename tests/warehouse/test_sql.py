@@ -32,7 +32,7 @@ def test_a_select_is_answered_what_there_is_can_be_looked_up_and_an_answer_is_cu
     assert run_sql(filled, "SELECT 1 AS a, 2 AS a").to_pylist() == [{"a": 1, "a_1": 2}]
     assert "success_by_round" in run_sql(filled, "SHOW TABLES").column(0).to_pylist()
     assert "index" in run_sql(filled, "DESCRIBE step_verdicts").column(0).to_pylist()
-    assert run_sql(filled, "EXPLAIN SELECT * FROM step_verdicts").num_rows > 0
+    assert format_rows(run_sql(filled, "EXPLAIN SELECT * FROM step_verdicts"), "table").count("\n") > 3
     cut = answer_sql(filled, "SELECT * FROM range(10000)", QueryLimits(rows=7))
     assert (cut.rows.num_rows, cut.is_whole) == (7, False)
     whole = answer_sql(filled, "SELECT * FROM range(7)", QueryLimits(rows=7))

@@ -140,6 +140,8 @@ def format_rows(rows: pa.Table, form: Format) -> str:
             writer.writerow(rows.column_names)
             writer.writerows([_csv_cell(value) for value in row] for row in tuples(rows))
             return text.getvalue()
+        case "table" if rows.column_names == ["explain_key", "explain_value"]:
+            return "".join(rows["explain_value"].to_pylist())
         case "table":
             return _aligned(rows)
 
