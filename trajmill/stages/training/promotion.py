@@ -63,17 +63,17 @@ def compare(
             where = f"no attempt has a score in {group.name}, where {known} of {measured.version} have one"
             return Promotion(False, f"not measured: {where}")
         best = max((old, *promoted), key=lambda rival: sum(group.outcomes(rival.outcomes)))
+        against: list[str] = []
         for rival in {each.version: each for each in (old, best)}.values():
             paired = _paired(rival.outcomes, new, group.query_ids)
             if not paired.queries:
                 continue
-            line = (
-                f"{group.name} {paired.passed_b}/{paired.queries} against {paired.passed_a} of {rival.version} "
-                f"(won {paired.gained}, lost {paired.lost})"
-            )
+            rate = f"{paired.passed_b}/{paired.queries} against {paired.passed_a} of {rival.version}"
+            against.append(f"{rate} (won {paired.gained}, lost {paired.lost})")
             if (p_value := paired.p_value_of_losses) <= level:
-                return Promotion(False, f"significantly worse (p = {p_value:.2g}): {line}")
-            compared.append(line)
+                return Promotion(False, f"significantly worse (p = {p_value:.2g}): {group.name} {against[-1]}")
+        if against:
+            compared.append(f"{group.name} {' and '.join(against)}")
     if not compared:
         return Promotion(True, "not compared: no query has a score")
     all_queries = _paired(old.outcomes, new, {query for group in groups for query in group.query_ids})
