@@ -3,7 +3,7 @@
 import { h, s } from "./dom.js";
 import { hundredths, percent } from "./words.js";
 
-const WIDTH = 640, HEIGHT = 220, LEFT = 40, RIGHT = 156, TOP = 10, BOTTOM = 26, GAP = 15;
+const WIDTH = 640, HEIGHT = 220, LEFT = 40, RIGHT = 184, TOP = 10, BOTTOM = 26, GAP = 15;
 
 // How values are written: at the axis, and at a point.
 export const SHARES = { axis: (share) => `${share * 100}`, point: percent };

@@ -9,7 +9,7 @@ const IDLE = "idle";
 
 export async function liveView() {
   const node = h("section", { class: "page", "aria-live": "off" });
-  const draw = (runs) => replace(node, runs.length ? runs.map(section) : h("p", { class: "soft" }, "No rollout is at work on this machine."));
+  const draw = (runs) => replace(node, runs.length ? runs.map(section) : h("p", { class: "soft" }, "No rollout is running on this machine."));
   draw(await request("/api/live"));
   const follow = () => setTimeout(async () => {
     if (!node.isConnected) return;

@@ -25,7 +25,7 @@ export async function policiesView(search) {
       h("div", { class: "choices" }, Object.entries(SIDES).map(([name, words]) =>
         h("a", { class: "chip", href: choose({ side: name }), "aria-current": name === side ? "true" : null }, words, h("span", {}, whole(counts[name].length))))),
       queryTable(counts[side] ?? [], run),
-      h("h2", {}, "Success on the same queries"), h("p", { class: "soft" }, "All held-out queries, all splits and apps, and the tasks where a query changed sides. Intervals of paired rates after Newcombe; p by the exact McNemar test, adjusted for the number of splits, apps or tasks (Holm)."),
+      h("h2", {}, "Success on the same queries"), h("p", { class: "soft" }, "All held-out queries, all splits and apps, and the tasks where a query changed sides. Intervals are Newcombe's for paired rates. p is from the exact McNemar test, Holm-adjusted over splits, apps or tasks."),
       h("div", { class: "scroll" }, groupTable(groups.filter(({ kind, gained, lost }) => kind !== "task" || gained || lost)))]);
   return { node, title: "Policies" };
 }
@@ -56,5 +56,5 @@ function queryTable(queries, run) {
     h("thead", {}, h("tr", {}, ["split", "task", "instruction", ""].map((word) => h("th", { class: "left" }, word)))),
     h("tbody", {}, queries.map((each) => h("tr", {},
       h("td", { class: "left" }, each.split), h("td", { class: "left" }, each.task), h("td", { class: "left words" }, each.instruction),
-      h("td", { class: "left" }, h("a", { href: `/compare${queryString({ a: `${part(run)}/${part(each.a)}`, b: `${part(run)}/${part(each.b)}` })}` }, "side by side")))))));
+      h("td", { class: "left" }, h("a", { class: "link", href: `/compare${queryString({ a: `${part(run)}/${part(each.a)}`, b: `${part(run)}/${part(each.b)}` })}` }, "side by side")))))));
 }

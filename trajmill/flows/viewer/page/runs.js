@@ -18,8 +18,8 @@ function runSection(run) {
     h("h2", {}, h("a", { href: all({}) }, run.run_id)),
     h("p", { class: "soft" }, `${whole(run.attempts)} trajectories with ${whole(run.steps)} steps`,
       run.first ? `, from ${moment(run.first)} to ${moment(run.last)} UTC` : "",
-      " · ", h("a", { href: `/success${queryString({ run: run.run_id, purpose: "evaluate" })}` }, "success by app and task"),
-      " · ", h("a", { href: all({ disagreement: "with the check" }) }, "disagreements of judge and check")),
+      " · ", h("a", { class: "link", href: `/success${queryString({ run: run.run_id, purpose: "evaluate" })}` }, "success by app and task"),
+      " · ", h("a", { class: "link", href: all({ disagreement: "with the check" }) }, "disagreements between judge and check")),
     run.rounds.length ? h("div", { class: "charts" }, successChart(run), judgeChart(run)) : null,
     h("div", { class: "scroll" }, roundTable(run, all)));
 }
@@ -56,6 +56,8 @@ function roundRow(run, number, splits, all) {
   const round = run.rounds.find((card) => card.round === number);
   const counts = run.counts.filter((count) => count.round === number);
   const sum = (key) => counts.reduce((total, count) => total + count[key], 0);
+  // The untrained policy is measured before the first round.
+  const success = round?.success ?? (run.rounds[0]?.round === number + 1 ? run.rounds[0].before : []);
   const judge = round?.judge.find((each) => each.level === "trajectory");
   return h("tr", {},
     h("td", {}, h("a", { href: all({ round: number }) }, number)),
@@ -64,7 +66,7 @@ function roundRow(run, number, splits, all) {
     h("td", {}, h("a", { href: all({ round: number, judged: "correct" }) }, whole(sum("accepted")))),
     h("td", {}, sum("void") ? h("a", { href: all({ round: number, outcome: "void" }) }, whole(sum("void"))) : "–"),
     splits.map(([split]) => {
-      const share = round?.success.find((each) => each.split === split);
+      const share = success.find((each) => each.split === split);
       return h("td", {}, share ? h("a", { href: all({ round: number, split, purpose: "evaluate", outcome: "not passed" }),
         title: `${percent(share.low)} to ${percent(share.high)} of ${share.queries} queries; shows those that failed` }, percent(share.share)) : "–");
     }),

@@ -29,7 +29,7 @@ export async function successView(search) {
 function section(by, cells, filters) {
   const rounds = [...new Set(cells.map((cell) => cell.round))].sort((a, b) => a - b);
   const names = [...new Set(cells.map((cell) => cell.name))];
-  if (!names.length) return by === "app" ? h("p", { class: "soft" }, "Nothing that the environment has checked.") : null;
+  if (!names.length) return by === "app" ? h("p", { class: "soft" }, "The environment has checked no attempt yet.") : null;
   return [h("h2", {}, `Success ${GROUPS[by]}`), h("div", { class: "scroll" }, h("table", { class: "heat" },
     h("thead", {}, h("tr", {}, h("th", { class: "left" }, by), rounds.map((round) => h("th", {}, round)))),
     h("tbody", {}, names.map((name) => h("tr", {}, h("th", { class: "left" }, name),
