@@ -15,7 +15,7 @@ from math import ceil
 from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
-from pydantic import PositiveFloat
+from pydantic import Field, PositiveFloat
 
 from trajmill.pipelines.executors.processes import side_by_side
 from trajmill.schemas.errors import TrajmillError
@@ -41,7 +41,7 @@ class BeamSettings(Spec):
     runner: str = "FnApiRunner"
     """`FnApiRunner` runs on this machine, `dask` on a Dask cluster; other runners of Beam (`FlinkRunner`,
     `SparkRunner`, `DataflowRunner`, `PortableRunner`) on theirs (see engines.md)."""
-    cluster: str = ""
+    cluster: str = Field("", pattern=r"^(\S+:\d+)?$")
     """Address of the Dask scheduler, e.g. `tcp://scheduler:8786`. Empty: a cluster of `rollout.workers` processes on
     this machine."""
     resources: dict[str, PositiveFloat] = {}

@@ -167,6 +167,7 @@ def test_attempts_go_where_the_resources_are(settings: BeamSettings, bucket_url:
     [
         (["--scheduler", "nowhere"], r"no Dask scheduler answers at nowhere \(.*\); start one with `dask scheduler`"),
         (["--scheduler", "tcp://127.0.0.1:1", "--resources", "browser"], r"--resources 'browser' is not NAME=NUMBER.*"),
+        (["--scheduler", "tcp://127.0.0.1:1", "--memory", "8"], r"--memory '8' is not a size, e.g. 8GiB"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")  # of a client that was never open

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 import sys
 from collections.abc import Mapping
 from importlib.util import find_spec
@@ -34,13 +35,13 @@ def worker(
     """
     found = {}
     for each in resources:
-        key, _, number = each.partition("=")
-        try:
-            found[key] = float(number)
-        except ValueError:
-            raise BadInputError(f"--resources {each!r:.80} is not NAME=NUMBER, e.g. browser=8") from None
+        if not (match := re.fullmatch(r"([^=]+)=(\d+(?:\.\d+)?)", each)):
+            raise BadInputError(f"--resources {each!r:.80} is not NAME=NUMBER, e.g. browser=8")
+        found[match[1]] = float(match[2])
     if find_spec("distributed") is None:
         raise BadInputError("a worker needs Dask: pip install 'trajmill[cluster]'")
+    if memory is not None and not re.fullmatch(r"\d+(?:\.\d+)? ?[MGT]i?B?", memory):
+        raise BadInputError(f"--memory {memory!r:.80} is not a size, e.g. 8GiB")
     from trajmill.pipelines.executors.cluster import check_scheduler
 
     check_scheduler(scheduler)
