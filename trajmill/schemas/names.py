@@ -13,15 +13,13 @@ from trajmill.schemas.errors import BadInputError
 
 UNKNOWN_KIND: Final = "unknown_kind"
 """The pydantic error type of an unknown name; its message proposes the nearest name."""
-CUTOFF = 0.5
-"""Least similarity (difflib's ratio, 0 to 1) at which a known name is proposed."""
 MOST_LISTED = 20
 """Most known names in a message."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most similar to a mistyped one; None if none is similar."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=CUTOFF)
+    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
     return close[0] if close else None
 
 
@@ -34,7 +32,7 @@ def instead_of(name: str, known: Iterable[str]) -> str:
     if not names:
         return "there are none"
     rest = f", ... ({len(names)} in all)" if len(names) > MOST_LISTED else ""
-    return f"there are {', '.join(names[:MOST_LISTED])}{rest}"
+    return f"there {'are' if names[1:] else 'is only'} {', '.join(names[:MOST_LISTED])}{rest}"
 
 
 def refuse_unknown(names: Iterable[object], known: Iterable[str], what: str) -> None:

@@ -8,7 +8,6 @@ from contextlib import suppress
 from typing import Final
 
 _UNFIT = re.compile("[\x00\ud800-\udfff]")
-_REPLACEMENT = "�"
 _TRIES: Final = 100
 """One of five fails where three threads do nothing else."""
 
@@ -16,11 +15,10 @@ _TRIES: Final = 100
 def storable(text: str) -> str:
     """The text with U+FFFD in place of characters that UTF-8 or a database cannot store: lone surrogates and NUL."""
     # Looking at each character takes a hundred times as long.
-    return text if text.isascii() and "\0" not in text else _UNFIT.sub(_REPLACEMENT, text)
+    return text if text.isascii() and "\0" not in text else _UNFIT.sub("�", text)
 
 
 def printable(text: str) -> str:
-    """The text with spaces in place of characters that cannot be seen."""
     return "".join(letter if letter.isprintable() else " " for letter in text)
 
 

@@ -107,8 +107,8 @@ class _WrittenFile(NamedTuple):
             return f"{name} {what}, not {json.dumps(detail['input'], default=str):.80}"
         siblings = list(spec_at(Config, keys[:-1], self.tables).model_fields)
         close = nearest(keys[-1], siblings)
-        meant = [".".join((*keys[:-1], close))] if close else []
-        meant += [".".join(known) for known in key_paths(Config) if known[-1] == keys[-1]]
+        meant = [".".join(known) for known in key_paths(Config) if known[-1] == keys[-1]]
+        meant += [".".join((*keys[:-1], close))] if close else []
         return f"unknown key {name}; " + (f"did you mean {meant[0]}?" if meant else f"there are {', '.join(siblings)}")
 
     def line_of(self, keys: KeyPath) -> int | None:
@@ -217,10 +217,14 @@ def _endpoints(config: Config) -> Iterator[tuple[str, str]]:
 
 def _queries(folder: Path, config: Config) -> Iterator[tuple[str, str]]:
     environment, queries = config.environment, config.queries
-    known = environment.app_names(folder) if isinstance(environment, AppFilesSpec) else []
-    unseen = {"heldout": queries.heldout_app_names, "validation": queries.validation_apps(known)} if known else {}
-    for split, name in ((split, each) for split, names in unseen.items() for each in names if each not in known):
-        yield f"queries.{split}_app_names", f": there is no app {name!r:.60}; {instead_of(name, known)}"
+    if isinstance(environment, AppFilesSpec):
+        known = environment.app_names(folder)
+        unseen = {"heldout": queries.heldout_app_names, "validation": queries.validation_apps(known)}
+        for split, name in ((split, each) for split, names in unseen.items() for each in names if each not in known):
+            yield (
+                f"queries.{split}_app_names",
+                f": no app {name!r:.60}; {instead_of(name, known)}, or write []",
+            )
     proposals = [key for key in ("curriculum", "screenshot") if getattr(queries, key)]
     against = []
     if queries.example_tasks is None:

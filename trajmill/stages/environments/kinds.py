@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.names import known_by, refuse_unknown
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.desktop.spec import DesktopSpec
@@ -69,13 +70,11 @@ class DevicesSpec(Spec):
     stand in two columns, at the left, or at the right. Presses then spread over the screen."""
 
 
-@runtime_checkable
-class RunsApps(Protocol):
-    """An environment whose episodes can use apps of app files."""
+def _builtin_names() -> list[str]:
+    return sorted(file.stem for file in (Path(__file__).parent / "simulated" / "apps").glob("*.yaml"))
 
-    def described_apps(self) -> tuple[AppSpec, ...]:
-        """The apps. Raises BadInputError if an app file is wrong."""
-        ...
+
+_BuiltinApp = Annotated[str, known_by(lambda name: refuse_unknown([name], _builtin_names(), "there is no app"))]
 
 
 class AppFilesSpec(EnvironmentSpec):
@@ -83,7 +82,7 @@ class AppFilesSpec(EnvironmentSpec):
 
     apps: tuple[Path, ...] = ()
     """Your own app files (YAML, see apps.md), beside the built-in ones."""
-    builtin_apps: tuple[str, ...] | None = None
+    builtin_apps: tuple[_BuiltinApp, ...] | None = None
     """Ids of the built-in apps to include; all by default."""
 
     def navigation_graph(self) -> World:
@@ -94,12 +93,10 @@ class AppFilesSpec(EnvironmentSpec):
 
     def app_names(self, folder: Path) -> list[str]:
         """Ids of the apps by the lines `app: ID` of their files; to load the files takes seconds."""
-        from trajmill.stages.environments.simulated.app_files.check import builtin_files
-
-        files = (*builtin_files(), *(folder / path for path in self.apps if (folder / path).is_file()))
-        texts = (each.read_text("utf-8", "replace") for each in files)
+        texts = ((folder / path).read_text("utf-8", "replace") for path in self.apps if (folder / path).is_file())
         found = (re.search(r"^app: *[\"']?([\w-]+)", text, re.MULTILINE) for text in texts)
-        return sorted(each[1] for each in found if each)
+        builtin = _builtin_names() if self.builtin_apps is None else self.builtin_apps
+        return sorted({*builtin, *(each[1] for each in found if each)})
 
     def described_apps(self) -> tuple[AppSpec, ...]:
         return tuple(self.navigation_graph().apps.values())

@@ -14,7 +14,6 @@ import networkx as nx
 from pydantic import TypeAdapter
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
-from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.record import Record, content_id
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.kinds import GeneratedAppsSpec
@@ -129,7 +128,6 @@ def load_world(
     errands = {file.spec.errand: file.spec for file in reading.errands}
     if builtin is not None:
         known = {path.stem for path in builtin_files()} & apps.keys()
-        refuse_unknown(builtin, sorted(known), "builtin_apps: there is no app")
         apps = {name: app for name, app in apps.items() if name in builtin or name not in known}
         errands = {name: errand for name, errand in errands.items() if apps.keys() >= set(errand.apps)}
     new = [app.spec for app in islice(generated_apps(generated.seed), generated.count)] if generated else []

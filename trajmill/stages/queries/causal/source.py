@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Slot, Source, Split
-from trajmill.stages.environments.kinds import DevicesTogetherSpec, RunsApps
+from trajmill.stages.environments.kinds import AppFilesSpec, DevicesTogetherSpec
 from trajmill.stages.environments.screen_goal import PATHWAY
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PageMetadata, PathMetadata, SlotValue
 from trajmill.stages.environments.simulated.reference_path import LAUNCHER
@@ -60,7 +60,7 @@ class CausalSource(NamedTuple):
 
 def causal_source(settings: CausalSpec, environment: EnvironmentSpec) -> CausalSource:
     """Read the graphs of the configuration and those of the environment's simulated apps."""
-    described = environment.described_apps() if isinstance(environment, RunsApps) else ()
+    described = environment.described_apps() if isinstance(environment, AppFilesSpec | DevicesTogetherSpec) else ()
     return CausalSource(settings, (*map(read_graph, settings.files), *map(graph_of_app, described)))
 
 
