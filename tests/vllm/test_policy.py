@@ -117,5 +117,5 @@ def test_a_round_that_is_played_and_judged_by_a_server(server: TinyServer, tmp_p
     unjudged = {row.input_id for row in failures if row.stage == "judge"}
     assert attempted
     assert judged.isdisjoint(unjudged)
-    expected = {FailureClass.MODEL, FailureClass.JUDGE, FailureClass.PARSE, FailureClass.TASK}
+    expected = {FailureClass.MODEL, FailureClass.JUDGE, FailureClass.TASK}
     assert {row.failure_class for row in failures} <= expected

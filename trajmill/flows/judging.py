@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, defaultdict
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -39,7 +40,7 @@ from trajmill.stages.critics.calibration.agreement import (
 from trajmill.stages.critics.calibration.cua_verifier_bench import CuaVerifierBench
 from trajmill.stages.critics.calibration.labelled_set import LabelledSet, judge_labelled
 from trajmill.stages.critics.judge import still_to_judge
-from trajmill.stages.critics.voting import PASSED, Vote
+from trajmill.stages.critics.voting import PASSED, Ask, Vote
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun
 from trajmill.warehouse.read import read_rows, tuples
@@ -144,7 +145,8 @@ def calibrate(
     queries that nothing is trained on, which measures a trained judge. Raises BadInputError (unknown judge, no rewards,
     a judge that repeats them, unreadable labels), RunInUseError, TrajmillError (nothing was judged).
     """
-    judges = [judge_named(config, name).asking_for_all() for name in names or (OWN_JUDGE,)]
+    chosen = [judge_named(config, name) for name in names or (OWN_JUDGE,)]
+    judges = [replace(judge, spec=judge.spec.model_copy(update={"ask": Ask.ALL})) for judge in chosen]
     repeating = [judge.name for judge in judges if judge.rule.repeats_the_check]
     if labels is None and repeating:
         raise BadInputError(

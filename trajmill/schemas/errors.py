@@ -20,8 +20,6 @@ class FailureClass(StrEnum):
     """A model server did not answer within its bounds."""
     JUDGE = "judge"
     """A critic failed or gave no valid answer; this is no verdict."""
-    PARSE = "parse"
-    """A model's text is no action."""
     TASK = "task"
     """The query itself is wrong: its start state or goal is malformed, or its reference path fails."""
     TRAINING = "training"

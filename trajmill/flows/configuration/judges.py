@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from trajmill.flows.configuration.config import OWN_JUDGE, Config, model_of, model_or_none
@@ -15,7 +15,7 @@ from trajmill.schemas.names import instead_of
 from trajmill.schemas.record import content_id
 from trajmill.stages.annotation.annotate import AnnotationPrompts, annotation_prompts
 from trajmill.stages.critics.spec import CriticModels, CriticPrompts, JudgeSpec, critic_prompts
-from trajmill.stages.critics.voting import Ask, Rule
+from trajmill.stages.critics.voting import Rule
 from trajmill.stages.guidance.model_guide import GuidePrompts, guide_prompts
 from trajmill.stages.models.prompts import Prompt
 from trajmill.stages.queries.written import QueryPrompts, query_prompts
@@ -54,10 +54,6 @@ class NamedJudge:
     def identity(self) -> RejudgeIdentity:
         """Name and id on its verdicts of stored trajectories; `ask` is part of the id."""
         return RejudgeIdentity(self.name, content_id("judge", self.name, self.spec.ask, json.loads(self.settings)))
-
-    def asking_for_all(self) -> NamedJudge:
-        """Return the same judge, but requesting every vote of every pass, as calibration needs them."""
-        return replace(self, spec=self.spec.model_copy(update={"ask": Ask.ALL}))
 
 
 def own_judge(config: Config) -> NamedJudge:
