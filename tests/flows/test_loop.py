@@ -9,6 +9,7 @@ import pytest
 
 from tests.flows.runs import small_config
 from tests.warehouse.samples import commit_rows, judgement, stage_run
+from trajmill.flows.policies.commands import promote_policy
 from trajmill.flows.policies.policy import endpoint_of, policy_before
 from trajmill.flows.round import STAGES, do_stage, run_stage
 from trajmill.flows.stage import RoundContext
@@ -108,6 +109,7 @@ def test_flipped_weights_are_named_before_they_act_or_are_trained(small_copy: Wa
     weights.write_bytes(weights.read_bytes()[:-1] + b"\0")
     shutil.rmtree(context.at(TRAIN).staging(context.warehouse))
     uses: list[Callable[[], object]] = [lambda: endpoint_of(context, policy), lambda: train(context)]
+    uses.append(lambda: promote_policy(context.config, policy.version))
     for use in uses:
         with pytest.raises(BadInputError, match=r"\A[^\n]*model\.safetensors: changed since it was stored[^\n]*\Z"):
             use()

@@ -270,4 +270,4 @@ def test_readers_and_upkeep_stop_at_a_changed_page_and_verify_says_what_is_lost(
             maintain(whole, keep_releases=0, unused_days=1e6, now=time.time() + 86_400.0 * day)
     path.unlink()
     [line] = damage(whole)
-    assert f"{path.name}: missing, though the log (5 rows of {TABLE}) names it" in line
+    assert f"{path.name}: missing, though named in the log (5 rows of {TABLE})" in line

@@ -30,7 +30,7 @@ from trajmill.warehouse.releases import checked_weights, release_names, verify_r
 from trajmill.warehouse.store.base import local_folder, store_at
 from trajmill.warehouse.store.connection import damage_as_error
 
-_MEND = "restore it from a copy; what a killed process left is no damage"
+_MEND = "`trajmill verify` lists all damaged files"
 _ENGINES = ("prefect", "apache-beam", "deltalake", "duckdb", "pyarrow", "torch", "transformers")
 _PROGRAMS = {
     "web": ("chromium-headless-shell",),

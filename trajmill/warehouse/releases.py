@@ -277,7 +277,7 @@ def damaged_weights(warehouse: Warehouse, folder: str, stored: bool = False) -> 
 def changed_files(
     warehouse: Warehouse, hashes: Mapping[str, str], by: str, since: str = "it was stored", stored: bool = False
 ) -> Iterator[str]:
-    """Name the files that are missing, though `by` names them, or changed; `stored`: in the bucket, not in a copy."""
+    """Name the files of `by` that are missing or changed; `stored`: in the bucket, not in a copy."""
     for name, digest in hashes.items():
         where = warehouse.store.uri(name)
         try:
@@ -287,4 +287,4 @@ def changed_files(
             if not is_whole and file_hash(warehouse.store.fetch(name, anew=True)) != digest:
                 yield f"{where}: changed since {since}; restore it from a copy"
         except FileNotFoundError:
-            yield f"{where}: missing, though {by} names it; restore it from a copy"
+            yield f"{where}: missing, though named in {by}; restore it from a copy"

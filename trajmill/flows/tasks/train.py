@@ -14,7 +14,7 @@ from trajmill.flows.configuration.config import Config, policy_family
 from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.deriving import derive_kind
 from trajmill.flows.policies import policy as policies
-from trajmill.flows.policies.policy import Policy, PolicyInForce
+from trajmill.flows.policies.policy import Policy, PolicyInForce, check_weights
 from trajmill.flows.progress import watched_work
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import (
@@ -393,6 +393,7 @@ def chosen(
 ) -> StageOutcome:
     """Put a version in force; the rows of replaced versions already have their decision."""
     policy = Policy.model_validate(row, from_attributes=True)
+    check_weights(context.warehouse, policy)
     choice = PolicyInForce(policy_row=policy, updates=row.updates, success=row.success)
     common = context.origin.common(made_by=at.stage)
     decided = row.model_copy(update={"promoted": True, "reason": reason, **common})
