@@ -176,12 +176,12 @@ def test_what_fell_with_promotions(shares: tuple[tuple[float, float, float], ...
     points = [share(number, *each) for number, each in enumerate(shares)]
     models = [SimpleNamespace(round=number, promoted=promoted) for number in (1, 2)]
     cells = {"mail": (None, *points)}
-    success, tables = (Series("new apps", points),), _NO_ROWS | {"models": models}
+    success, tables = (Series("apps never seen", points),), _NO_ROWS | {"models": models}
     measured = QUIET._replace(success=success, apps=cells, tasks=cells, tables=tables)
     assert list(warnings(measured)) == [
         f"Success {what} fell from 12 of 20 (60%) after round 1 to 6 of 20 (30%) after round 2, while 1 version was "
         "promoted"
-        for what in ("on new apps", "in app mail", "at task mail")
+        for what in ("on apps never seen", "in app mail", "at task mail")
         if fell
     ]
 

@@ -46,7 +46,7 @@ from trajmill.warehouse.views import refresh_views
 def test_the_results_come_with_their_trend(run_warehouse: Warehouse) -> None:
     lines = result_lines(run_warehouse, RUN)
     assert lines["rounds"][0] == "2 finished, policy policy-2"
-    assert "train 97 % (+23 points)" in lines["success"]
+    assert "training queries 97 % (+23 points)" in lines["success"]
     assert lines["judge"] == ["precision 98 % (+0 points)", "kappa 0.95 (+0.00)"]
     assert lines["failures"] == ["1 environment"]
 
@@ -190,7 +190,7 @@ async def test_the_slots_of_a_worker_are_cells_until_it_ends_or_is_killed(tmp_pa
     assert "12 model" in page and "0 env" in page and "0 idle" in page
     assert "model" in page and page.count("1 now") == 3
     after = shown(context.config)
-    assert "no rollout is at work" in after and "round 1, generate is next" in after
+    assert "no rollout is running" in after and "round 1, generate is next" in after
     # A killed worker leaves its file.
     left = folder / "episodes-00000.slots"
     left.write_text(json.dumps({"slots": [["model", 3, 1.5]], "spent": {"model": 1.5}}))

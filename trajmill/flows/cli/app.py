@@ -26,7 +26,7 @@ from trajmill.flows.interrupt import Interrupt, noticing_interrupts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.secrets import Secrets
 
-STOPPED = "stopped; nothing that was finished is lost, the same command continues"
+STOPPED = "stopped; finished work is kept, and the same command continues"
 INTERRUPTED = 130
 """Exit code after Ctrl-C, as in shells; after another signal, 128 and its number."""
 _LAST_SECONDS = 10.0

@@ -328,7 +328,7 @@ def refuse_to_replace(config: Config, alone: bool = False) -> None:
                 continue
             if resource not in there.tags:
                 raise BadInputError(
-                    f"deployment {name} belongs to another run ({there.description or 'unnamed'}): "
+                    f"deployment {name} belongs to another run ({(there.description or 'unnamed').rstrip('.')}): "
                     "change run.name, or replace it with --replace"
                 )
             is_polled = there.work_pool_name is None and there.status == DeploymentStatus.READY and not there.paused

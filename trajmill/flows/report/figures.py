@@ -24,7 +24,7 @@ SPLIT_NAMES = {
     "train": "training queries",
     "heldout_slots": "new slot combinations",
     "heldout_phrasings": "new phrasings",
-    "heldout_apps": "new apps",
+    "heldout_apps": "apps never seen",
     "validation": "validation",
 }
 """Names of the splits on the page, in order."""

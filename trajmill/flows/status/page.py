@@ -28,7 +28,7 @@ from trajmill.flows.new_run import RESOURCE, run_resource
 from trajmill.flows.nights.log import last_ends, served, trouble
 from trajmill.flows.policies.policy import acting_round, choices, policy_before
 from trajmill.flows.progress import StageCounter
-from trajmill.flows.report.figures import JUDGE, SUCCESS, TABLES, money, run_views
+from trajmill.flows.report.figures import JUDGE, SPLIT_NAMES, SUCCESS, TABLES, money, run_views
 from trajmill.flows.round import first_unfinished, stages_of
 from trajmill.flows.stage import RoundContext, has_begun, report_of
 from trajmill.flows.tasks.rollout import ROLLOUT
@@ -152,7 +152,7 @@ def live_page(context: RoundContext) -> RenderableType:
     working = working_stage(context)
     head = Text("\n".join([f"{context.run_id}: {now_line(working)}", *_cluster(context, working)]))
     if not slots.workers:
-        return Group(head, Text("no rollout is at work, so there are no slots", style="dim"))
+        return Group(head, Text("no rollout is running", style="dim"))
     count = Text(f"{len(slots.slots)} slots of {slots.workers} {'workers' if slots.workers > 1 else 'worker'}")
     total, shares = sum(slots.spent.values()) or 1.0, []
     for state, seconds in slots.spent.items():
@@ -269,9 +269,10 @@ def server_lines() -> list[str]:
 
 
 def _flow_sections(runs: FlowRuns) -> dict[str, Sequence[str]]:
+    now = f"{datetime.now(UTC):%Y-%m-%d %H:%M:%S}"
     return {
-        "last": [f"{run.flow} {run.state} at {run.time}: {run.line}" for run in runs.last],
-        "next": [f"{run.flow} at {run.time}" for run in runs.next],
+        "last": [f"{run.flow} {run.state} at {run.time}{run.line and f': {run.line}'}" for run in runs.last],
+        "next": [f"{run.flow} at {run.time}{', overdue' if run.time < now else ''}" for run in runs.next],
     }
 
 
@@ -309,7 +310,7 @@ def result_lines(warehouse: Warehouse, run_id: str) -> dict[str, list[str]]:
     costs = [row.cost for row in rounds]
     return {
         "rounds": [reached, *(row.reason for row in rounds[-1:] if row.reason)],
-        "success": [_trend(name, shares) for name, shares in sorted(success.items())],
+        "success": [_trend(name, success[split]) for split, name in SPLIT_NAMES.items() if split in success],
         "judge": [_trend(name, [getattr(row, name) for row in judge]) for name in ("precision", "kappa") if judge],
         "failures": [", ".join(f"{row.failures} {row.failure_class}" for row in failures) or "none"],
         "malformed": [
