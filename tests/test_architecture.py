@@ -88,21 +88,21 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
-    Budget(("schemas",), 3_937),
-    Budget(("warehouse",), 3_725),
+    Budget(("schemas",), 3_938),
+    Budget(("warehouse",), 3_727),
     Budget(("pipelines",), 3_292),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_589),
-    Budget(("stages/environments",), 16_022),
-    Budget(("stages/queries",), 5_038),
+    Budget(("flows",), 10_590),
+    Budget(("stages/environments",), 16_017),
+    Budget(("stages/queries",), 5_035),
     Budget(("stages/critics",), 4_577),
     Budget(("stages/models",), 4_489),
-    Budget(("stages/export", "stages/curate", "stages/importing"), 5_603),
+    Budget(("stages/export", "stages/curate", "stages/importing"), 5_606),
     Budget(("stages/derive", "stages/guidance"), 4_184),
     Budget(("stages/training",), 3_001),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_951),
-    Budget(("stages/graphs", "stages/annotation"), 4_770),
-    Budget(("",), 73_873),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_950),
+    Budget(("stages/graphs", "stages/annotation"), 4_771),
+    Budget(("",), 73_872),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

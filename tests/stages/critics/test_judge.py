@@ -18,13 +18,7 @@ from trajmill.stages.critics.calibration.agreement import (
     tally,
 )
 from trajmill.stages.critics.judge import Judge, Judged, judge_episodes
-from trajmill.stages.critics.voting import (
-    ProgrammaticChannel,
-    TrajectoryCritic,
-    Vote,
-    read_rule,
-    single_vote,
-)
+from trajmill.stages.critics.voting import ProgrammaticChannel, TrajectoryCritic, Vote, read_rule, single_vote
 
 
 async def run(episodes: Sequence[Episode], trees: Trees, *critics: TrajectoryCritic) -> Judged:

@@ -97,8 +97,7 @@ def train(context: RoundContext, at: StageRun) -> StageOutcome:
     if recipe.learns_from == "rl_steps":
         dropped = dict(finished(context, DERIVE_RL).result["dropped"])
     derived = sum(report.count.rows_out for report in derived_so_far(context))
-    reason = reason_not_to_train(rows, recipe.learns_from, derived, dropped, precision)
-    if reason:
+    if reason := reason_not_to_train(rows, recipe.learns_from, derived, dropped, precision):
         return _untrained(rows, reason, precision)
     parent = policies.policy_before(context)
     folder, adapter = parent.paths(context.warehouse)
