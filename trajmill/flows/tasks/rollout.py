@@ -36,7 +36,7 @@ def rollout(context: RoundContext, at: StageRun) -> StageOutcome:
     planned = dict[str, int]()
     for share in shares(context, context.config.first_episodes):
         planned |= _new_groups(context, share.queries, share.episodes, "plan")
-    planned = dict(Counter(planned) + Counter(again(context)))
+    planned = dict(Counter(planned) + Counter(larger_groups(context)))
     attempts = plan_rollouts(training_queries(context), planned, context.config.run.seed, context.round)
     return attempt_all(context, at, attempts, exploring_agent(context, acting_round(context)))
 
@@ -46,7 +46,7 @@ def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
     """Spend the rest of the attempts on queries that both succeeded and failed, then on queries not tried yet."""
     config, made_first = context.config, finished(context, ROLLOUT).count.rows_in
     total = sum(share.episodes for share in shares(context, config.unguided_episodes))
-    total += sum(again(context).values()) - made_first
+    total += sum(larger_groups(context).values()) - made_first
     seed = int(content_id(MIXED, config.run.seed, context.round)[:12], 16)
     correct = context.correctness([context.round])
     tried, made = defaultdict[str, list[bool]](list), dict[str, int]()
@@ -67,7 +67,7 @@ def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
     return replace(outcome, result={"trajectories": names, "mixed": len(mixed)})
 
 
-def again(context: RoundContext) -> dict[str, int]:
+def larger_groups(context: RoundContext) -> dict[str, int]:
     """Spend what guidance left over in the round before on queries that have been learned from and often fail.
 
     Their groups are larger by one than those of other queries: outcomes differ more often, and so do advantages.
