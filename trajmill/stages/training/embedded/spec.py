@@ -6,7 +6,7 @@ import math
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import Field, NonNegativeFloat, PositiveFloat, PositiveInt
+from pydantic import Field, PositiveFloat, PositiveInt
 
 from trajmill.schemas.spec import LATER
 from trajmill.stages.training.spec import LearningRate, ParentPolicy, Progress, RecipeSpec, TrainingReport
@@ -26,14 +26,6 @@ class EmbeddedRecipe(RecipeSpec):
     """Peak learning rate."""
     batch: PositiveInt = 64
     """Examples in one update."""
-    final_rate: Share = 0.1
-    """Learning rate at the last update, as a share of the peak; it falls along a half cosine."""
-    pair_rate: PositiveFloat = 10.0
-    """Learning rate of the memory of word pairs, as a multiple of the learning rate."""
-    weight_decay: NonNegativeFloat = 0.01
-    """Weight decay of AdamW."""
-    gradient_norm: PositiveFloat = 1.0
-    """Largest norm of the gradient."""
 
     def updates(self, rows: int) -> int:
         wanted = max(math.ceil(self.epochs * rows / self.batch), getattr(self, "min_updates", 1))
@@ -70,8 +62,8 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     renamed_controls: Share = 0.15
     """Chance that the controls of a row have unknown labels; the policy then learns from page and position."""
     detours: Share = 0.3
-    """Chance that a press on an app, a list item or a menu follows wrong presses that were undone; the policy then
-    learns to look elsewhere."""
+    """Chance that a press on an app, a list item, a menu or a button follows wrong presses that were undone; the policy
+    then learns to look elsewhere."""
     forks: Annotated[bool, LATER] = False
     """Whether it also learns the fork points of failed attempts (`trajmill derive forks`)."""
 

@@ -102,6 +102,8 @@ def train_policy(
     return report
 
 
+_FINAL, _PAIR_RATE = 0.1, 10.0
+"""The last learning rate as a share of the peak, and that of the memory of pairs as a multiple of the others'."""
 Objective = Callable[[Tensor], Tensor]
 """The loss of the lessons with the given row numbers."""
 
@@ -127,10 +129,9 @@ def train_network(
     if progress:
         progress(0, updates)
     network.train()
-    parameters = list(network.parameters())
     pairs = list(network.pairs.parameters())
-    others = [parameter for parameter in parameters if all(parameter is not pair for pair in pairs)]
-    optimiser = torch.optim.AdamW([{"params": others}, {"params": pairs}], weight_decay=recipe.weight_decay, fused=True)
+    others = [parameter for parameter in network.parameters() if parameter is not pairs[0]]
+    optimiser = torch.optim.AdamW([{"params": others}, {"params": pairs}], weight_decay=0.01, fused=True)
     order = torch.randperm(rows, generator=draw)
     losses = []
     for update in range(updates):
@@ -140,10 +141,9 @@ def train_network(
         loss = objective(chosen)
         network.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
-        torch.nn.utils.clip_grad_norm_(parameters, recipe.gradient_norm)
-        final = recipe.final_rate
-        rate = recipe.learning_rate * (final + (1 - final) * (1 + math.cos(math.pi * (update / updates))) / 2)
-        for group, scale in zip(optimiser.param_groups, (1.0, recipe.pair_rate), strict=True):
+        torch.nn.utils.clip_grad_norm_(network.parameters(), 1.0)
+        rate = recipe.learning_rate * (_FINAL + (1 - _FINAL) * (1 + math.cos(math.pi * (update / updates))) / 2)
+        for group, scale in zip(optimiser.param_groups, (1.0, _PAIR_RATE), strict=True):
             group["lr"] = scale * rate
         optimiser.step()
         losses.append(loss.item())
