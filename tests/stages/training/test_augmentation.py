@@ -65,7 +65,9 @@ SCREENS = {
     "gallery": screen("Gallery", "list_item", "Holiday", "Pets"),
     "holiday": screen("Holiday", "list_item", "Palm beach", "Old town"),
     "pets": screen("Pets", "list_item", "Muddy dog"),
-    "clock": screen("Clock", "button", "Alarms"),
+    "clock": screen("Clock", "button", "Alarms", "World", "Reset"),
+    "alarms": screen("Alarms", "list_item", "07:00"),
+    "world": screen("World", "list_item", "Lima"),
     "picture": screen("Palm beach", "menu_item", menus=("File", "Edit")),
     "file": screen("Palm beach", "menu_item", "Delete", menus=("File", "Edit")),
     "edit": screen("Palm beach", "menu_item", "Turn", menus=("File", "Edit")),
@@ -77,7 +79,9 @@ def attempts() -> Attempts:
     made = Attempts(SCREENS)
     made.add("show Palm beach", ("launcher", "Gallery"), ("gallery", "Holiday"), ("holiday", "Palm beach"))
     made.add("show Muddy dog", ("gallery", "Pets"), ("pets", "Muddy dog"))
-    made.add("list the alarms", ("launcher", "Clock"), ("clock", "Alarms"))
+    made.add("stop the alarm", ("launcher", "Clock"), ("clock", "Alarms"), ("alarms", "07:00"))
+    made.add("show Lima", ("clock", "World"), ("world", "Lima"))
+    made.add("forget all", ("clock", "Reset"), ("clock", ""))
     made.add("delete it", ("picture", "File"), ("file", "Delete"))
     made.add("turn it", ("picture", "Edit"), ("edit", "Turn"))
     return made
@@ -94,7 +98,7 @@ def on_screen(title: str) -> list[Detour]:
     return [each for each in found if each.situation.title.tolist() == words]
 
 
-def test_a_wrong_list_item_is_left_and_the_right_one_is_opened_after_it() -> None:
+def test_what_leads_to_a_wrong_page_is_left_and_the_right_entry_is_pressed_after_it() -> None:
     made = attempts()
     holiday, pets = (made.reader.lexicon.ids_of(name).tolist()[0] for name in ("Holiday", "Pets"))
     (back,) = on_screen("Pets")
@@ -103,6 +107,8 @@ def test_a_wrong_list_item_is_left_and_the_right_one_is_opened_after_it() -> Non
     right = next(each for each in on_screen("Gallery") if each.label == 0)
     assert right.situation.texts[:2, 0].tolist() == [holiday, pets]
     assert right.situation.flags[:2, DONE].tolist() == [0.0, 1.0], "Pets was opened in vain"
+    world, clock = ({kind(each) for each in on_screen(title)} for title in ("World", "Clock"))
+    assert world == {"back"} and clock == {"home", "button"}, "Reset does something, so no way leads back from it"
 
 
 def test_an_app_without_what_is_sought_is_left_for_the_launcher() -> None:
@@ -114,7 +120,6 @@ def test_an_app_without_what_is_sought_is_left_for_the_launcher() -> None:
     assert all(each.situation.flags[:2, DONE].tolist()[1 - each.label] == 1.0 for each in right)
 
 
-SMALL = NetworkShape(width=16, word_width=16, layers=1, heads=2)
 NOTES = {
     "notes": screen("Notes", "list_item", "Bread recipe", "Delete files"),
     "note": screen("Bread recipe", "button", "Move note", "Delete note", "Pin note"),
@@ -122,18 +127,13 @@ NOTES = {
 }
 
 
-def noted() -> Attempts:
-    made = Attempts(NOTES)
-    for wish, label in (("move", "Move note"), ("delete", "Delete note"), ("pin", "Pin note")):
-        made.add(f"{wish} my Bread recipe", ("notes", "Bread recipe"), ("note", label))
-    return made
-
-
 @pytest.mark.slow
 def test_a_control_with_another_label_is_known_by_its_spot() -> None:
-    right, made = [], noted()
+    right, made = [], Attempts(NOTES)
+    for wish, label in (("move", "Move note"), ("delete", "Delete note"), ("pin", "Pin note")):
+        made.add(f"{wish} my Bread recipe", ("notes", "Bread recipe"), ("note", label))
     for share in (0.0, 0.5):
-        network = untrained_network(0, SMALL)
+        network = untrained_network(0, NetworkShape(width=16, word_width=16, layers=1, heads=2))
         recipe = EmbeddedSftSpec(min_updates=60, max_updates=60, renamed_controls=share)
         train_network(network, lessons(made.turns, NOTES), recipe, seed=0)
         asked = made.read("renamed", "delete my Bread recipe", ('Tapped "Bread recipe" on "Notes".',))

@@ -1,9 +1,9 @@
 """Lessons beyond accepted attempts: detours, and apps that look unknown.
 
 Detours: a policy trained on accepted attempts alone takes the first entry that fits a little and works on in the wrong
-place, most of all in an unknown app. So a share of the presses on an icon, an item of a list or a menu is preceded by
-up to two presses on its neighbours, whose screens come from other attempts. The wrong press itself is not learned; the
-way back and the right press after it are.
+place, or calls it done, most of all in an unknown app. So a share of the presses on an icon, an item of a list, a menu,
+or a button that leads to another page is preceded by up to two presses on its neighbours, whose screens come from other
+attempts. The wrong press itself is not learned; the way back and the right press after it are.
 
 Unknown apps: every lesson's launcher also shows apps that training never uses. The policy would learn never to open
 them, even where the instruction names them. So these look different in every update, and so does a share of the other
@@ -29,9 +29,9 @@ from trajmill.stages.models.embedded.situation import WORD_FLAGS, Batch, InputRe
 from trajmill.stages.training.embedded.lessons import LessonStep, SeenScreen
 
 _MOST_WRONG = 2
-_WAYS_BACK = {"icon": ("home", "back"), "list_item": ("back",), "hold": ("back",)}
+_BUTTONS = ("button", "menu_item")
+_WAYS_BACK = {"icon": ("home", "back")} | dict.fromkeys(("list_item", "hold", *_BUTTONS), ("back",))
 """Kinds of candidates that lead back from behind an entry, by its kind; a menu is left by opening another one."""
-_ENTRIES = (*_WAYS_BACK, "menu")
 
 
 class Detour(NamedTuple):
@@ -59,10 +59,15 @@ def detours(
     draw = random.Random(seed)
     by_place = {(step.turn.trajectory_id, step.turn.step_index): step for step in steps}
     pairs = ((step, by_place.get((step.turn.trajectory_id, step.turn.step_index + 1))) for step in steps)
-    following = [(step, after) for step, after in pairs if after is not None and _kind(step.chosen) in _ENTRIES]
+    following = [(step, after) for step, after in pairs if after and _kind(step.chosen) in (*_WAYS_BACK, "menu")]
     behind: dict[_Place, list[str]] = defaultdict(list)
     for step, after in following:
         behind[_place(step, step.chosen)].append(after.turn.screen_id)
+    # A button that does something leads nowhere: its page stays, or some attempt is over after it.
+    for step, after in following:
+        stays = after.policy_input.title == step.policy_input.title
+        if _kind(step.chosen) in _BUTTONS and (stays or after.chosen.verb in ("home", "answer", "finish", "fail")):
+            behind.pop(_place(step, step.chosen), None)
     maker = _DetourMaker(screens, reader, behind, draw)
     return [
         lesson
