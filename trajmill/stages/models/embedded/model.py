@@ -193,8 +193,7 @@ def load_network(folder: Path) -> PolicyNetwork:
     try:
         config = json.loads((folder / _CONFIG).read_text())
         network = PolicyNetwork(NetworkShape(**config["shape"]))
-        # Policies of earlier versions have no spots of controls: as if they had met every label.
-        network.load_state_dict({"pairs.met": torch.ones_like(network.pairs.met)} | load_file(folder / _WEIGHTS))
+        network.load_state_dict(load_file(folder / _WEIGHTS))
     except RuntimeError as error:  # weights of another shape
         text = f"{folder} holds an embedded policy of another version of trajmill; train a new one in a new warehouse"
         raise BadInputError(text) from error

@@ -130,6 +130,7 @@ _START = {  # weights of the lexical prior before training; zero for features th
 
 
 PAIR_BUCKETS, MET_BUCKETS = 2**18, 2**16
+_CODES = ("codes", "instruction_codes", "anchors")
 _CHOICES = torch.tensor([KINDS.index(kind) for kind in CHOICES])
 _MIX_CANDIDATE, _MIX_OTHER, _MIX_SPOT = 0x1E3779B1, 0x05EBCA77, 0x2545F491
 _ANCHOR_SHIFT = torch.tensor([2**30 + 1, 2**30 + 2**29])
@@ -157,17 +158,21 @@ class PairMemory(nn.Module):
         super().__init__()
         self.table = nn.Embedding(PAIR_BUCKETS, 1)
         nn.init.zeros_(self.table.weight)
-        self.register_buffer("met", torch.zeros(MET_BUCKETS))
-        self.met: Tensor
+        self.register_buffer("known", torch.zeros(MET_BUCKETS))
+        self.known: Tensor
 
-    def meet(self, codes: Tensor) -> None:
-        """Note the candidates of lessons by their codes."""
-        self.met[codes.flatten() % MET_BUCKETS] = 1.0
+    def meet(self, situations: Batch) -> None:
+        """Note the candidates, words and pages of lessons by their codes."""
+        for name in _CODES:
+            self.known[getattr(situations, name).flatten() % MET_BUCKETS] = 1.0
 
     def forward(
         self, batch: Batch, kinds: Tensor, weights: Tensor, grid: CandidateGrid, hidden: Hidden | None
     ) -> Tensor:
         """(c,) the sum that the pairs add to the logits."""
+        if hidden is None:  # What no lesson had shares its weights with something else by chance.
+            met = {name: getattr(batch, name) * (self.known[getattr(batch, name) % MET_BUCKETS] > 0) for name in _CODES}
+            batch = batch._replace(**met)
         codes = grid.take(batch.codes)[:, None]
         heard = weights[batch.instruction.long()] * (batch.instruction_codes > 0)
         if hidden is not None:
@@ -182,9 +187,8 @@ class PairMemory(nn.Module):
 
     def _by_spot(self, batch: Batch, grid: CandidateGrid, heard: Tensor) -> Tensor:
         """(c,) the same for the spots of unknown controls on their page, and on pages that are entered from another."""
-        spots, codes = grid.take(batch.spots), grid.take(batch.codes)
-        is_unknown = (codes == 0) | (self.met[codes % MET_BUCKETS] == 0)
-        at = (is_unknown & (spots > 0)).nonzero().squeeze(1)
+        spots = grid.take(batch.spots)
+        at = ((grid.take(batch.codes) == 0) & (spots > 0)).nonzero().squeeze(1)
         owner = grid.owner[at]
         pages = batch.anchors[owner][:, _PAGES]
         places = (spots[at, None] * _MIX_SPOT + pages * _MIX_OTHER + _PAGE_SHIFT) % 2**30

@@ -115,7 +115,7 @@ def train_network(
     rows = len(lessons)
     if not rows:
         return TrainingReport(0, lessons.skipped, 0, 0.0)
-    network.pairs.meet(lessons.situations.codes)
+    network.pairs.meet(lessons.situations)
     draw = torch.Generator().manual_seed(seed)
     objective: Objective
     match recipe:
