@@ -39,7 +39,7 @@ def test_generated_apps_take_no_episodes_from_the_others() -> None:
 def test_branches_go_on_from_failed_attempts_within_the_episodes_of_the_round(tmp_path: Path) -> None:
     # Large enough for a screen from which some branches succeed and others fail.
     rollout = {"episodes_per_round": 60, "branches": 3, "branch_share": 0.4}
-    updated: dict[str, object] = {"run": {"seed": 0}, "queries": {"train": 24}, "guidance": {"enabled": False}}
+    updated: dict[str, object] = {"run": {"seed": 6}, "queries": {"train": 24}, "guidance": {"enabled": False}}
     context = RoundContext.of(changed(small_config(tmp_path, rounds=1), rollout=rollout, **updated))
     made = up_to(BRANCHES, context)
     do(JUDGE_GUIDED, context)
