@@ -44,6 +44,7 @@ from trajmill.stages.environments.tasks import own_query
 DISH, SIZE, NOTE = RECEIPT = ("1 x Margherita", "Size: Large", "Note: ring twice")
 BACK, HOME, ENTER = (SystemButton.model_validate({"button": name}) for name in ("Back", "Home", "Enter"))
 ON = ("clickable", "checked")
+READ = food_query(slots=(food_query().slots[0].model_copy(update={"said": ""}),))  # on a page that was not visited
 
 
 def ordered(walk: Walk, *receipt: str) -> Episode:
@@ -62,18 +63,16 @@ WRONG: Final[dict[str, Callable[[Trees], Episode]]] = {
     "wrong size": lambda trees: ordered(to_dish(trees).tap("Small", dish(size="Small")), DISH, "Size: Small", NOTE),
     "size left alone": lambda trees: ordered(to_dish(trees), DISH, "Size: Medium", NOTE),
     "extra switch": lambda trees: ordered(large(trees).tap("Extra spicy", dish(size="Large", spicy=True))),
-    "two instead of one": lambda trees: ordered(
-        large(trees).tap("+", dish(size="Large", quantity=2)), "2 x Margherita", SIZE, NOTE
-    ),
+    "two": lambda trees: ordered(large(trees).tap("+", dish(size="Large", quantity=2)), "2 x Margherita", SIZE, NOTE),
+    "wrong dish": lambda trees: ordered(start(trees, menu()).tap("Diavola", dish("Diavola", "Large")), *RECEIPT),
     "right dish, then a wrong one": lambda trees: ordered(
         large(trees).do(BACK, menu()).tap("Diavola", dish("Diavola", "Large")), "1 x Diavola", SIZE, NOTE
     ),
     "wrong note": lambda trees: typed(large(trees), "ring").tap("Place order", placed(DISH, SIZE, "Note: ring")).end(),
     "set and undone": lambda trees: ordered(large(trees).tap("Medium", dish()), DISH, "Size: Medium", NOTE),
     "not sent off": lambda trees: typed(large(trees)).end(),
-    "sent twice": lambda trees: (
-        right_walk(trees).do(BACK, checkout("ring twice")).tap("Place order", placed(*RECEIPT)).end()
-    ),
+    "twice": lambda trees: right_walk(trees).do(BACK, checkout(NOTE)).tap("Place order", placed(*RECEIPT)).end(),
+    "read": lambda trees: start(trees, dish("a")).tap("Go to checkout", placed()).end(READ),
     "never said so": lambda trees: right_walk(trees).end(status=None),
     "said failure": lambda trees: right_walk(trees).end(status="failure"),
     "nothing at all": lambda trees: Walk(launcher(), trees).end(),

@@ -229,11 +229,9 @@ class EpisodeState:
 
     def _is_met(self, slot: Slot, part: TaskPart) -> bool:
         if not (self._submits_typed_text(slot.page, part) and slot.value in self.typed[slot.page]):
-            found = self.evidence(slot)
+            found = False if self.picked_otherwise(slot) else self.evidence(slot)
             if found is not None:
                 return found
-            if not slot.said and slot.page not in self.pages:
-                return True
         # From its page on, or all pages of its app if it is off the path.
         pages = tuple(page for page in self.task.pages if app_of(page) == app_of(slot.page))
         pages = pages[pages.index(slot.page) :] if slot.page in pages else pages
