@@ -93,7 +93,7 @@ def _stage_task(name: str, do: Callable[[], StageReport]) -> StageReport:
 
 
 def do_as_task(stage: Stage, context: RoundContext) -> StageReport:
-    # Prefect looks into all arguments of a task: into a context with the reports of eight rounds for 0.15 s.
+    # Prefect looks into all arguments of a task; a context with the reports of eight rounds took it 0.15 s.
     return _stage_task(stage.name, partial(do_stage, stage, context))
 
 

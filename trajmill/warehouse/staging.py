@@ -93,7 +93,7 @@ class ShardProgress:
         self._change(lambda file: file.write(b"." * items))
 
     def fill(self, items: int) -> None:
-        # A file that is emptied and written goes to the disk at once on ext4, which takes a hundred times as long.
+        # ext4 flushes a file that was emptied and written when it is closed: 0.7 to 1.5 ms, not 0.02 ms.
         self._change(lambda file: file.truncate(items))
 
     def counted(self, items: Iterable[T]) -> Iterator[T]:

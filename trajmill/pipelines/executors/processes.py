@@ -89,7 +89,7 @@ class _Shards(Generic[T]):
         self._running: dict[Future[T], tuple[ProcessPoolExecutor, bytes, int]] = {}
 
     def do_here(self) -> None:
-        """Do shards from the left; what killed a process comes to the right, and only to other processes."""
+        """Do waiting shards, but none that has killed a process: it might kill this one, too."""
         with suppress(IndexError):  # None is left.
             while not self._ended and self._waiting[0][1] == 1:
                 pickled, _ = self._waiting.popleft()
