@@ -16,7 +16,7 @@ from trajmill.flows.configuration.judges import NamedJudge, own_judge, prompts_o
 from trajmill.flows.policies.policy import acting_round, endpoint_of, untrained_policy
 from trajmill.flows.progress import progress
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage
-from trajmill.flows.tasks.rollout import MIXED, attempt_all, exploring_agent, larger_groups, shares
+from trajmill.flows.tasks.rollout import MIXED, attempt_all, exploring_agent, shares, taken_from_guidance
 from trajmill.pipelines.fan_out import WrittenFiles, divide
 from trajmill.pipelines.judge import JudgeTrajectories, RejudgeIdentity, WriteGuidance
 from trajmill.pipelines.models import ActingAgent
@@ -213,7 +213,7 @@ def rollout_guided(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt the hard queries with their hints in the prompt, or demonstrate them."""
     config, demonstrate, seed = context.config, context.config.guidance.demonstrate, context.config.run.seed
     episodes = sum(share.episodes for share in shares(context, config.guided_episodes))
-    episodes -= sum(larger_groups(context).values())
+    episodes -= taken_from_guidance(context)
     if demonstrate:
         shown = [query for query in _hard_queries(context, to_hint=False)[0].queries if query.path]
         attempts = plan_demonstrations(shown, episodes, seed, context.round)

@@ -28,6 +28,7 @@ from trajmill.warehouse.staging import Durability
 
 ROLLOUT = "rollout"
 MIXED = "rollout_mixed"
+_FROM_GUIDANCE = "from_guidance"
 
 
 @stage(ROLLOUT, "rollout")
@@ -36,9 +37,16 @@ def rollout(context: RoundContext, at: StageRun) -> StageOutcome:
     planned = dict[str, int]()
     for share in shares(context, context.config.first_episodes):
         planned |= _new_groups(context, share.queries, share.episodes, "plan")
-    planned = dict(Counter(planned) + Counter(larger_groups(context)))
+    larger = _larger_groups(context)
+    planned = dict(Counter(planned) + Counter(larger))
     attempts = plan_rollouts(training_queries(context), planned, context.config.run.seed, context.round)
-    return attempt_all(context, at, attempts, exploring_agent(context, acting_round(context)))
+    outcome = attempt_all(context, at, attempts, exploring_agent(context, acting_round(context)))
+    return replace(outcome, result={_FROM_GUIDANCE: sum(larger.values())})
+
+
+def taken_from_guidance(context: RoundContext) -> int:
+    """Return the number of attempts without hints that the round made in place of guided ones."""
+    return int(finished(context, ROLLOUT).result.get(_FROM_GUIDANCE, 0))
 
 
 @stage(MIXED, "judge", is_wanted=lambda config: config.rollout.largest_group > 0)
@@ -46,7 +54,7 @@ def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
     """Spend the rest of the attempts on queries that both succeeded and failed, then on queries not tried yet."""
     config, made_first = context.config, finished(context, ROLLOUT).count.rows_in
     total = sum(share.episodes for share in shares(context, config.unguided_episodes))
-    total += sum(larger_groups(context).values()) - made_first
+    total += taken_from_guidance(context) - made_first
     seed = int(content_id(MIXED, config.run.seed, context.round)[:12], 16)
     correct = context.correctness([context.round])
     tried, made = defaultdict[str, list[bool]](list), dict[str, int]()
@@ -67,7 +75,7 @@ def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
     return replace(outcome, result={"trajectories": names, "mixed": len(mixed)})
 
 
-def larger_groups(context: RoundContext) -> dict[str, int]:
+def _larger_groups(context: RoundContext) -> dict[str, int]:
     """Spend what guidance left over in the round before on queries that have been learned from and often fail.
 
     Their groups are larger by one than those of other queries: outcomes differ more often, and so do advantages.
