@@ -62,7 +62,7 @@ def state_after(conclusions: Sequence[str]) -> str:
         if not read.verb and conclusion.strip():
             done["", bounded(conclusion)] = None
         if read.target:
-            joint = "beside" if '" beside "' in conclusion else "for"
+            joint = "into" if read.verb == "Typed" else "beside" if '" beside "' in conclusion else "for"
             field = f" {joint} {quoted(read.field)}" if read.field else ""
             done[conclusion.split()[0], quoted(read.target) + field] = None
         notes |= dict.fromkeys(read.notes)
