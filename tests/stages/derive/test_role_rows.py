@@ -213,7 +213,7 @@ def test_a_state_is_compressed() -> None:
         'Typed "AMBER12" into "Code" on "Wallet".',
     ]
     assert state_after(said[:5]) == 'Tapped "Mail", then "Gift". Noted "AMBER12", "Muted: no".'
-    assert state_after(said) == 'Tapped "Mail", then "Gift". Typed "AMBER12" for "Code". Noted "Muted: no".'
+    assert state_after(said) == 'Tapped "Mail", then "Gift". Typed "AMBER12" into "Code". Noted "Muted: no".'
     assert state_after([]) == ""
     pages = [f'Opened "Page {number}" on "Book".' for number in range(60)]
     state = state_after([*said[:3], *pages, "I see the end."])
