@@ -18,7 +18,7 @@ from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.stages.critics.app_graph.probe import GraphProber
-from trajmill.stages.curate.history import plan_attempts
+from trajmill.stages.curate.history import History, plan_attempts
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.graphs.file import read_graph
 from trajmill.stages.rollout.base import Attempt, Limits, Outcomes, plan_mixed, plan_rollouts
@@ -34,10 +34,10 @@ _FROM_GUIDANCE = "from_guidance"
 @stage(ROLLOUT, "rollout")
 def rollout(context: RoundContext, at: StageRun) -> StageOutcome:
     """Attempt training queries; a query that rarely succeeds gets more attempts."""
-    planned = dict[str, int]()
+    planned, history = dict[str, int](), read_history(context.warehouse, context.run_id, context.round)
     for share in shares(context, context.config.first_episodes):
-        planned |= _new_groups(context, share.queries, share.episodes, "plan")
-    larger = _larger_groups(context)
+        planned |= _new_groups(context, history, share, "plan")
+    larger = _larger_groups(context, history)
     planned = dict(Counter(planned) + Counter(larger))
     attempts = plan_rollouts(training_queries(context), planned, context.config.run.seed, context.round)
     outcome = attempt_all(context, at, attempts, exploring_agent(context, acting_round(context)))
@@ -68,14 +68,15 @@ def rollout_mixed(context: RoundContext, at: StageRun) -> StageOutcome:
     queries = training_queries(context)
     others = [query for query in queries if query.query_id not in made]
     others = others or [query for query in queries if query.query_id not in mixed]
-    planned = mixed | _new_groups(context, others, total - sum(mixed.values()), MIXED)
+    history = read_history(context.warehouse, context.run_id, context.round)
+    planned = mixed | _new_groups(context, history, Share(others, total - sum(mixed.values())), MIXED)
     attempts = plan_rollouts(queries, planned, config.run.seed, context.round, made)
     outcome = attempt_all(context, at, attempts, exploring_agent(context, context))
     names = sorted(name for (name,) in context.written("trajectories", outcome.files, ["trajectory_id"]))
     return replace(outcome, result={"trajectories": names, "mixed": len(mixed)})
 
 
-def _larger_groups(context: RoundContext) -> dict[str, int]:
+def _larger_groups(context: RoundContext, history: History) -> dict[str, int]:
     """Spend what guidance left over in the round before on queries that have been learned from and often fail.
 
     Their groups are larger by one than those of other queries: outcomes differ more often, and so do advantages.
@@ -85,7 +86,6 @@ def _larger_groups(context: RoundContext) -> dict[str, int]:
         return {}
     before = context.read("trajectories", ["purpose"], [context.round - 1], {"purpose": [Purpose.GUIDED.value]})
     known = {query.query_id for query in training_queries(context)}
-    history = read_history(context.warehouse, context.run_id, context.round)
     unsettled = [name for name in history.unsettled() if name in known]
     random.Random(int(content_id("again", context.config.run.seed, context.round)[:12], 16)).shuffle(unsettled)
     size = context.config.rollout.group_size
@@ -93,14 +93,13 @@ def _larger_groups(context: RoundContext) -> dict[str, int]:
     return dict.fromkeys(unsettled[: max(0, guided - before.num_rows) // size], size)
 
 
-def _new_groups(context: RoundContext, queries: Sequence[Query], total: int, salt: str) -> dict[str, int]:
+def _new_groups(context: RoundContext, history: History, share: Share, salt: str) -> dict[str, int]:
     config = context.config
-    history = read_history(context.warehouse, context.run_id, context.round)
-    averages = history.averages([query.query_id for query in queries])
+    averages = history.averages([query.query_id for query in share.queries])
     if not config.train.reweight:
         averages = dict.fromkeys(averages, 0.0)
     seed = int(content_id(salt, config.run.seed, context.round)[:12], 16)
-    planned = plan_attempts(averages, total, seed, config.rollout.group_size)
+    planned = plan_attempts(averages, share.episodes, seed, config.rollout.group_size)
     return {each.query_id: each.attempts for each in planned}
 
 
