@@ -89,7 +89,7 @@ class Budget(NamedTuple):
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
     Budget(("schemas",), 3_938),
-    Budget(("warehouse",), 3_727),
+    Budget(("warehouse",), 3_777),
     Budget(("pipelines",), 3_292),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_597),
@@ -102,7 +102,7 @@ _BUDGETS = (
     Budget(("stages/training",), 2_998),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_950),
     Budget(("stages/graphs", "stages/annotation"), 4_771),
-    Budget(("",), 73_877),
+    Budget(("",), 73_927),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

@@ -14,7 +14,7 @@ from trajmill.schemas.record import Row, table_schema
 from trajmill.schemas.tables.registry import TABLES, rows_from_arrow
 from trajmill.warehouse.delta_log import committed_names
 from trajmill.warehouse.layout import Warehouse
-from trajmill.warehouse.shards import CHECKED_FORMAT, DataFile, file_schema, read_file, rows_per_group
+from trajmill.warehouse.shards import CHECKED_FORMAT, DataFile, check_footers, file_schema, read_file, rows_per_group
 from trajmill.warehouse.store.connection import damage_as_error
 
 R = TypeVar("R", bound=Row)
@@ -91,6 +91,7 @@ def _source(
     with warehouse.store.one_line(f"tables/{table}"), damage_as_error(warehouse.store.uri(f"tables/{table}")):
         system, before = warehouse.store.arrow_files()
         committed = committed_names(warehouse, table, wanted.get("version"), rounds, run_id, where)
+        check_footers(warehouse, committed)
         files = [before + name for name in committed]
         condition = ds.scalar(True)
         if rounds is not None:

@@ -32,7 +32,7 @@ from trajmill.schemas.tables.registry import arrow_schema
 from trajmill.schemas.tables.screen import ELEMENT, trees_of
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import StageRun, Warehouse
-from trajmill.warehouse.shards import CHECKED, DataFile, read_file, replace_shard, rows_per_group, write_shard
+from trajmill.warehouse.shards import DataFile, open_file, read_file, replace_shard, rows_per_group, write_shard
 from trajmill.warehouse.staging import AppendOnlyFile, JournalParts, stored_journals
 from trajmill.warehouse.store.connection import damage_as_error
 
@@ -123,7 +123,7 @@ def without_committed(warehouse: Warehouse, files: Sequence[DataFile]) -> Iterat
         if not file.rows or path in committed.files:
             yield file
             continue
-        with pq.ParquetFile(path, **CHECKED) as shard:
+        with open_file(warehouse, path) as shard:
             ids = shard.read(["screen_id"]).column(0).to_pylist()
             new = pa.array([screen_id not in committed for screen_id in ids])
             # Row groups are filtered one by one, because all images together may not fit into memory.
@@ -158,7 +158,7 @@ class _ScreenFile:
         return self.path
 
     def images(self, rows: Sequence[int]) -> Iterator[tuple[int, bytes]]:
-        with damage_as_error(self._warehouse.store.uri(self._name)), pq.ParquetFile(self._whole, **CHECKED) as file:
+        with damage_as_error(self._warehouse.store.uri(self._name)), open_file(self._warehouse, self._whole) as file:
             ends = _group_ends(file.metadata)
             for group, of_group in groupby(rows, key=lambda row: bisect_right(ends, row)):
                 first = ends[group - 1] if group else 0

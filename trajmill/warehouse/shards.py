@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -32,6 +35,7 @@ _SCREENS_PER_GROUP = 64
 _BYTES_OF_SCREENS = 4 << 20
 """A reader of one image reads its whole row group: those of screens are no larger, unless a single screen is."""
 _LONGEST_STATISTIC = 64
+_SEAL = b"footer's crc32: "
 
 
 class DataFile(NamedTuple):
@@ -116,13 +120,14 @@ def replace_shard(warehouse: Warehouse, path: Path, table: str, data: Iterable[p
     # Statistics of images would put two whole images per row group into the footer; PNG does not compress.
     compression = {leaf: "NONE" if leaf == "image.bytes" else "ZSTD" for leaf in leaves}
     options = {"use_dictionary": small, "write_statistics": small}
-    with (
-        replacing(path) as temporary,
-        pq.ParquetWriter(temporary, schema, compression=compression, **options, write_page_checksum=True) as writer,
-    ):
-        writer.write_table(first)
-        for group in groups:
-            writer.write_table(group)
+    with replacing(path) as temporary:
+        with pq.ParquetWriter(
+            temporary, schema, compression=compression, **options, write_page_checksum=True
+        ) as writer:
+            writer.write_table(first)
+            for group in groups:
+                writer.write_table(group)
+        _seal(temporary)
     if not warehouse.store.is_local:
         path = path.rename(path.with_stem(f"{path.stem}.{file_hash(path)[:12]}"))
         warehouse.store.publish(warehouse.name(path))
@@ -133,13 +138,57 @@ def read_file(warehouse: Warehouse, name: str, *columns: str) -> pa.Table:
     """Read columns of a Parquet file of the store. Raises BadInputError if it is missing or damaged."""
     system, before = warehouse.store.arrow_files()
     with damage_as_error(warehouse.store.uri(name)), warehouse.store.one_line(name):
+        check_footers(warehouse, [name])
         return pq.read_table(before + name, columns=list(columns), filesystem=system, partitioning=None, **CHECKED)
+
+
+def open_file(warehouse: Warehouse, path: Path) -> pq.ParquetFile:
+    """Open a file of a table on this machine. Raises pyarrow.ArrowInvalid or OSError if it is missing or damaged."""
+    check_footers(warehouse, [warehouse.name(path)])
+    return pq.ParquetFile(path, **CHECKED)
 
 
 def describe(path: Path) -> DataFile:
     footer = pq.read_metadata(path)
     stats = json.dumps(_statistics(footer))
     return DataFile(path.name, footer.num_rows, path.stat().st_size, stats, file_hash(path))
+
+
+def check_footers(warehouse: Warehouse, names: Iterable[str]) -> None:
+    """Raise pyarrow.ArrowInvalid if the footer of a file in a folder has changed; a bucket has checksums of its own.
+
+    The checksums of Parquet are those of pages. A footer's stands before it, where no reader of Parquet looks; files of
+    an earlier trajmill have none.
+    """
+    for path in (warehouse.root / name for name in names) if warehouse.store.is_local else ():
+        if path.exists() and not _has_whole_footer(path, path.stat().st_mtime_ns):
+            raise pa.ArrowInvalid(f"{path.name}: its footer has changed")
+
+
+@lru_cache(maxsize=4096)
+def _has_whole_footer(path: Path, modified: int) -> bool:
+    try:
+        with path.open("rb") as file:
+            footer = _footer(file)
+            file.seek(-len(footer) - len(_SEAL) - 4, os.SEEK_END)
+            seal, crc = file.read(len(_SEAL)), file.read(4)
+    except OSError:
+        return False
+    return seal != _SEAL or int.from_bytes(crc) == zlib.crc32(footer)
+
+
+def _seal(path: Path) -> None:
+    with path.open("r+b") as file:
+        footer = _footer(file)
+        file.seek(-len(footer), os.SEEK_END)
+        file.write(_SEAL + zlib.crc32(footer).to_bytes(4) + footer)
+
+
+def _footer(file: BinaryIO) -> bytes:
+    """The footer with its length and what marks the end of the file. Raises OSError if the file is too short."""
+    file.seek(-8, os.SEEK_END)
+    file.seek(-8 - int.from_bytes(file.read(4), "little"), os.SEEK_END)
+    return file.read()
 
 
 def _row_groups(tables: Iterable[pa.Table], schema: pa.Schema, most_rows: int, most_bytes: int) -> Iterator[pa.Table]:
