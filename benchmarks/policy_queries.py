@@ -15,7 +15,7 @@ from trajmill.stages.queries.tasks.source import generate_queries
 def benchmark_queries(
     world: World, train: int, heldout: int, seed: int, heldout_apps: Sequence[str] = ()
 ) -> list[Query]:
-    """Queries of all splits; `heldout` for each held-out split."""
+    """Queries of all splits, checked by the state of the apps alone; `heldout` for each held-out split."""
     settings = GraphQueriesSpec(
         train=train,
         heldout_slots=heldout,
@@ -23,6 +23,8 @@ def benchmark_queries(
         heldout_apps=heldout if heldout_apps else 0,
         heldout_app_names=tuple(heldout_apps),
         validation=0,
+        infeasible=0.0,
+        answers=0.0,
     )
     origin = Origin(round=0, run_id="benchmark", code_version="benchmark")
     made = asyncio.run(generate_queries(world, settings, seed, origin))
