@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from time import perf_counter
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from trajmill.schemas import actions
 from trajmill.schemas.episode import Episode
@@ -21,6 +21,7 @@ from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.observation import SLIDER_MARK, Observation
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.tables.failure import Failure
+from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Step, StopReason, TargetElement, Trajectory
 from trajmill.schemas.text import storable
 from trajmill.stages.agents.base import Agent, AgentStopped, Decision, EpisodeView
@@ -57,6 +58,7 @@ def storable_decision(decision: Decision) -> Decision:
 
 T = TypeVar("T")
 _MOST_PATHS, _LONGEST_PATH = 100, 200
+_LIMITS = (StopReason.STEP_LIMIT, StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT)
 
 
 @dataclass(slots=True)
@@ -92,6 +94,38 @@ class _Transcript:
                     seen.append(await environment.step(action))
             self.probed = tuple(seen[1:])
 
+    async def act(self, environment: Environment, limits: Limits) -> StopReason:
+        """Let the agent act until it ends the episode, or a limit other than that of time is reached."""
+        query, guidance, observation = self.attempt.query, self.attempt.guidance, self.observations[-1]
+        while len(self.decisions) < query.max_steps:
+            self.slot.screen = observation.screen
+            view = EpisodeView(
+                query.instruction,
+                guidance.text if guidance else None,
+                observation,
+                tuple(self.decisions),
+                self.attempt.seed,
+                tuple(self.observations[:-1]),
+            )
+            try:
+                with self.slot.waiting(SlotState.MODEL):
+                    decision = storable_decision(await self.agent.act(view))
+            except AgentStopped:
+                break
+            completions = [call.completion for call in decision.calls if call.completion is not None]
+            self.tokens_in += sum(completion.input_tokens for completion in completions)
+            self.tokens_out += sum(completion.output_tokens for completion in completions)
+            if decision.action is not None:
+                observation = await self.timed(environment.step(decision.action))
+            self.decisions.append(decision)
+            self.slot.step, self.slot.did = len(self.decisions), decision.conclusion
+            self.observations.append(observation)
+            if decision.action is not None and actions.ends_episode(decision.action):
+                return StopReason.AGENT_DONE
+            if self.tokens_in + self.tokens_out > limits.tokens:
+                return StopReason.TOKEN_LIMIT
+        return StopReason.STEP_LIMIT
+
     def finished(
         self,
         environment: Environment | None,
@@ -109,18 +143,7 @@ class _Transcript:
             for index, (decision, seen) in enumerate(zip(self.decisions, screens, strict=False))
         )
         last = self.decisions[-1].action if self.decisions else None
-        says_done = stop is StopReason.AGENT_DONE and not (
-            isinstance(last, actions.Terminate) and last.status == "failure"
-        )
-        if failure is not None:
-            reward = None
-        checked = environment if isinstance(environment, CheckedEnvironment) else None
-        if reward is not None and not says_done and not (checked and checked.infeasible):
-            # A task counts as done only if the agent says so, too.
-            reward = 0.0
-        seen = checked.checkpoints_seen if checked else None
-        limits = (StopReason.STEP_LIMIT, StopReason.TIME_LIMIT, StopReason.TOKEN_LIMIT)
-        failure_class = failure.failure_class if failure else FailureClass.LIMIT if stop in limits else None
+        failure_class = failure.failure_class if failure else FailureClass.LIMIT if stop in _LIMITS else None
         message = storable(str(failure)) if failure else None
         trajectory = Trajectory(
             trajectory_id=trajectory_id,
@@ -137,42 +160,58 @@ class _Transcript:
             failure_class=failure_class,
             failure_message=message,
             answer=answer_of(last),
-            reward=reward,
             steps=len(steps),
             input_tokens=self.tokens_in,
             output_tokens=self.tokens_out,
             wall_ms=seconds * 1000,
             environment_ms=self.environment_seconds * 1000,
-            # Of a causal pathway: the tasks whose answers were seen, and the last one if it was done.
-            atomic_done=None if reward is None or seen is None else seen + int(reward == 1.0),
             parent_id=attempt.branch.parent_id if attempt.branch else None,
             branched_at=len(attempt.branch.steps) if attempt.branch else None,
-            side_effects=None
-            if self.side_effects is None
-            else tuple(storable(each)[:_LONGEST_PATH] for each in self.side_effects[:_MOST_PATHS]),
-            false_complete=None if reward is None else says_done and reward < 1.0,
-            probe_screens=None if self.probed is None else tuple(each.screen.screen_id for each in self.probed),
+            **self._outcome(environment, stop, last, reward if failure is None else None),
             **common,
         )
-        calls = tuple(
-            model_call_row(
-                content_id("call", trajectory_id, index, position),
-                replace(call.request, trajectory_id=trajectory_id, step_index=index),
-                call.completion,
-                call.latency_ms,
-                call.error,
-                call.model_version or version,
-                self.origin,
-                call.malformed,
-            )
-            for index, decision in enumerate(self.decisions)
-            for position, call in enumerate(decision.calls)
+        episode = Episode(
+            query=attempt.query, trajectory=trajectory, steps=steps, calls=tuple(self._calls(trajectory_id))
         )
-        episode = Episode(query=attempt.query, trajectory=trajectory, steps=steps, calls=calls)
         row = {"stage": "rollout", "input_id": trajectory_id, "failure_class": failure_class, "message": message}
         failed = Failure.model_validate(row | {"attempts": 1} | common) if failure else None
         shown = (*self.observations, *(self.probed or ()))
         return FinishedAttempt(episode, {seen.screen.screen_id: seen for seen in shown}, failed)
+
+    def _outcome(
+        self, environment: Environment | None, stop: StopReason, last: actions.Action | None, reward: float | None
+    ) -> dict[str, Any]:
+        """The fields of the trajectory that say what came of it."""
+        gives_up = isinstance(last, actions.Terminate) and last.status == "failure"
+        says_done = stop is StopReason.AGENT_DONE and not gives_up
+        checked = environment if isinstance(environment, CheckedEnvironment) else None
+        if reward is not None and not says_done and not (checked and checked.infeasible):
+            # A task counts as done only if the agent says so, too.
+            reward = 0.0
+        seen = checked.checkpoints_seen if checked else None
+        effects = None if self.side_effects is None else self.side_effects[:_MOST_PATHS]
+        return {
+            "reward": reward,
+            # Of a causal pathway: the tasks whose answers were seen, and the last one if it was done.
+            "atomic_done": None if reward is None or seen is None else seen + int(reward == 1.0),
+            "side_effects": None if effects is None else tuple(storable(each)[:_LONGEST_PATH] for each in effects),
+            "false_complete": None if reward is None else says_done and reward < 1.0,
+            "probe_screens": None if self.probed is None else tuple(each.screen.screen_id for each in self.probed),
+        }
+
+    def _calls(self, trajectory_id: str) -> Iterator[ModelCall]:
+        for index, decision in enumerate(self.decisions):
+            for position, call in enumerate(decision.calls):
+                yield model_call_row(
+                    content_id("call", trajectory_id, index, position),
+                    replace(call.request, trajectory_id=trajectory_id, step_index=index),
+                    call.completion,
+                    call.latency_ms,
+                    call.error,
+                    call.model_version or self.agent.model_version,
+                    self.origin,
+                    call.malformed,
+                )
 
 
 async def run_episode(
@@ -189,8 +228,8 @@ async def run_episode(
     A `StageError` of the environment or the model, or the time limit, is not raised: it ends the episode, the
     trajectory gets its class, and a void episode also has a `Failure`.
     """
-    done, guidance, leased = _Transcript(attempt, agent, origin, slot or RolloutSlot()), attempt.guidance, environment
-    start, stop = perf_counter(), StopReason.STEP_LIMIT
+    done, leased = _Transcript(attempt, agent, origin, slot or RolloutSlot()), environment
+    start = perf_counter()
     failure: StageError | None = None
     reward: float | None = None
     try:
@@ -202,36 +241,7 @@ async def run_episode(
             done.observations += await done.timed(reached)
             done.decisions += point.decisions()
         async with asyncio.timeout(limits.seconds):
-            observation = done.observations[-1]
-            while len(done.decisions) < attempt.query.max_steps:
-                done.slot.screen = observation.screen
-                view = EpisodeView(
-                    attempt.query.instruction,
-                    guidance.text if guidance else None,
-                    observation,
-                    tuple(done.decisions),
-                    attempt.seed,
-                    tuple(done.observations[:-1]),
-                )
-                try:
-                    with done.slot.waiting(SlotState.MODEL):
-                        decision = storable_decision(await agent.act(view))
-                except AgentStopped:
-                    break
-                completions = [call.completion for call in decision.calls if call.completion is not None]
-                done.tokens_in += sum(completion.input_tokens for completion in completions)
-                done.tokens_out += sum(completion.output_tokens for completion in completions)
-                if decision.action is not None:
-                    observation = await done.timed(environment.step(decision.action))
-                done.decisions.append(decision)
-                done.slot.step, done.slot.did = len(done.decisions), decision.conclusion
-                done.observations.append(observation)
-                if decision.action is not None and actions.ends_episode(decision.action):
-                    stop = StopReason.AGENT_DONE
-                    break
-                if done.tokens_in + done.tokens_out > limits.tokens:
-                    stop = StopReason.TOKEN_LIMIT
-                    break
+            stop = await done.act(environment, limits)
         reward = await done.timed(environment.score())
         if isinstance(environment, ComparesState):
             done.side_effects = await done.timed(environment.side_effects())

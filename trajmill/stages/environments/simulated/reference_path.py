@@ -229,7 +229,6 @@ class Walker(NamedTuple):
         if position.step >= len(self.path):
             return WalkMove(Terminate(status="failure"), position)
         step, following = self.path[position.step], WalkPosition(position.step + 1)
-        touch = self.platform is Platform.PHONE
         if step.operation == "finish":
             return WalkMove(Terminate(status="success"), position)
         if step.operation == "open" and page != LAUNCHER:
@@ -238,16 +237,7 @@ class Walker(NamedTuple):
             closing = tree.get("taskbar/desktop") or next(each for each in tree.values() if each.text == "Close")
             return WalkMove(_click(closing), position)
         if page == LAUNCHER:
-            opening = step.operation == "open"
-            icon = (
-                next((each for each in tree.values() if each.role == "icon" and each.text == step.target), None)
-                if opening
-                else tree.get(f"{LAUNCHER}/{step.page.partition('.')[0]}")
-            )
-            if icon is None:
-                return self._scroll(page, tree, position)
-            presses = 2 if self.platform is Platform.DESKTOP else 1
-            return WalkMove(_click(icon, presses), following if opening else position)
+            return self._on_launcher(step, tree, position)
         target = tree.get(step.target)
         if step.operation == "scroll" and target is not None:
             return self.next_action(observation, following)
@@ -267,6 +257,23 @@ class Walker(NamedTuple):
                 leaving = next(each for each in tree.values() if each.text in ("Back", "Close"))
                 return WalkMove(_click(leaving), position)
             return self._scroll(page, tree, position)
+        return self._at(target, step, tree, position)
+
+    def _on_launcher(self, step: PathStep, tree: Mapping[str, UIElement], position: WalkPosition) -> WalkMove:
+        opening = step.operation == "open"
+        icon = (
+            next((each for each in tree.values() if each.role == "icon" and each.text == step.target), None)
+            if opening
+            else tree.get(f"{LAUNCHER}/{step.page.partition('.')[0]}")
+        )
+        if icon is None:
+            return self._scroll(LAUNCHER, tree, position)
+        presses = 2 if self.platform is Platform.DESKTOP else 1
+        return WalkMove(_click(icon, presses), WalkPosition(position.step + 1) if opening else position)
+
+    def _at(self, target: UIElement, step: PathStep, tree: Mapping[str, UIElement], position: WalkPosition) -> WalkMove:
+        """Do the operation of a step on its element; an input is focused first."""
+        touch, following = self.platform is Platform.PHONE, WalkPosition(position.step + 1)
         if step.operation == "type":
             if "focused" in target.states:
                 return WalkMove(TypeText(text=step.text), following)
@@ -290,7 +297,7 @@ class Walker(NamedTuple):
         earlier = (step for step in range(here - 1, -1, -1) if self.path[step].page == page)
         return next((WalkPosition(step) for step in earlier), position)
 
-    def _scroll(self, page: str, tree: dict[str, UIElement], position: WalkPosition) -> WalkMove:
+    def _scroll(self, page: str, tree: Mapping[str, UIElement], position: WalkPosition) -> WalkMove:
         region = tree.get(f"{page}/scroll")
         if region is None:
             return WalkMove(Terminate(status="failure"), position)

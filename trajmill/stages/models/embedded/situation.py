@@ -162,21 +162,7 @@ class InputReader:
         self, user: UserText, screen_id: str, size: Size, elements: Sequence[UIElement], *, phone: bool
     ) -> PolicyInput:
         """Return the candidates of a request and their features; `screen_id` must be unique to the elements."""
-        ids_of, part = self.lexicon.ids_of, self.screens.get((screen_id, phone))
-        if part is None:
-            on_screen = screen_candidates(elements, size, phone=phone)
-            title = next((e.text for e in elements if "title" in e.states), "")
-            shown = " ".join(e.text for e in elements if "clickable" not in e.states and "title" not in e.states)
-            part = self.screens[screen_id, phone] = _ScreenPart(
-                on_screen,
-                title,
-                ids_of(title)[:MAX_TITLE],
-                ids_of(shown)[:MAX_SHOWN],
-                self._offered(on_screen, size),
-                next((e for e in elements if "focused" in e.states and "editable" in e.states), None),
-                tuple(e.text for e in elements if e.role == "value" and e.text),
-                answer_candidates(elements) if phone else [],
-            )
+        ids_of, part = self.lexicon.ids_of, self._screen_part(screen_id, size, elements, phone=phone)
         told = [text for text in user.conclusions if not text.startswith(CONCLUSION_VERBS["wait"])]
         for text in told:
             if text not in self.conclusions:
@@ -225,6 +211,25 @@ class InputReader:
             **offered | {"flags": flags},
         )
         return PolicyInput(candidates, situation, part.title_text, part.values, conclusions)
+
+    def _screen_part(self, screen_id: str, size: Size, elements: Sequence[UIElement], *, phone: bool) -> _ScreenPart:
+        ids_of, part = self.lexicon.ids_of, self.screens.get((screen_id, phone))
+        if part is not None:
+            return part
+        candidates = screen_candidates(elements, size, phone=phone)
+        title = next((e.text for e in elements if "title" in e.states), "")
+        shown = " ".join(e.text for e in elements if "clickable" not in e.states and "title" not in e.states)
+        part = self.screens[screen_id, phone] = _ScreenPart(
+            candidates,
+            title,
+            ids_of(title)[:MAX_TITLE],
+            ids_of(shown)[:MAX_SHOWN],
+            self._offered(candidates, size),
+            next((e for e in elements if "focused" in e.states and "editable" in e.states), None),
+            tuple(e.text for e in elements if e.role == "value" and e.text),
+            answer_candidates(elements) if phone else [],
+        )
+        return part
 
     def _offered(self, candidates: Sequence[CandidateAction], size: Size) -> dict[str, Array]:
         words = {

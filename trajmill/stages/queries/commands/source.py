@@ -229,23 +229,7 @@ class CommandSource(NamedTuple):
             failures.append(failure(input_id, message, context.origin, prompted.version, failure_class))
 
         async def ask(texts: list[str], count: int, number: int) -> tuple[WrittenCommand, ...]:
-            elements: list[str] = []
-            for name, element in list(targets(screen.elements or ()).items())[:_MOST_ELEMENTS]:
-                shown = f", text {untrusted(element.text, _LONGEST)}" if element.text not in name else ""
-                value = f", value {untrusted(element.value, _LONGEST)}" if element.value else ""
-                elements.append(f"- {untrusted(name, _LONGEST)}{shown}{value}")
-            ways = place.pathways[:_MOST_PATHWAYS]
-            pathways = (" > ".join(plain_name(step.name) for step in each.steps) for each in ways)
-            numbered = (f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(pathways))
-            fields = {
-                "app": untrusted(place.title, _LONGEST),
-                "platform": place.platform.value,
-                "elements": "\n".join(elements) or "(none)",
-                "pathways": "\n".join(numbered) or "(none)",
-                "exemplars": bullets(place.exemplars, _LONGEST),
-                "known": bullets(texts, _LONGEST),
-                "count": str(count),
-            }
+            fields = _fields(place, screen, texts, count)
             request = int(content_id("commands", context.seed, number), 16)
             seed = seed_of("commands", place.id, request)
             sampling = Sampling(TEMPERATURE, seed=seed, max_tokens=_MAX_TOKENS)
@@ -270,29 +254,50 @@ class CommandSource(NamedTuple):
 
             known = KnownTexts(place.exemplars)
             kept = await collect(self.wanted, _SPARE_REQUESTS, known, ask, refuse, why_not)
-        page, goals = f"{place.app}.start", list[WrittenGoal]()
-        for text, command in kept.items():
-            pathway = place.pathways[command.pathway] if command.pathway is not None else None
-            own = (PathStep(page=page, **step.model_dump()) for step in command.steps)
-            finish = FINISH.model_copy(update={"page": page})
-            pressed = pressed_steps(pathway) if pathway else ()
-            taps = (PathStep(page=page, operation="tap", target=step.target) for step in pressed)
-            path = (*place.opening, *taps, *own, finish)
-            wanted = ScreenGoal(showing=command.shows, lacking=command.lacks)
-            if pathway and not (command.shows or command.lacks):
-                wanted = ScreenGoal(showing=tuple(Showing(**each.model_dump()) for each in pathway.shows))
-            plan = QueryPlan(
-                platform=place.platform,
-                apps=(place.app,),
-                source=place.source,
-                start_state=place.start_state,
-                goal=json.dumps(wanted.model_dump(exclude_defaults=True), ensure_ascii=False),
-                pages={page: f"What {place.title} shows at the start."},
-                path=path,
-            )
-            task = f"{place.app}.written-{content_id(place.start_state, text.casefold())[:12]}"
-            goals.append(WrittenGoal(task, text, prompted.version, plan))
-        return goals, failures
+        return [_goal(place, text, command, prompted.version) for text, command in kept.items()], failures
+
+
+def _fields(place: CommandPlace, screen: Observation, known: Sequence[str], count: int) -> dict[str, str]:
+    """The fields of the prompt that asks for `count` commands."""
+    elements: list[str] = []
+    for name, element in list(targets(screen.elements or ()).items())[:_MOST_ELEMENTS]:
+        shown = f", text {untrusted(element.text, _LONGEST)}" if element.text not in name else ""
+        value = f", value {untrusted(element.value, _LONGEST)}" if element.value else ""
+        elements.append(f"- {untrusted(name, _LONGEST)}{shown}{value}")
+    ways = place.pathways[:_MOST_PATHWAYS]
+    pathways = (" > ".join(plain_name(step.name) for step in each.steps) for each in ways)
+    numbered = (f"{number}. {untrusted(text, _LONGEST)}" for number, text in enumerate(pathways))
+    return {
+        "app": untrusted(place.title, _LONGEST),
+        "platform": place.platform.value,
+        "elements": "\n".join(elements) or "(none)",
+        "pathways": "\n".join(numbered) or "(none)",
+        "exemplars": bullets(place.exemplars, _LONGEST),
+        "known": bullets(known, _LONGEST),
+        "count": str(count),
+    }
+
+
+def _goal(place: CommandPlace, text: str, command: WrittenCommand, version: str) -> WrittenGoal:
+    page = f"{place.app}.start"
+    pathway = place.pathways[command.pathway] if command.pathway is not None else None
+    own = (PathStep(page=page, **step.model_dump()) for step in command.steps)
+    pressed = pressed_steps(pathway) if pathway else ()
+    taps = (PathStep(page=page, operation="tap", target=step.target) for step in pressed)
+    wanted = ScreenGoal(showing=command.shows, lacking=command.lacks)
+    if pathway and not (command.shows or command.lacks):
+        wanted = ScreenGoal(showing=tuple(Showing(**each.model_dump()) for each in pathway.shows))
+    plan = QueryPlan(
+        platform=place.platform,
+        apps=(place.app,),
+        source=place.source,
+        start_state=place.start_state,
+        goal=json.dumps(wanted.model_dump(exclude_defaults=True), ensure_ascii=False),
+        pages={page: f"What {place.title} shows at the start."},
+        path=(*place.opening, *taps, *own, FINISH.model_copy(update={"page": page})),
+    )
+    task = f"{place.app}.written-{content_id(place.start_state, text.casefold())[:12]}"
+    return WrittenGoal(task, text, version, plan)
 
 
 def _reasons(command: WrittenCommand, place: CommandPlace, screen: Observation, deny_list: DenyList) -> Iterator[str]:
