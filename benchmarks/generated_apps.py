@@ -17,8 +17,8 @@ from statistics import mean
 
 from benchmarks.loop import SPLITS, Changes, Result, Variant, results, run_one
 
-_MORE_UPDATES = 320
-"""Most updates of a round with generated apps, for 200 without: 25 apps a round add about 60 % of the rows."""
+_MORE_UPDATES = 210
+"""Most updates of a round with generated apps, for 130 without: 25 apps a round add about 60 % of the rows."""
 _HELDOUT = {"heldout_slots": 120, "heldout_phrasings": 120, "heldout_apps": 120}
 
 

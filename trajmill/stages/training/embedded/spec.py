@@ -18,7 +18,7 @@ Dropout = Annotated[float, Field(ge=0, lt=1)]
 class EmbeddedRecipe(RecipeSpec):
     """How the weights of the embedded policy are updated, for every objective."""
 
-    max_updates: PositiveInt = 200
+    max_updates: PositiveInt = 130
     """Most optimiser updates in a round."""
     epochs: PositiveFloat = 4.0
     """Passes over the release, within the bounds on the updates."""
