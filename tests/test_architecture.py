@@ -94,7 +94,7 @@ _BUDGETS = (
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_597),
     Budget(("stages/environments",), 16_024),
-    Budget(("stages/queries",), 5_040),
+    Budget(("stages/queries",), 5_064),
     Budget(("stages/critics",), 4_575),
     Budget(("stages/models",), 4_497),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_606),
@@ -102,7 +102,7 @@ _BUDGETS = (
     Budget(("stages/training",), 2_998),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_960),
     Budget(("stages/graphs", "stages/annotation"), 4_771),
-    Budget(("",), 73_954),
+    Budget(("",), 73_978),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

@@ -188,50 +188,74 @@ def check_instruction(
         if place is not None:
             places[name] = place
     values = [span for spans in found.values() for span in spans]
+    draft = _Draft(text, slots, vocabulary, quoted, places, values)
+    said = {name: text[span.start : span.end] for name, span in places.items()}
+    return InstructionCheck(said, tuple(dict.fromkeys(draft.problems())))
 
-    def problems() -> Iterator[str]:
-        allowed = (*values, *_places(text, vocabulary))
-        name_of = {slot.name: slot.name.replace("_", " ") for slot in slots}
-        for slot in slots:
-            if slot.accepted and slot.name not in places:
-                yield f"{name_of[slot.name]} is lost: say {either(slot.accepted)}"
-        for slot in slots:
-            # Typed values can be everyday words; only their capitals, if any, distinguish them.
-            for span in _places(text, slot.refused, any_case=not slot.is_typed):
-                words = f'"{text[span.start : span.end]}"'
-                if not span.within(allowed) and slot.accepted:
-                    yield f"{name_of[slot.name]} is changed: {words} is another value; say {either(slot.accepted)}"
-                elif not span.within(allowed):
-                    yield f"{name_of[slot.name]} is not to be told, so {words} must not stand there"
-        for slot in slots:
-            place = places.get(slot.name)
-            if slot.is_option and place is not None:
-                for denial in _NEGATION.finditer(text, max(0, place.start - _NEGATION_REACH), place.start):
-                    ends_before = re.search("[.,;:]", text[denial.end() : place.start])
-                    if not Span(*denial.span()).within(values) and not ends_before:
-                        yield f'{name_of[slot.name]} is changed: "{denial[0]}" denies it, but it is wanted'
-        known = {
-            word for phrase in vocabulary for word in re.findall(r"[\w'’-]+", phrase.casefold())
-        } | _CAPITALISED_WORDS
-        for kind, pattern in (("number", _NUMBER), ("time", _TIME), ("name", _NAME)):
-            for match in pattern.finditer(text):
-                word = match[0].casefold().replace("’", "'").removesuffix("'s")
-                span = Span(match.start(), match.start() + len(word))
-                is_word = kind == "name" and (word in known or _SENTENCE_END.search(text, 0, span.start))
-                if not is_word and not span.within(allowed):
-                    yield f'the {kind} "{match[0]}" is invented: the task does not have it'
-        for span in quoted:
-            words = text[span.start : span.end]
+
+class _Draft(NamedTuple):
+    """An instruction with the places where its slots are named."""
+
+    text: str
+    slots: Sequence[KnownSlot]
+    vocabulary: Sequence[str]
+    quoted: Sequence[Span]
+    places: Mapping[str, Span]
+    """By slot, where its value is named."""
+    values: Sequence[Span]
+    """All places with words of a value."""
+
+    def problems(self) -> Iterator[str]:
+        allowed = (*self.values, *_places(self.text, self.vocabulary))
+        for slot in self.slots:
+            if slot.accepted and slot.name not in self.places:
+                yield f"{_plain(slot)} is lost: say {either(slot.accepted)}"
+        yield from self._changed(allowed)
+        yield from self._denied()
+        yield from self._invented(allowed)
+        for span in self.quoted:
+            words = self.text[span.start : span.end]
             if Span(span.start, span.start + len(words.rstrip(".,!?"))) not in allowed:
                 yield f'"{words}" stands in quotes, but the task does not have exactly these words'
-        for slot in slots:
-            place = places.get(slot.name)
-            if slot.is_typed and place is not None and not place.within(quoted):
-                words = text[place.start : place.end]
-                yield f'{name_of[slot.name]} must stand in double quotes, nothing else with it: "{words}"'
+        for slot in self.slots:
+            place = self.places.get(slot.name)
+            if slot.is_typed and place is not None and not place.within(self.quoted):
+                words = self.text[place.start : place.end]
+                yield f'{_plain(slot)} must stand in double quotes, nothing else with it: "{words}"'
 
-    said = {name: text[span.start : span.end] for name, span in places.items()}
-    return InstructionCheck(said, tuple(dict.fromkeys(problems())))
+    def _changed(self, allowed: Sequence[Span]) -> Iterator[str]:
+        for slot in self.slots:
+            # Typed values can be everyday words; only their capitals, if any, distinguish them.
+            for span in _places(self.text, slot.refused, any_case=not slot.is_typed):
+                words = f'"{self.text[span.start : span.end]}"'
+                if not span.within(allowed) and slot.accepted:
+                    yield f"{_plain(slot)} is changed: {words} is another value; say {either(slot.accepted)}"
+                elif not span.within(allowed):
+                    yield f"{_plain(slot)} is not to be told, so {words} must not stand there"
+
+    def _denied(self) -> Iterator[str]:
+        for slot in self.slots:
+            place = self.places.get(slot.name)
+            if slot.is_option and place is not None:
+                for denial in _NEGATION.finditer(self.text, max(0, place.start - _NEGATION_REACH), place.start):
+                    ends_before = re.search("[.,;:]", self.text[denial.end() : place.start])
+                    if not Span(*denial.span()).within(self.values) and not ends_before:
+                        yield f'{_plain(slot)} is changed: "{denial[0]}" denies it, but it is wanted'
+
+    def _invented(self, allowed: Sequence[Span]) -> Iterator[str]:
+        words = (word for phrase in self.vocabulary for word in re.findall(r"[\w'’-]+", phrase.casefold()))
+        known = _CAPITALISED_WORDS.union(words)
+        for kind, pattern in (("number", _NUMBER), ("time", _TIME), ("name", _NAME)):
+            for match in pattern.finditer(self.text):
+                word = match[0].casefold().replace("’", "'").removesuffix("'s")
+                span = Span(match.start(), match.start() + len(word))
+                is_word = kind == "name" and (word in known or _SENTENCE_END.search(self.text, 0, span.start))
+                if not is_word and not span.within(allowed):
+                    yield f'the {kind} "{match[0]}" is invented: the task does not have it'
+
+
+def _plain(slot: KnownSlot) -> str:
+    return slot.name.replace("_", " ")
 
 
 def _places(text: str, words: Iterable[str], any_case: bool = True) -> tuple[Span, ...]:
