@@ -94,37 +94,39 @@ class _Transcript:
                     seen.append(await environment.step(action))
             self.probed = tuple(seen[1:])
 
-    async def act(self, environment: Environment, limits: Limits) -> StopReason:
-        """Let the agent act until it ends the episode, or a limit other than that of time is reached."""
-        query, guidance, observation = self.attempt.query, self.attempt.guidance, self.observations[-1]
-        while len(self.decisions) < query.max_steps:
-            self.slot.screen = observation.screen
-            view = EpisodeView(
-                query.instruction,
-                guidance.text if guidance else None,
-                observation,
-                tuple(self.decisions),
-                self.attempt.seed,
-                tuple(self.observations[:-1]),
-            )
-            try:
-                with self.slot.waiting(SlotState.MODEL):
-                    decision = storable_decision(await self.agent.act(view))
-            except AgentStopped:
-                break
-            completions = [call.completion for call in decision.calls if call.completion is not None]
-            self.tokens_in += sum(completion.input_tokens for completion in completions)
-            self.tokens_out += sum(completion.output_tokens for completion in completions)
-            if decision.action is not None:
-                observation = await self.timed(environment.step(decision.action))
-            self.decisions.append(decision)
-            self.slot.step, self.slot.did = len(self.decisions), decision.conclusion
-            self.observations.append(observation)
-            if decision.action is not None and actions.ends_episode(decision.action):
-                return StopReason.AGENT_DONE
-            if self.tokens_in + self.tokens_out > limits.tokens:
-                return StopReason.TOKEN_LIMIT
-        return StopReason.STEP_LIMIT
+    async def begin(self, environment: Environment, branches: BranchPoints) -> None:
+        """Reset the environment, or bring it to the point from which the attempt branches."""
+        attempt = self.attempt
+        if attempt.branch is None:
+            self.observations.append(await self.timed(environment.reset(attempt.query, attempt.seed)))
+        else:
+            self.observations += await self.timed(branches.reach(environment, attempt.query, attempt.branch))
+            self.decisions += attempt.branch.decisions()
+
+    def view(self) -> EpisodeView:
+        """What the agent is shown."""
+        *earlier, observation = self.observations
+        self.slot.screen = observation.screen
+        guidance = self.attempt.guidance
+        return EpisodeView(
+            self.attempt.query.instruction,
+            guidance.text if guidance else None,
+            observation,
+            tuple(self.decisions),
+            self.attempt.seed,
+            tuple(earlier),
+        )
+
+    def count(self, decision: Decision) -> None:
+        completions = [call.completion for call in decision.calls if call.completion is not None]
+        self.tokens_in += sum(completion.input_tokens for completion in completions)
+        self.tokens_out += sum(completion.output_tokens for completion in completions)
+
+    def add(self, decision: Decision, seen: Observation) -> None:
+        """Add a decision with the screen after it."""
+        self.decisions.append(decision)
+        self.slot.step, self.slot.did = len(self.decisions), decision.conclusion
+        self.observations.append(seen)
 
     def finished(
         self,
@@ -229,19 +231,30 @@ async def run_episode(
     trajectory gets its class, and a void episode also has a `Failure`.
     """
     done, leased = _Transcript(attempt, agent, origin, slot or RolloutSlot()), environment
-    start = perf_counter()
+    start, stop = perf_counter(), StopReason.STEP_LIMIT
     failure: StageError | None = None
     reward: float | None = None
     try:
         environment = with_checks(environment, attempt.query)
-        if (point := attempt.branch) is None:
-            done.observations.append(await done.timed(environment.reset(attempt.query, attempt.seed)))
-        else:
-            reached = (branches or BranchPoints()).reach(environment, attempt.query, point)
-            done.observations += await done.timed(reached)
-            done.decisions += point.decisions()
+        await done.begin(environment, branches or BranchPoints())
         async with asyncio.timeout(limits.seconds):
-            stop = await done.act(environment, limits)
+            while len(done.decisions) < attempt.query.max_steps:
+                try:
+                    with done.slot.waiting(SlotState.MODEL):
+                        decision = storable_decision(await agent.act(done.view()))
+                except AgentStopped:
+                    break
+                done.count(decision)
+                action, seen = decision.action, done.observations[-1]
+                if action is not None:
+                    seen = await done.timed(environment.step(action))
+                done.add(decision, seen)
+                if action is not None and actions.ends_episode(action):
+                    stop = StopReason.AGENT_DONE
+                    break
+                if done.tokens_in + done.tokens_out > limits.tokens:
+                    stop = StopReason.TOKEN_LIMIT
+                    break
         reward = await done.timed(environment.score())
         if isinstance(environment, ComparesState):
             done.side_effects = await done.timed(environment.side_effects())
