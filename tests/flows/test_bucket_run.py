@@ -90,10 +90,11 @@ def test_a_round_in_azure_asks_little(azure_url: str, monkeypatch: pytest.Monkey
     config = changed(tiny_config(BucketUrl(azure_url), workers=1), queries={"train": 8}, rollout=attempts)
     with faulty_proxy(os.environ["AZURITE_BLOB_STORAGE_URL"], without="Of-No-Request") as proxy:
         monkeypatch.setenv("AZURITE_BLOB_STORAGE_URL", proxy.url)
+        begun = time.monotonic()
         evolve(config)
-        assert (requests := next(proxy.numbers)) <= 600, requests
-    warehouse = open_warehouse(azure_url)
-    assert verify_release(warehouse, newest_release(warehouse)).files
+        # A slow machine renews its lease more often, every 15 seconds.
+        assert (requests := next(proxy.numbers)) <= 600 + (time.monotonic() - begun) // 7.5, requests
+    assert verify_release(warehouse := open_warehouse(azure_url), newest_release(warehouse)).files
 
 
 _JAR = "TRAJMILL_FLINK_JOB_SERVER_JAR"

@@ -1,9 +1,6 @@
 """A real server on loopback that speaks the OpenAI chat protocol and misbehaves as told.
 
 It runs in a thread with an event loop of its own, so that a test may be synchronous, run one event loop, or many.
-
-    with running_server([FaultReply(Fault.BUSY, retry_after="1")]) as server:
-        model = OpenAiModel(ApiSettings(urls=(server.url,), model="tiny"))
 """
 
 import asyncio
