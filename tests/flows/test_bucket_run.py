@@ -94,7 +94,8 @@ def test_a_round_in_azure_asks_little(azure_url: str, monkeypatch: pytest.Monkey
         evolve(config)
         # A slow machine renews its lease more often, every 15 seconds.
         assert (requests := next(proxy.numbers)) <= 600 + (time.monotonic() - begun) // 7.5, requests
-    assert verify_release(warehouse := open_warehouse(azure_url), newest_release(warehouse)).files
+    warehouse = open_warehouse(azure_url)
+    assert verify_release(warehouse, newest_release(warehouse)).files
 
 
 _JAR = "TRAJMILL_FLINK_JOB_SERVER_JAR"
