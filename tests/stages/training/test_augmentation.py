@@ -127,6 +127,21 @@ NOTES = {
 }
 
 
+def test_pairs_that_no_lesson_had_do_not_count() -> None:
+    found, network = lessons(attempts().turns, SCREENS), untrained_network(0)
+
+    def scores() -> torch.Tensor:
+        with torch.no_grad():
+            scored: torch.Tensor = network(found.situations, network.word_vectors(found.bags), found.bags.weights)
+        return scored
+
+    before = scores()
+    torch.nn.init.ones_(network.pairs.table.weight)
+    assert torch.equal(scores(), before)
+    network.pairs.meet(found.situations)
+    assert not torch.equal(scores(), before)
+
+
 @pytest.mark.slow
 def test_a_control_with_another_label_is_known_by_its_spot() -> None:
     right, made = [], Attempts(NOTES)
