@@ -71,9 +71,10 @@ class TaskFileSpec(EnvironmentSpec):
 
     def read_tasks(self, file: Path, origin: Origin) -> list[Query]:
         """Read the queries of a file. Raises BadInputError if the file cannot be read, or a line is no task."""
-        from trajmill.stages.environments.tasks import read_task_lines
+        from trajmill.stages.environments.tasks import query_of, read_task_lines
 
-        return read_task_lines(file, resolve_name(self.line), origin)
+        line = resolve_name(self.line)
+        return read_task_lines(file, lambda text: query_of(line.model_validate_json(text), origin))
 
     async def own_queries(self, seed: int, origin: Origin) -> ImportedQueries:
         from trajmill.stages.environments.tasks import ImportedQueries

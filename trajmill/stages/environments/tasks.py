@@ -104,25 +104,25 @@ class TaskLine(Record, Generic[StartT, GoalT]):
     split: Split = Split.TRAIN
 
 
-def read_task_lines(path: Path, line: type[TaskLine[StartT, GoalT]], origin: Origin) -> list[Query]:
-    """Read the queries of a file in its order, or raise BadInputError with a line for each mistake."""
+def read_task_lines(path: Path, read: Callable[[str], T]) -> list[T]:
+    """Read the tasks of a file with one JSON object in each line; BadInputError has a line for each mistake."""
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise BadInputError(f"{path}: {error}; name a file with one JSON object in each line") from error
-    queries: list[Query] = []
+    tasks: list[T] = []
     mistakes: list[str] = []
     for number, text in enumerate(lines, 1):
         if text.strip():
             try:
-                queries.append(query_of(line.model_validate_json(text), origin))
+                tasks.append(read(text))
             except ValidationError as error:
                 mistakes.append(f"{path}:{number}: {first_mistake(error, 'the line')}")
     if mistakes:
         raise BadInputError("\n".join(mistakes))
-    if not queries:
+    if not tasks:
         raise BadInputError(f"{path} has no tasks; write one JSON object in each line")
-    return queries
+    return tasks
 
 
 def query_of(task: TaskLine[StartT, GoalT], origin: Origin) -> Query:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
-from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
+from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation, ScreenHandle
 from trajmill.schemas.record import Origin, Record, content_id, seed_of
 from trajmill.schemas.tables.failure import Failure
@@ -25,7 +25,7 @@ from trajmill.schemas.tables.trajectory import Trajectory
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.environments.base import EnvironmentFactory
 from trajmill.stages.environments.pool.pool import EnvironmentPool
-from trajmill.stages.environments.tasks import bare_query, first_mistake
+from trajmill.stages.environments.tasks import bare_query, read_task_lines
 from trajmill.stages.models.base import ChatModel, MessagePart
 from trajmill.stages.models.prompts import PromptedModel, Sampling
 from trajmill.stages.overlap import KnownTexts
@@ -70,24 +70,8 @@ class HumanTask(Record):
 
 
 def read_human_tasks(path: Path) -> tuple[HumanTask, ...]:
-    """Read the tasks of a file; raises BadInputError if it cannot be read, has no task, or a line is not a task."""
-    try:
-        lines = path.read_text(encoding="utf-8").split("\n")
-    except OSError as error:
-        raise BadInputError(f"{path}: example tasks cannot be read: {error.strerror or error}") from None
-    except UnicodeDecodeError as error:
-        raise BadInputError(f"{path}: example tasks are not UTF-8 (byte {error.start})") from None
-    tasks: list[HumanTask] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            if line.strip():
-                tasks.append(HumanTask.model_validate_json(line))
-        except ValidationError as error:
-            advice = 'write one task per line, as {"instruction": ..., "platform": "phone", "apps": [...]}'
-            raise BadInputError(f"{path}:{number}: {first_mistake(error, 'task')}; {advice}") from None
-    if not tasks:
-        raise BadInputError(f"{path}: no example task; write one JSON object per line")
-    return tuple(tasks)
+    """Read the tasks of a file; BadInputError if it cannot be read or has none, with a line for each wrong one."""
+    return tuple(read_task_lines(path, HumanTask.model_validate_json))
 
 
 class TaskSuccess(NamedTuple):
