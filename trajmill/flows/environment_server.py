@@ -17,7 +17,7 @@ from trajmill.flows.tasks.generate import generate
 from trajmill.pipelines.drawing import draw_elsewhere
 from trajmill.pipelines.judge import judging
 from trajmill.pipelines.online import OnlineRecorder
-from trajmill.schemas.dialects.families import family_named
+from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.tables.query import Split
@@ -58,18 +58,11 @@ def serve_environment(
             f"--host {host}: others can reach it; name a file with a secret by --token-file, or use 127.0.0.1"
         )
     token = "" if token_file is None else read_token(token_file)
-    vision_family = family_named(family) if family else policy_family(config)
     refuse_unknown(splits, Split, "there is no split")
-    asked = tuple(map(Split, splits or ["train"]))
     rewarding = judge_named(config, judge) if judge else None
-    context, rollout = RoundContext.of(config, 0), config.rollout
+    context = RoundContext.of(config, 0)
     warehouse, environment, origin = context.warehouse, context.environment, context.origin
-    longest = _LONGEST_EPISODE_SECONDS
-    within = EnvironmentLimits(
-        step_seconds=rollout.step_seconds, recycle_after=rollout.recycle_after, lease_seconds=longest
-    ).with_slow_calls(environment.slow_seconds)
-    limits = Limits(seconds=longest, environment_tries=rollout.environment_tries, environment=within)
-    settings = HostSettings(origin=origin, run_seed=config.run.seed, family=vision_family, slots=slots, limits=limits)
+    settings = _host_settings(context, slots, family_named(family) if family else policy_family(config))
 
     async def serve() -> None:
         from trajmill.stages.online.openenv_server import environment_app
@@ -80,7 +73,8 @@ def serve_environment(
             if rewarding is not None:
                 judged = await stack.enter_async_context(judging(rewarding.spec, rewarding.critics, origin))
             draw = draw_elsewhere if environment.draws_screens else draw_in_thread
-            queries, numbers = ServedQueries(context.queries.values(), asked), recorder.numbers()
+            asked, numbers = tuple(map(Split, splits or [Split.TRAIN])), recorder.numbers()
+            queries = ServedQueries(context.queries.values(), asked)
             hosted = EpisodeHost(environment, queries, settings, recorder.record, judged, draw, numbers=numbers)
             await stack.enter_async_context(_committing(recorder))
             stack.push_async_callback(hosted.close)
@@ -99,6 +93,15 @@ def serve_environment(
                 generate(context)
         asyncio.run(serve())
     refresh_views(warehouse)
+
+
+def _host_settings(context: RoundContext, slots: int, family: Family) -> HostSettings:
+    rollout, longest = context.config.rollout, _LONGEST_EPISODE_SECONDS
+    within = EnvironmentLimits(
+        step_seconds=rollout.step_seconds, recycle_after=rollout.recycle_after, lease_seconds=longest
+    ).with_slow_calls(context.environment.slow_seconds)
+    limits = Limits(seconds=longest, environment_tries=rollout.environment_tries, environment=within)
+    return HostSettings(context.origin, context.config.run.seed, family, slots, limits)
 
 
 @asynccontextmanager
