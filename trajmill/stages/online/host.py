@@ -11,7 +11,7 @@ from functools import partial
 from time import perf_counter
 from typing import NamedTuple
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from trajmill.schemas.actions import action_from_json
 from trajmill.schemas.dialects.families import ANY, Family
@@ -36,12 +36,16 @@ AGENT = "online"
 """Name of the agent on trajectories whose steps a trainer decided."""
 
 
-class EpisodeOrder(NamedTuple):
+class EpisodeOrder(BaseModel):
+    """What a trainer asks for with a reset; further arguments are ignored."""
+
+    model_config = ConfigDict(strict=True)
+
     query_id: str | None = None
     """The query; None chooses one by the seed."""
-    seed: int | None = None
+    seed: int | None = Field(None, ge=0, lt=2**62)
     """The seed; None takes the next one."""
-    policy: str = AGENT
+    policy: str = Field(AGENT, min_length=1, max_length=200, pattern=r"^[^\x00]*$")
     """The version of the trainer's policy for the rows."""
     record: bool = True
     """Whether the server stores the episode; a client that stores it itself says no."""
@@ -216,7 +220,7 @@ class SteppedEpisode:
             decision, self._error = _typed(asked, episode.observation.screen.size)
             return decision
         tokens, ids, logprobs = None, asked.token_ids, asked.logprobs
-        if ids is not None and logprobs is not None and len(ids) == len(logprobs):
+        if ids is not None and logprobs is not None:
             tokens = ReplyTokens(tuple(ids), tuple(logprobs))
         text = asked.reply[:MOST_REPLY_CHARACTERS]
         completion = Completion(text, asked.input_tokens, asked.output_tokens, "stop", tokens=tokens)

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
+from pydantic import ValidationError
 from starlette.datastructures import Headers
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -18,10 +19,10 @@ from starlette.websockets import WebSocketClose
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query, Split
-from trajmill.schemas.text import storable
 from trajmill.stages.environments.openenv.wire import WireAction, WireMessage, WireScreen, WireTask, to_screen
+from trajmill.stages.environments.tasks import first_mistake
 from trajmill.stages.models.base import ChatMessage
-from trajmill.stages.online.host import AGENT, EndedEpisode, EpisodeHost, EpisodeOrder, ShownStep, SteppedEpisode
+from trajmill.stages.online.host import EndedEpisode, EpisodeHost, EpisodeOrder, ShownStep, SteppedEpisode
 
 # OpenEnv works without Gradio, whose import takes four seconds; its web page is not served.
 _GRADIO = sys.modules.setdefault("gradio", None)  # type: ignore[arg-type]
@@ -73,7 +74,10 @@ class GuiSession(Environment):  # type: ignore[misc]
             self._episode.leave("the trainer began another episode before the end of this one")
             if self._episode.work is not None:
                 await asyncio.wait({self._episode.work})
-        asked = _order(seed, order)
+        try:
+            asked = EpisodeOrder.model_validate({"seed": seed, **order})
+        except ValidationError as error:
+            raise BadInputError(first_mistake(error, "the arguments")) from None
         self._episode, first = await self._host.begin(asked)
         query = self._episode.attempt.query
         self._state = GuiState(episode_id=episode_id, query_id=query.query_id)
@@ -153,19 +157,6 @@ class GuiSession(Environment):  # type: ignore[misc]
         steps = ended.attempt.episode.trajectory.steps
         update = {"step_index": steps, "error": ended.failure, "void": bool(ended.failure)}
         return _observation(episode.attempt.query, screen.model_copy(update=update), True, ended.reward)
-
-
-def _order(seed: int | None, order: dict[str, Any]) -> EpisodeOrder:
-    query_id, policy, record = order.get("query_id"), order.get("policy", AGENT), order.get("record", True)
-    if query_id is not None and not isinstance(query_id, str):
-        raise BadInputError("query_id: a text is expected")
-    if not isinstance(policy, str) or not 0 < len(policy) <= 200 or storable(policy) != policy:
-        raise BadInputError("policy: a text of at most 200 characters that UTF-8 can store is expected")
-    if not isinstance(record, bool):
-        raise BadInputError("record: true or false is expected")
-    if seed is not None and not (isinstance(seed, int) and 0 <= seed < 2**62):
-        raise BadInputError("seed: a whole number from 0 to 2^62 is expected")
-    return EpisodeOrder(query_id, seed, policy, record)
 
 
 def _observation(query: Query, screen: WireScreen, done: bool = False, reward: float | None = None) -> GuiObservation:

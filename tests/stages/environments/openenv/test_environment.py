@@ -90,9 +90,9 @@ def test_whatever_a_server_sends_gives_one_error_line_and_a_full_one_is_told_apa
         ("nonsense", "sent no JSON"),
         ("[" * 100_000, "sent no JSON"),
         ("[]", "sent a message without data"),
-        ('{"type": "observation", "data": {}}', "sent no observation of a GUI: the whole: "),
+        ('{"type": "observation", "data": {}}', "sent no observation of a GUI: observation: Field "),
         ('{"type": "observation", "data": {"observation": {"text": "hi"}}}', "screenshot: Field required"),
-        ('{"type": "observation", "data": {"observation": {"screenshot": ""}, "reward": NaN}}', "reward that is no"),
+        ('{"type": "observation", "data": {"observation": {"screenshot": ""}, "reward": NaN}}', "reward: Input should"),
         ('{"type": "error", "data": {"message": "out of\\nmemory", "code": "EXECUTION_ERROR"}}', "out of memory"),
     ):
         with pytest.raises(ServerBusy):

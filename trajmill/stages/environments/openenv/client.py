@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import math
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NamedTuple
+from typing import Any
 
-from pydantic import ValidationError
+from pydantic import BaseModel, Field, FiniteFloat, ValidationError
 from websockets.exceptions import ConnectionClosed, WebSocketException
 from websockets.sync.client import ClientConnection, connect
 
@@ -25,10 +24,10 @@ _LONGEST_ERROR = 500
 class ServerBusy(EnvironmentFailure): ...
 
 
-class EpisodeAnswer(NamedTuple):
-    screen: WireScreen
-    reward: float | None
-    done: bool
+class EpisodeAnswer(BaseModel):
+    screen: WireScreen = Field(alias="observation")
+    reward: FiniteFloat | None = None
+    done: bool = False
 
 
 def reset_message(query_id: str | None, seed: int | None, **order: Any) -> str:
@@ -42,16 +41,11 @@ def step_message(action: WireAction) -> str:
 
 def read_answer(raw: str | bytes, where: str) -> EpisodeAnswer:
     """Parse an observation; `where` names the server in the errors ServerBusy and EnvironmentFailure."""
-    data = read_data(raw, where)
     try:
-        screen = WireScreen.model_validate(data.get("observation"))
+        return EpisodeAnswer.model_validate(read_data(raw, where))
     except ValidationError as error:
         mistake = first_mistake(error, "the whole")
         raise EnvironmentFailure(f"{where} sent no observation of a GUI: {mistake}") from error
-    reward = data.get("reward")
-    if reward is not None and (not isinstance(reward, int | float) or not math.isfinite(reward)):
-        raise EnvironmentFailure(f"{where} sent a reward that is no number")
-    return EpisodeAnswer(screen, None if reward is None else float(reward), data.get("done") is True)
 
 
 def read_data(raw: str | bytes, where: str) -> dict[str, Any]:
