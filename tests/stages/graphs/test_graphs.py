@@ -18,7 +18,7 @@ from trajmill.stages.environments.simulated.world import shared_world
 from trajmill.stages.graphs.base import AppGraph, Feature, GraphPage, GraphTransition, Mark, Recogniser, ValueType
 from trajmill.stages.graphs.check import GraphFindings, check_graph
 from trajmill.stages.graphs.explore.walker import Budget
-from trajmill.stages.graphs.file import graph_text, parse_graph, read_graph
+from trajmill.stages.graphs.file import GraphFile, graph_text, parse_graph, read_graph
 from trajmill.stages.graphs.operations import take
 from trajmill.stages.graphs.recognise import filled, looks_alike, page_on, screen_hash
 from trajmill.stages.graphs.values import examples, examples_for, notes_of_people, type_of, type_of_label
@@ -140,8 +140,8 @@ def test_what_a_person_wrote_is_written_alike_and_all_mistakes_are_told_at_once(
 def _findings(tmp_path: Path, text: str) -> GraphFindings:
     file = tmp_path / "todo.yaml"
     file.write_text(text)
-    reading = parse_graph(file)
-    return GraphFindings(reading.mistakes, ()) if reading.file is None else check_graph(reading.file)
+    found = parse_graph(file)
+    return check_graph(found) if isinstance(found, GraphFile) else GraphFindings(tuple(found), ())
 
 
 CODE = "    answers: {code: {target: x, of: entry, text: Code, known: {a: b}}}\n    elements:"

@@ -210,17 +210,19 @@ def check_graphs(files: list[Path] = Argument(..., metavar="GRAPH...", help="YAM
     """List the mistakes of graphs by line. Also lists pages where paths end, and what queries can ask for."""
     from trajmill.stages.graphs.asked import asked_line
     from trajmill.stages.graphs.check import check_graph
-    from trajmill.stages.graphs.file import parse_graph
+    from trajmill.stages.graphs.file import GraphFile, parse_graph
 
     mistakes: list[str] = []
     for path in files:
-        reading = parse_graph(path)
-        found = check_graph(reading.file) if reading.file is not None else None
-        mistakes += map(str, found.mistakes if found else reading.mistakes)
-        for remark in found.remarks if found else ():
+        file = parse_graph(path)
+        if not isinstance(file, GraphFile):
+            mistakes += map(str, file)
+            continue
+        found = check_graph(file)
+        mistakes += map(str, found.mistakes)
+        for remark in found.remarks:
             print(f"{remark} (no mistake)")
-        if reading.file is not None:
-            print(f"{path}: {asked_line(reading.file.graph)}")
+        print(f"{path}: {asked_line(file.graph)}")
     if mistakes:
         raise TrajmillError("\n".join(mistakes))
     print(f"{len(files)} graph{'s' if len(files) != 1 else ''} without mistakes")

@@ -10,10 +10,11 @@ from contextlib import asynccontextmanager
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import networkx as nx
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from PIL import Image, UnidentifiedImageError
 
 from trajmill.flows.configuration.config import Config, model_of
 from trajmill.flows.configuration.judges import prompts_of
@@ -36,15 +37,12 @@ from trajmill.stages.graphs.explore.deny_list import packaged_deny_list
 from trajmill.stages.graphs.explore.explore import Exploration, Explored, Progress
 from trajmill.stages.graphs.explore.journal import ExploreJournal
 from trajmill.stages.graphs.explore.walker import Budget
-from trajmill.stages.graphs.file import parse_graph, read_graph, write_graph
+from trajmill.stages.graphs.file import read_graph, read_graph_file, write_graph
 from trajmill.stages.graphs.merge import keep_annotations
 from trajmill.stages.graphs.network import network
 from trajmill.stages.graphs.verify import EdgeState, VerifiedEdge, verify_graph
 from trajmill.stages.models.spec import OpenEndpoints
 from trajmill.warehouse.store.base import local_folder
-
-if TYPE_CHECKING:
-    from PIL.Image import Image
 
 
 class ExploreReport(NamedTuple):
@@ -121,10 +119,8 @@ async def _pool(config: Config, platform: Platform) -> AsyncIterator[Environment
         await pool.close()
 
 
-def opened_pictures(graph: AppGraph, folder: Path, pages: Collection[str]) -> Iterator[tuple[str, Path, Image]]:
+def opened_pictures(graph: AppGraph, folder: Path, pages: Collection[str]) -> Iterator[tuple[str, Path, Image.Image]]:
     """Yield some pages with a screenshot, its file and the picture. Raises BadInputError: outside, or no picture."""
-    from PIL import Image, UnidentifiedImageError
-
     files = {name: folder / page.screenshot for name, page in graph.pages.items() if page.screenshot}
     for name, file in files.items():
         if not file.resolve().is_relative_to(folder.resolve()):
@@ -148,10 +144,7 @@ class VerifyReport(NamedTuple):
 
 def verify_app(config: Config, path: Path, progress: Callable[[VerifiedEdge], None]) -> VerifyReport:
     """Walk each transition of a graph from its own start state. Raises BadInputError if the file is no graph."""
-    reading = parse_graph(path)
-    if reading.file is None:
-        raise BadInputError("\n".join(map(str, reading.mistakes)))
-    file, settings = reading.file, config.explore
+    file, settings = read_graph_file(path), config.explore
 
     async def verify() -> list[VerifiedEdge]:
         async with _pool(config, file.graph.platform) as pool:

@@ -33,32 +33,30 @@ class GraphFile(NamedTuple):
     graph: AppGraph
 
 
-class GraphReading(NamedTuple):
-    file: GraphFile | None
-    """None if there is a mistake."""
-    mistakes: tuple[Mistake, ...]
-
-
 def read_graph(path: Path) -> AppGraph:
+    return read_graph_file(path).graph
+
+
+def read_graph_file(path: Path) -> GraphFile:
     """Read a graph. Raises BadInputError if the file is no graph; the message has one line for each mistake."""
-    reading = parse_graph(path)
-    if reading.file is None:
-        raise BadInputError("\n".join(map(str, reading.mistakes)))
-    return reading.file.graph
+    found = parse_graph(path)
+    if not isinstance(found, GraphFile):
+        raise BadInputError("\n".join(map(str, found)))
+    return found
 
 
-def parse_graph(path: Path) -> GraphReading:
+def parse_graph(path: Path) -> GraphFile | list[Mistake]:
     """Read a graph with the lines of its parts, or all mistakes of the file."""
     source = read_yaml(path, _NO_GRAPH)
     if isinstance(source, Mistake):
-        return GraphReading(None, (source,))
+        return [source]
     try:
         graph = AppGraph.model_validate(source.data)
     except ValidationError as error:
         guide = WritersGuide(_GUIDE, record_keys(base))
-        return GraphReading(None, tuple(record_mistakes(source, error.errors(), guide)))
-    mistakes = tuple(_broken_names(GraphFile(source, graph)))
-    return GraphReading(None if mistakes else GraphFile(source, graph), mistakes)
+        return record_mistakes(source, error.errors(), guide)
+    file = GraphFile(source, graph)
+    return list(_broken_names(file)) or file
 
 
 def write_graph(graph: AppGraph, path: Path) -> None:

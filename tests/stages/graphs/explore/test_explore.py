@@ -18,7 +18,7 @@ from trajmill.stages.graphs.explore.explore import Findings
 from trajmill.stages.graphs.explore.journal import ExploreJournal, Tried
 from trajmill.stages.graphs.explore.pages import PageBook
 from trajmill.stages.graphs.explore.plan import trials_on
-from trajmill.stages.graphs.file import parse_graph, write_graph
+from trajmill.stages.graphs.file import read_graph_file, write_graph
 from trajmill.stages.graphs.merge import keep_annotations
 
 
@@ -142,10 +142,9 @@ def explored(pages: list[list[Widget]], folder: Path) -> ExploredGraph:
     folder.mkdir(exist_ok=True)
     found = explore(app, folder / "made.jsonl", workers=1, factory=WidgetFactory(pages))
     write_graph(found.graph, folder / "made.yaml")
-    reading = parse_graph(folder / "made.yaml")
-    assert reading.file is not None, reading.mistakes
-    assert not [str(each) for each in check_graph(reading.file).mistakes]
-    assert reading.file.graph == found.graph
+    file = read_graph_file(folder / "made.yaml")
+    assert not [str(each) for each in check_graph(file).mistakes]
+    assert file.graph == found.graph
     return found
 
 
