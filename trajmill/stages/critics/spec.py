@@ -264,15 +264,14 @@ class JudgeSpec(Spec):
         sampling: Sampling,
     ) -> tuple[TrajectoryCritic, ...]:
         from trajmill.stages.critics.model.channels import ModelChannel
-        from trajmill.stages.critics.model.milestones import MilestoneChannel, MilestonePrompts
+        from trajmill.stages.critics.model.milestones import MilestoneChannel
         from trajmill.stages.critics.model.transcript import ScreenCaptioner
 
         prompts, found = models.prompts, list[TrajectoryCritic]()
         for model in models.of(channel):
             chat, budget = endpoints.model(model), model.spec.context_budget
             if channel == Channel.MULTIMODAL and self.milestones:
-                asked = MilestonePrompts(prompts.milestones, prompts.milestone, prompts.review)
-                found.append(MilestoneChannel(chat, asked, sampling, budget, scale))
+                found.append(MilestoneChannel(chat, prompts, sampling, budget, scale))
                 continue
             if channel == Channel.MULTIMODAL:
                 found.append(ModelChannel(chat, prompts.multimodal, sampling, budget, scale))

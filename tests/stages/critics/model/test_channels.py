@@ -27,7 +27,7 @@ from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.model.channels import ModelChannel, ModelStepCritic
-from trajmill.stages.critics.model.milestones import MilestoneChannel, MilestonePrompts
+from trajmill.stages.critics.model.milestones import MilestoneChannel
 from trajmill.stages.critics.model.transcript import LONGEST_CAPTION, ScreenCaptioner
 from trajmill.stages.critics.spec import CriticModels, JudgeSpec, critic_prompts
 from trajmill.stages.critics.voting import StepResult, Vote
@@ -253,8 +253,7 @@ class Answers:
 
 
 async def vote(model: ScriptedModel, budget: ContextBudget = USUAL_BUDGET) -> Vote:
-    prompts = MilestonePrompts(PROMPTS.milestones, PROMPTS.milestone, PROMPTS.review)
-    critic = MilestoneChannel(model, prompts, budget=budget)
+    critic = MilestoneChannel(model, PROMPTS, budget=budget)
     return await critic.judge(WALK.episode, WALK.screens(), notes_on(WALK.episode))
 
 
@@ -334,9 +333,8 @@ async def test_every_critic_is_sent_the_status_of_the_end_and_when_a_report_of_f
 
     with running_server(writes=reply) as server:
         model = OpenAiSpec(urls=(server.url,), model="tiny").connect({})
-        of_milestones = MilestonePrompts(PROMPTS.milestones, PROMPTS.milestone, PROMPTS.review)
         given = walk.screens(), await ModelStepCritic(model, PROMPTS.step).judge(episode, walk.screens())
-        for critic in (channel("text", model), channel("multimodal", model), MilestoneChannel(model, of_milestones)):
+        for critic in (channel("text", model), channel("multimodal", model), MilestoneChannel(model, PROMPTS)):
             assert (await critic.judge(episode, *given)).correct
         await model.close()
     *_, on_end, text, multimodal, selector, verifier, review = told

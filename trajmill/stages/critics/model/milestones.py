@@ -33,6 +33,7 @@ from trajmill.stages.critics.model.transcript import (
     transcribe,
 )
 from trajmill.stages.critics.replay import stored_evidence
+from trajmill.stages.critics.spec import CriticPrompts
 from trajmill.stages.critics.voting import StepResult, Vote, resolution_of, vote_of
 from trajmill.stages.models.base import USUAL_BUDGET, ChatModel, ChatRequest, ContextBudget, MessagePart
 from trajmill.stages.models.prompts import GREEDY, Prompt, PromptedModel, Sampling, on_lines
@@ -61,12 +62,6 @@ class Checked(Record):
     met: StrictBool
 
 
-class MilestonePrompts(NamedTuple):
-    selector: Prompt
-    verifier: Prompt
-    reviewer: Prompt
-
-
 def milestones_answer(steps: int) -> type[Milestones]:
     """Return the class of the selector's answers on this many steps, for guided decoding."""
     number: Any = Annotated[StrictInt, Field(ge=1, le=steps)]
@@ -81,7 +76,7 @@ class MilestoneChannel:
     """Votes in the multimodal channel; Correct only if every milestone is met and the reviewer agrees."""
 
     model: ChatModel
-    prompts: MilestonePrompts
+    prompts: CriticPrompts
     sampling: Sampling = GREEDY
     budget: ContextBudget = USUAL_BUDGET
     image_scale: float = 1.0
@@ -96,8 +91,8 @@ class MilestoneChannel:
 
     @property
     def version(self) -> str:
-        selector, verifier, _ = self.prompts
-        return f"{PromptedModel(self.model, self.prompts.reviewer).version}[{selector.version}|{verifier.version}]"
+        own, before = PromptedModel(self.model, self.prompts.review), (self.prompts.milestones, self.prompts.milestone)
+        return f"{own.version}[{'|'.join(prompt.version for prompt in before)}]"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode; equal draws send equal requests. Raises as `ModelChannel.judge`."""
@@ -129,7 +124,7 @@ class _Asked(NamedTuple):
         return self.episode.trajectory.trajectory_id
 
     def selector(self, record: Transcript) -> ChatRequest:
-        return self._request(self.critic.prompts.selector, {"report": self._report(record, 0)}, ())
+        return self._request(self.critic.prompts.milestones, {"report": self._report(record, 0)}, ())
 
     def verifier(self, milestone: Milestone) -> ChatRequest:
         """Show the screens around the milestone's steps; without room for all, those of the last ones."""
@@ -143,13 +138,13 @@ class _Asked(NamedTuple):
                     break
                 before, after = f"The screen before step {number}, its action marked:", f"After step {number}:"
                 shown = [before, pictures[0], after, pictures[1], *shown]
-        return self._request(self.critic.prompts.verifier, {"milestone": untrusted(milestone.what)}, shown)
+        return self._request(self.critic.prompts.milestone, {"milestone": untrusted(milestone.what)}, shown)
 
     def reviewer(self, record: Transcript, evidence: str) -> ChatRequest:
         with stored_evidence(self.episode):
             last = picture(self.episode.steps[-1].screen_after, self.screens)
         fields = {"report": self._report(record, self._tokens(last.size)), "evidence": evidence}
-        return self._request(self.critic.prompts.reviewer, fields, ("The last screen:", last))
+        return self._request(self.critic.prompts.review, fields, ("The last screen:", last))
 
     def _report(self, record: Transcript, reserved: int) -> str:
         """Return the lines of the steps, as many as fit beside `reserved` tokens. Raises JudgeFailure for not two."""
