@@ -62,10 +62,6 @@ class Surprises:
         return Surprise(rating=happens and which < 0.5, sponsored=happens and which >= 0.5)
 
 
-def surprises(decided_by: float, rate: float) -> Surprises:
-    return Surprises(random.Random(decided_by), rate)
-
-
 class StackedPage(NamedTuple):
     screen: str
     offset: int

@@ -13,7 +13,7 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import begun
 from trajmill.stages.environments.kinds import DevicesSpec, FaultRates
-from trajmill.stages.environments.simulated.device import Device, episode_chance, surprises
+from trajmill.stages.environments.simulated.device import Device, Surprises, episode_chance
 from trajmill.stages.environments.simulated.layout.profile import profile_of
 from trajmill.stages.environments.simulated.layout.widgets import Target
 from trajmill.stages.environments.simulated.world import EpisodeGoal, Store, World, prepared_store, read_episode_goal
@@ -74,7 +74,7 @@ class SimulatedEnvironment:
         """Make a device of the seed's profile in the query's start state; EnvironmentFailure (`task`) if malformed."""
         goal = read_episode_goal(query, self._world, self.platform)
         chance = episode_chance(seed, query.query_id)
-        met = surprises(chance.random(), self._faults.popup)
+        met = Surprises(random.Random(chance.random()), self._faults.popup)
         beside = self._world.generated_of(query.apps)
         device = Device(self._world, self.platform, profile_of(seed, self._devices), surprises=met, beside=beside)
         for app in dict.fromkeys(name.partition(".")[0] for name in (*goal.start.setup, *goal.start.without)):

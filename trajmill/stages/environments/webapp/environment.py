@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Mapping
 from contextlib import suppress
 from importlib.resources import files
 from itertools import islice
+from random import Random
 from typing import Any, NamedTuple, TypeVar
 
 from playwright.async_api import BrowserContext, CDPSession, Error, Page, Route
@@ -25,7 +26,7 @@ from trajmill.stages.environments.browser.input import perform, perform_by_touch
 from trajmill.stages.environments.browser.launch import BrowserProcess, Viewport, close_context
 from trajmill.stages.environments.browser.page import open_session, within_time
 from trajmill.stages.environments.simulated.app_files.references import place_of
-from trajmill.stages.environments.simulated.device import episode_chance, surprises
+from trajmill.stages.environments.simulated.device import Surprises, episode_chance
 from trajmill.stages.environments.simulated.layout.profile import metrics_of, profile_of
 from trajmill.stages.environments.simulated.world import EpisodeGoal, Store, World, make_records, read_episode_goal
 from trajmill.stages.environments.webapp.compile import INDEX, WebApp, compile_world, media_type
@@ -67,7 +68,7 @@ class WebAppEnvironment:
     async def start(self, query: Query, seed: int) -> Screenful:
         """Make a fresh device in the query's start state, on its launcher; takes no screenshot."""
         goal = read_episode_goal(query, self._world, self.platform)
-        met = surprises(episode_chance(seed, query.query_id).random(), self._popup)
+        met = Surprises(Random(episode_chance(seed, query.query_id).random()), self._popup)
         device = {
             "platform": self.platform.value,
             "profile": profile_of(seed).number,

@@ -9,6 +9,8 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+import networkx as nx
+
 from trajmill.schemas.tables.query import Platform
 from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import AnyWidget, AppSpec, Effect, Scalar
@@ -251,14 +253,11 @@ class _AppCheck:
                     yield self._mistake(at, text)
 
     def _unreachable(self) -> Iterator[Mistake]:
-        screens = self._app.screens
-        found, todo = {self._app.first}, [self._app.first]
-        while todo:
-            screen = screens.get(todo.pop())
-            targets = {to for widget in screen.all_widgets() for to in widget.leads_to} if screen else set()
-            todo += targets - found
-            found |= targets
-        for name in screens.keys() - found:
+        screens, first = self._app.screens, self._app.first
+        widgets = ((name, widget) for name, screen in screens.items() for widget in screen.all_widgets())
+        ways = nx.DiGraph((name, to) for name, widget in widgets for to in widget.leads_to)
+        ways.add_node(first)
+        for name in screens.keys() - nx.descendants(ways, first) - {first}:
             text = f"no widget leads to the screen `{name}`; add one or remove the screen"
             yield self._mistake(("screens", name), text)
 
