@@ -8,13 +8,13 @@ import secrets
 from collections.abc import Callable
 from http import HTTPStatus
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from fastapi import FastAPI, Request
 from fastapi.responses import FileResponse, JSONResponse, PlainTextResponse, RedirectResponse, Response
 from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from trajmill.flows.serving.listening import is_loopback, listening, serve_app
 from trajmill.flows.viewer.attempts import Catalogue, attempt_routes
@@ -22,9 +22,6 @@ from trajmill.flows.viewer.runs import run_routes, trajectory_routes
 from trajmill.schemas.errors import BadInputError
 from trajmill.stages.environments.kinds import read_token
 from trajmill.warehouse.layout import Warehouse
-
-if TYPE_CHECKING:
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 _PAGE = Path(__file__).parent / "page"
 _PLACES = ("/", "/trajectories", "/success", "/failures", "/policies", "/compare", "/live")

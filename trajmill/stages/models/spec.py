@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Self
+from typing import Annotated, ClassVar, Final, Self
 
 from pydantic import Field, PositiveInt
 
@@ -20,12 +20,8 @@ from trajmill.schemas.names import known_by
 from trajmill.schemas.record import Origin
 from trajmill.schemas.spec import OPERATIONAL, Spec
 from trajmill.schemas.tables.model_call import ModelCall
-from trajmill.stages.models.base import ContextBudget
+from trajmill.stages.models.base import ChatModel, ContextBudget
 from trajmill.stages.parts import PartGroup
-
-if TYPE_CHECKING:
-    from trajmill.stages.models.base import ChatModel
-
 
 MODELS: Final = PartGroup(
     "trajmill.models",

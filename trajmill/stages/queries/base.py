@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from random import Random
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 from trajmill.schemas.errors import FailureClass, StageError
 from trajmill.schemas.record import Origin
@@ -16,10 +16,8 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import CausalTask, PathStep, Platform, Query, Slot, Source, Split
 from trajmill.stages.environments.simulated.annotations import KnownSlot, PathMetadata
+from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.stages.queries.templates import lost_slots, packaged_phrasings, tidy
-
-if TYPE_CHECKING:
-    from trajmill.stages.environments.spec import EnvironmentSpec
 
 STAGE = "generate"
 HARDEST = 3
