@@ -176,7 +176,7 @@ class _Transcript:
             query=attempt.query, trajectory=trajectory, steps=steps, calls=tuple(self._calls(trajectory_id))
         )
         row = {"stage": "rollout", "input_id": trajectory_id, "failure_class": failure_class, "message": message}
-        failed = Failure.model_validate(row | {"attempts": 1} | common) if failure else None
+        failed = Failure.model_validate(row | common) if failure else None
         shown = (*self.observations, *(self.probed or ()))
         return FinishedAttempt(episode, {seen.screen.screen_id: seen for seen in shown}, failed)
 

@@ -118,68 +118,74 @@ class TaskSource(NamedTuple):
 
     async def candidates(self, context: SourceContext) -> Offer:
         """Return goals that are walked on a simulated device; raises BadInputError if an app to hold out is none."""
-        settings, fresh, origin = self.settings, context.fresh, context.origin
-        seed: tuple[Hashable, ...] = ("fresh", fresh.seed) if fresh else ("generate", context.seed)
-        failures: list[Failure] = []
-
-        def derive(*parts: Hashable) -> int:
-            return int(content_id(*seed, *parts), 16)
-
-        def draw(tasks: Sequence[TaskGraph], of_task: int) -> list[tuple[TaskGoal, ...]]:
-            drawn: list[tuple[TaskGoal, ...]] = []
-            for task in tasks:
-                try:
-                    drawn.append(draw_goals(task, of_task, Random(derive(task.name, "goals"))))
-                except StageError as error:
-                    failures.append(failure(task.name, str(error), origin, "grammar-1", error.failure_class))
-            return drawn
-
-        def offer(split: Split, number: int | None, shares: Sequence[Sequence[TaskGoal]]) -> SplitCandidates:
-            def stream(goals: Sequence[TaskGoal]) -> Iterator[Candidate]:
-                for turn in rephrasings(split):
-                    for place, goal in enumerate(goals):
-                        words = derive(goal.task, split, goal.key, turn)
-                        yield Candidate(goal, split, is_held_out_phrasing(split, turn + place), words)
-
-            streams = [stream(goals) for goals in shares if goals]
-            Random(derive(split, "order")).shuffle(streams)
-            return SplitCandidates(split, number, streams)
-
+        settings, draws = self.settings, _Draws(context)
         validation_apps = settings.validation_apps(self.world.apps)
         trained, unseen, deciding, generated = divide_tasks(self.world, settings.heldout_app_names, validation_apps)
-        walk = QueryWalker(lambda platform: SimulatedFactory(self.world, platform, _CALM), 1, origin).walk
-        if fresh:
+        walk = QueryWalker(lambda platform: SimulatedFactory(self.world, platform, _CALM), 1, context.origin).walk
+        if fresh := context.fresh:
             trained += generated
-            goals = draw(trained, _FRESH_GOALS * _share(fresh.wanted, trained))
-            return Offer((offer(Split.TRAIN, None, goals),), walk=walk)
+            goals = draws.goals(trained, _FRESH_GOALS * _share(fresh.wanted, trained))
+            return Offer((draws.offered(Split.TRAIN, None, goals),), walk=walk)
         of_own_apps = settings.validation // 2 if validation_apps else 0
         wanted = {split: settings.wanted(split) for split in Split}
         wanted[Split.VALIDATION] -= of_own_apps
         of_task = {split: SPARE_GOALS * _share(wanted[split], trained) for split in HELDOUT_GOALS}
         of_task[Split.TRAIN] = _share(wanted[Split.TRAIN], trained)
         shares: dict[Split, list[tuple[TaskGoal, ...]]] = {split: [] for split in Split}
-        drawn = draw(trained, SPARE_GOALS * sum(of_task.values()))
+        drawn = draws.goals(trained, SPARE_GOALS * sum(of_task.values()))
         for goals_of_task in drawn:
             for split, shared in share_goals(goals_of_task, of_task).items():
                 shares[split].append(shared)
-        shares[Split.HELDOUT_APPS] = draw(unseen, SPARE_GOALS * _share(wanted[Split.HELDOUT_APPS], unseen))
-        own = draw(deciding, SPARE_GOALS * _share(of_own_apps, deciding))
+        shares[Split.HELDOUT_APPS] = draws.goals(unseen, SPARE_GOALS * _share(wanted[Split.HELDOUT_APPS], unseen))
+        own = draws.goals(deciding, SPARE_GOALS * _share(of_own_apps, deciding))
         asked = {split: questions(drawn, split) for split in Split}
         asked[Split.HELDOUT_APPS] = questions(shares[Split.HELDOUT_APPS])
         places = [(split, wanted[split], shares[split], asked[split]) for split in Split]
         places.append((Split.VALIDATION, of_own_apps, own, questions(own)))
         if generated:
-            goals = draw(generated, _QUERIES_OF_GENERATED)
+            goals = draws.goals(generated, _QUERIES_OF_GENERATED)
             places.append((Split.TRAIN, _QUERIES_OF_GENERATED * len(generated), goals, questions(goals)))
         others, offers = list[SplitCandidates](), list[SplitCandidates]()
         for split, number, goals, of_values in places:
             left = number
             for share, found in ((settings.infeasible, absent_goals(goals)), (settings.answers, of_values)):
                 few = int(share * number) if found else 0
-                others.append(offer(split, few, found))
+                others.append(draws.offered(split, few, found))
                 left -= few
-            offers.append(offer(split, left, goals))
-        return Offer((*others, *offers), tuple(failures), walk=walk)
+            offers.append(draws.offered(split, left, goals))
+        return Offer((*others, *offers), tuple(draws.failures), walk=walk)
+
+
+class _Draws:
+    """Draws goals, and the words and the order of their candidates; equal seeds draw equal ones."""
+
+    def __init__(self, context: SourceContext) -> None:
+        fresh, self._origin = context.fresh, context.origin
+        self._seed: tuple[Hashable, ...] = ("fresh", fresh.seed) if fresh else ("generate", context.seed)
+        self.failures: list[Failure] = []
+
+    def goals(self, tasks: Sequence[TaskGraph], of_task: int) -> list[tuple[TaskGoal, ...]]:
+        drawn: list[tuple[TaskGoal, ...]] = []
+        for task in tasks:
+            try:
+                drawn.append(draw_goals(task, of_task, Random(self._derive(task.name, "goals"))))
+            except StageError as error:
+                self.failures.append(failure(task.name, str(error), self._origin, "grammar-1", error.failure_class))
+        return drawn
+
+    def offered(self, split: Split, number: int | None, shares: Sequence[Sequence[TaskGoal]]) -> SplitCandidates:
+        streams = [self._stream(split, goals) for goals in shares if goals]
+        Random(self._derive(split, "order")).shuffle(streams)
+        return SplitCandidates(split, number, streams)
+
+    def _stream(self, split: Split, goals: Sequence[TaskGoal]) -> Iterator[Candidate]:
+        for turn in rephrasings(split):
+            for place, goal in enumerate(goals):
+                words = self._derive(goal.task, split, goal.key, turn)
+                yield Candidate(goal, split, is_held_out_phrasing(split, turn + place), words)
+
+    def _derive(self, *parts: Hashable) -> int:
+        return int(content_id(*self._seed, *parts), 16)
 
 
 async def generate_queries(
@@ -241,8 +247,6 @@ def draw_goals(task: TaskGraph, wanted: int, rng: Random) -> tuple[TaskGoal, ...
 
 def paths(task: TaskGraph) -> tuple[Pages, ...]:
     ends = [page for page in task.graph if task.graph.out_degree(page) == 0]
-    if task.start in ends:
-        return ((task.start,),)
     return tuple(tuple(path) for path in islice(nx.all_simple_paths(task.graph, task.start, ends), PATH_CAP))
 
 
@@ -261,8 +265,7 @@ def sample(task: TaskGraph, candidates: Sequence[Pages], rng: Random) -> TaskGoa
     asked: dict[str, Scalar] = {}
     for slot in (each for each in free if each.spec.name in names):
         if not slot.values:
-            text = f"{task.name}: the slot {slot.spec.name} has no value to ask for"
-            raise StageError(text, FailureClass.TASK)
+            raise StageError(f"{task.name}: the slot {slot.spec.name} has no value to ask for", FailureClass.TASK)
         asked[slot.spec.name] = rng.choice(slot.values)
     return TaskGoal(task, path, asked)
 
@@ -272,9 +275,8 @@ def word_task(spec: TaskSpec, metadata: PathMetadata, heldout: bool, seed: int) 
     rng, task = Random(seed), metadata.task
     spoken = [slot for slot in metadata.constraints if slot.words]
     said = {slot.name: rng.choice(slot.words) for slot in spoken}
-    required, optional = (
-        {slot.name for slot in spoken if slot.optional is is_optional} for is_optional in (False, True)
-    )
+    optional = {slot.name for slot in spoken if slot.optional}
+    required = {slot.name for slot in spoken if not slot.optional}
     templates: list[Variant] = []
     for variant in variants(spec.heldout_phrasings if heldout else spec.phrasings, heldout):
         names = variant.names(task)
