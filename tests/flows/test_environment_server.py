@@ -21,6 +21,7 @@ from trajmill.flows.configuration.config import Config, QueriesSection, RolloutS
 from trajmill.flows.configuration.file import load_config
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.environment_server import serve_environment
+from trajmill.flows.serving.listening import url_of
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_lines
 from trajmill.flows.tasks.generate import generate
@@ -212,3 +213,12 @@ def test_what_cannot_be_served_gives_one_error_line(tmp_path: Path, options: dic
 def test_a_taken_port_gives_one_error_line(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, pytest.raises(BadInputError, match="name another"):
         serve_environment(Config(run=RunSection(root=tmp_path)), print, port=other.getsockname()[1])
+
+
+def test_an_ipv6_address_stands_in_brackets() -> None:
+    class Bound(socket.socket):
+        def getsockname(self) -> tuple[str, int, int, int]:
+            return "::1", 8000, 0, 0
+
+    with Bound() as listener:
+        assert url_of(listener) == "http://[::1]:8000"

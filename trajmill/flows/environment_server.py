@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trajmill.flows.configuration.config import Config, policy_family
 from trajmill.flows.configuration.judges import judge_named
-from trajmill.flows.serving.listening import is_loopback, listening, serve_app
+from trajmill.flows.serving.listening import is_loopback, listening, serve_app, url_of
 from trajmill.flows.serving.models_ready import models_ready
 from trajmill.flows.stage import RoundContext
 from trajmill.flows.tasks.generate import generate
@@ -78,7 +78,7 @@ def serve_environment(
             hosted = EpisodeHost(environment, queries, settings, recorder.record, judged, draw, numbers=numbers)
             await stack.enter_async_context(_committing(recorder))
             stack.push_async_callback(hosted.close)
-            ready("http://{}:{}".format(*listener.getsockname()))
+            ready(url_of(listener))
             app = environment_app(hosted, slots, token, trouble=lambda: recorder.trouble)
             await serve_app(app, listener)
 

@@ -40,6 +40,11 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         yield listener
 
 
+def url_of(listener: socket.socket) -> str:
+    host, port = listener.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
 class _Server(uvicorn.Server):
     """Does not raise the signal again at its end, so that the caller can still write what is pending."""
 

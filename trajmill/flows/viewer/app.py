@@ -16,7 +16,7 @@ from fastapi.staticfiles import StaticFiles
 from starlette.datastructures import MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from trajmill.flows.serving.listening import is_loopback, listening, serve_app
+from trajmill.flows.serving.listening import is_loopback, listening, serve_app, url_of
 from trajmill.flows.viewer.attempts import Catalogue, attempt_routes
 from trajmill.flows.viewer.runs import run_routes, trajectory_routes
 from trajmill.schemas.errors import BadInputError
@@ -129,7 +129,5 @@ def serve_viewer(
         token = secrets.token_urlsafe(24)
     with listening(host, port) as listener:
         app = viewer_app(warehouse, token)
-        address, number = listener.getsockname()[:2]
-        name = f"[{address}]" if ":" in address else address
-        ready(f"http://{name}:{number}/" + (f"?{_TOKEN}={token}" if token else ""))
+        ready(f"{url_of(listener)}/" + (f"?{_TOKEN}={token}" if token else ""))
         asyncio.run(serve_app(app, listener))
