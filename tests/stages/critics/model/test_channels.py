@@ -107,7 +107,7 @@ async def test_what_cannot_be_shown_is_a_failure_and_asks_nothing(kind: str) -> 
         await judge(channel(kind, model), screens=StoredScreens())
     with pytest.raises(JudgeFailure, match="no step"):
         await judge(channel(kind, model), WALK.episode.model_copy(update={"steps": ()}))
-    with pytest.raises(JudgeFailure, match="not even the first and the last screen"):
+    with pytest.raises(JudgeFailure, match="not even two steps and two screens fit"):
         await judge(channel(kind, model, ContextBudget(tokens=700)))
     assert model.asked == []
 

@@ -13,7 +13,6 @@ from typing import Annotated, Any, NamedTuple, cast
 from pydantic import Field, StrictBool, StrictInt, create_model
 
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
@@ -22,11 +21,10 @@ from trajmill.stages.concurrency import side_by_side
 from trajmill.stages.critics.model.channels import trajectory_answer
 from trajmill.stages.critics.model.marking import marked_picture, picture, untrusted
 from trajmill.stages.critics.model.transcript import (
-    KeptPositions,
     Said,
     Transcript,
     ask_critic,
-    kept,
+    fit,
     lay_out,
     picture_tokens,
     text_tokens,
@@ -148,15 +146,9 @@ class _Asked(NamedTuple):
 
     def _report(self, record: Transcript, reserved: int) -> str:
         """Return the lines of the steps, as many as fit beside `reserved` tokens. Raises JudgeFailure for not two."""
-        costs = [text_tokens(line) for line in record.steps]
-        room, count = self.critic.budget.tokens - reserved, len(costs)
-        while count >= min(2, len(costs)):
-            chosen = kept(len(costs), count)
-            if sum(costs[at] for at in chosen) <= room:
-                parts = lay_out(record._replace(screens=()), KeptPositions((), chosen), str)
-                return "\n".join(map(str, parts))
-            count -= 1
-        raise JudgeFailure(f"{self.subject}: not even two steps fit into {room} tokens")
+        room = self.critic.budget.tokens - reserved
+        shown = fit((), list(map(text_tokens, record.steps)), room, self.subject)
+        return "\n".join(map(str, lay_out(record._replace(screens=()), shown, str)))
 
     def _tokens(self, size: Size) -> int:
         return picture_tokens(self.critic.model, size, self.critic.image_scale)

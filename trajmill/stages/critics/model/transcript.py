@@ -80,7 +80,8 @@ def fit(screen_tokens: Sequence[int], step_tokens: Sequence[int], room: int, sub
         found = KeptPositions(kept(screens, screen_count), kept(steps, step_count))
         if sum(screen_tokens[at] for at in found.screens) + sum(step_tokens[at] for at in found.steps) <= room:
             return found
-    raise JudgeFailure(f"{subject}: not even the first and the last screen fit into the {room} tokens left for them")
+    what = "two steps and two screens" if screen_tokens else "two steps"
+    raise JudgeFailure(f"{subject}: not even {what} fit into the {room} tokens left for them")
 
 
 class TranscriptScreen(NamedTuple):
