@@ -156,9 +156,11 @@ UNBOXED: list[tuple[Action, Action]] = [
 """Where the right action hit no element."""
 
 
-def shares(matches: list[ActionMatch]) -> tuple[float | None, ...]:
+def shares(compared: list[tuple[Action, ActionMatch]]) -> tuple[float | None, ...]:
     """Type, GR and SR, each None without a step that counts."""
-    counted = [[m.type for m in matches], [m.parameters for m in matches if m.pointed], [m.parameters for m in matches]]
+    matches = [match for _, match in compared]
+    points = [match for said, match in compared if match.type and isinstance(said, Click | LongPress)]
+    counted = [[m.type for m in matches], [m.parameters for m in points], [m.parameters for m in matches]]
     return tuple(sum(outcomes) / len(outcomes) if outcomes else None for outcomes in counted)
 
 
@@ -183,9 +185,9 @@ def test_type_gr_and_sr_are_those_of_the_stage(warehouse: Warehouse) -> None:
         stored(wrong.trajectory_id, 1, SAID[1][0]),
         *seen(len(pairs)),
     )
-    matches = [match_action(said, RightAction(right, box, SCREEN)) for said, right, box in pairs]
-    expected = {"policy-1": (len(pairs), *shares(matches))}
-    expected |= {f"step {n}": (1, *shares([match])) for n, match in enumerate(matches)}
+    compared = [(said, match_action(said, RightAction(right, box, SCREEN))) for said, right, box in pairs]
+    expected = {"policy-1": (len(pairs), *shares(compared))}
+    expected |= {f"step {n}": (1, *shares([each])) for n, each in enumerate(compared)}
     found = {row["policy_version"]: row for row in ask(warehouse, "FROM action_match")}
     assert {name: tuple(row[key] for key in ("steps", "type", "gr", "sr")) for name, row in found.items()} == {
         name: pytest.approx(scores) for name, scores in expected.items()

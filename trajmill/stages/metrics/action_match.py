@@ -36,20 +36,16 @@ class ActionMatch(NamedTuple):
     closeness: float
     """From 0 to 1, how close the parameters are: 1 for a position in the element, less with its distance, 0 from
     `UNBOXED_REACH` on; the F1 of texts; else whether the parameters are right. 0 for an action of another type."""
-    pointed: bool
-    """Whether both actions press a point, so that the step counts for GR: one of another type has no point. Table 2 of
-    CES has a GR of 53 % beside a Type of 26 % and an SR of 14 %, which no other count allows."""
 
 
-_OTHER_TYPE = ActionMatch(False, False, 0.0, False)
+_OTHER_TYPE = ActionMatch(False, False, 0.0)
 
 
 def match_action(action: actions.Action | None, right: RightAction) -> ActionMatch:
     """Compare an action with the right one; None is a reply without an action."""
     if action is None or _type_of(action, right.screen) != _type_of(right.action, right.screen):
         return _OTHER_TYPE
-    pointed = isinstance(action, actions.Click | actions.LongPress)
-    return ActionMatch(True, _has_right_parameters(action, right), _closeness(action, right), pointed)
+    return ActionMatch(True, _has_right_parameters(action, right), _closeness(action, right))
 
 
 def text_f1(said: str, right: str) -> float:

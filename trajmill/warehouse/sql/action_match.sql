@@ -65,6 +65,8 @@ compared AS (
             WHEN r.x2 IS NULL THEN true
             ELSE moves(a.x, a.y, a.x2, a.y2, width, height) = moves(r.x, r.y, r.x2, r.y2, width, height)
         END AS right_type,
+        -- An action of another type has no point: Table 2 has a GR of 53 % beside a Type of 26 % and an SR of 14 %, which
+        -- no other count allows.
         right_type AND a.action_kind IN ('click', 'long_press') AS pointed,
         CASE
             WHEN NOT right_type THEN false
