@@ -53,7 +53,7 @@ class OnlineRecorder:
         self.trouble = ""
         """Why the last commit failed; empty if it did not."""
         last = last_attempt(warehouse, StageRun(origin.run_id, origin.round, ONLINE))
-        # The newest batch may be in some tables only; committing it again completes the others.
+        # The newest batch may be in only some of the tables; committing it again adds it to the others.
         self._batch = self._begin(max(last, 0))
         self._commit()
         if self._batch.at.attempt == last:
@@ -66,7 +66,7 @@ class OnlineRecorder:
             batch = self._batch
             batch.screens.append(*(seen for id_, seen in made.screens.items() if id_ not in self._committed))
             batch.episodes.append(attempt_record(made))
-            # Where there is only a bucket, a killed server has lost what is not put.
+            # With a bucket, a killed server loses what it has not uploaded.
             await asyncio.to_thread(batch.parts.publish)
             batch.waiting += 1
             if batch.waiting % _EPISODES_IN_COMMIT == 0:
@@ -97,7 +97,7 @@ class OnlineRecorder:
         trouble = ""
         try:
             self._commit()
-        except Exception as error:  # whatever a store, a table or a row makes of it; episodes go on
+        except Exception as error:  # The cause may be the store, a table or a row; episodes go on.
             _LOG.exception("the episodes cannot be committed; they stay on disk, and it is tried again")
             trouble = " ".join(f"{type(error).__name__}: {error}".split())[:500]
         self._set_trouble(trouble)

@@ -203,7 +203,7 @@ def _tested_world(kind: str, place: str) -> World:
                 raise BadInputError(f"{place} does not answer ({answer.status_text})")
             titles = re.search(r"<title[^>]*>\s*([^<]{1,80})", answer.text, re.IGNORECASE)
             parts = _TITLE_PARTS.split(html.unescape(titles[1]).strip()) if titles else ["the site"]
-            # The others are a slogan, or what the page is.
+            # The other parts are a slogan, or the kind of page (`Home`).
             title = next((part for part in parts if part.casefold() not in _FIRST_PAGES), parts[0])
             found, world = f"{place} answers", World("browser", _slug(title), title, place)
         case "phone":

@@ -55,7 +55,7 @@ _DASK_RUNNER = "apache_beam.runners.dask.dask_runner.DaskRunner"
 _ALWAYS = (
     # Beam would run `pip freeze` before each job, which takes seconds, and no stage needs it.
     "--experiments=disable_logging_submission_environment",
-    # The least time of a portable engine's streams of states: at its default, a stage of five minutes is cut off.
+    # It also bounds a portable engine's streams of job states: its default would cut off stages of five minutes.
     f"--job_server_timeout={7 * 24 * 3600}",
 )
 _CANCEL_SECONDS = 2.0
@@ -87,7 +87,7 @@ def run_on_machines(work: StageWork[Any], shards: Sequence[Shard], settings: Bea
         pipeline = beam.Pipeline(options=PipelineOptions(options))
         _ = pipeline | "Shards" >> beam.Create(sent, reshuffle=not is_dask) | at.stage >> beam.ParDo(do)
         with cluster.watched(work, settings) if is_dask else nullcontext():
-            job = pipeline.run(test_runner_api=False)  # Its test builds the whole graph twice.
+            job = pipeline.run(test_runner_api=False)  # Beam's self-test would build the whole graph twice.
             _wait_for(job)
     except TrajmillError:
         raise
@@ -112,9 +112,9 @@ def _job_service(runner: str, options: tuple[str, ...]) -> tuple[str, ...]:
     given, engine = PipelineOptions(list(options)), create_runner(runner)
     if not isinstance(engine, PortableRunner) or given.view_as(PortableOptions).job_endpoint:
         return ()
-    # Beam would start one for each job, and end none before this process.
+    # Beam would start a service for each job, and stop them only when this process ends.
     address = engine.default_job_server(given).start()
-    # What submits jobs as jars is no service.
+    # An engine that submits jobs as jars has no such service.
     return (f"--job_endpoint={address}",) if isinstance(address, str) else ()
 
 
@@ -137,7 +137,7 @@ class _DoShard(beam.DoFn):
             with suppress(Exception):
                 left = {"bad_input": is_bad_input, "line": line}
                 self._work.store.put(f"{self.errors}/{element.name}", json.dumps(left).encode())
-            # Without the cause, which may not survive the way.
+            # Without the cause, which the engine may be unable to pickle.
             raise (BadInputError if is_bad_input else TrajmillError)(line) from None
         for table in made.files:
             Metrics.counter("trajmill", f"{table}_rows").inc(made.rows(table))

@@ -230,7 +230,7 @@ def children_context(preload: Sequence[str]) -> ForkServerContext:
     """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(list(preload))
-    # It would allow the signals again.
+    # If it started below, it would unblock the signals.
     resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
     try:

@@ -67,7 +67,7 @@ def in_forms(graph: AppGraph, page: str) -> set[str]:
     """Return the slots of a page that belong to forms: also fields sent from another page, and all of a dialog."""
     spec = graph.pages[page]
     ways = [(graph.pages[name], each) for name, each in graph.transitions() if each.submits]
-    # In another document, the same target may be of a field for something else.
+    # The type counts too: on another page, a field with the same target may be for something else.
     sent = {(other.slots[slot].target, other.slots[slot].type) for other, each in ways for slot in each.slots}
     typed = {name: each for name, each in spec.slots.items() if each.kind is SlotKind.FIELD}
     fields = {name for name, each in typed.items() if (each.target, each.type) in sent}
@@ -100,7 +100,7 @@ def _is_part(transition: GraphTransition, name: str, page: GraphPage) -> bool:
     awaits, is_choice = Mark.AWAITS in page.marks, transition.to == name or transition.by in page.slots
     types = Counter(page.slots[each].type for each in transition.slots if page.slots[each].kind is SlotKind.FIELD)
     texts = types[ValueType.SEARCH] + types[ValueType.TEXT]
-    # Who looks for something in a dialog wants to choose it, and who enters a second text to replace it.
+    # A search in a dialog serves a choice there, and a second text next to a search serves a replacement.
     if (types[ValueType.SEARCH] and (awaits or texts > 1)) or (awaits and is_choice and not transition.submits):
         return True
     if not transition.submits:

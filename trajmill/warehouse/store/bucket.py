@@ -152,7 +152,7 @@ class BucketStore(FileStore):
             self._check_bucket(error)
             raise
         except OSError as error:
-            if error.errno is None:  # Not one of this machine's disk.
+            if error.errno is None:  # An error of the store, not of this machine's disk.
                 raise store_error(self.uri(name), error) from error
             raise
         except BaseError as error:

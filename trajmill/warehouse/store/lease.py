@@ -175,7 +175,7 @@ def create_generation(store: FileStore, name: str, made: Generation) -> bool:
         return False
     numbers = sorted(map(number_of, store.files(name))) if made.owner else [made.number]
     if numbers[-1] != made.number:
-        # Its turn was long ago: the generations up to it were deleted while this process stood still.
+        # The generations up to this one were deleted while this process stood still: its turn is long over.
         store.delete(_file(name, made.number))
         return False
     if len(numbers) > 2 * _KEPT:
@@ -196,7 +196,7 @@ def _is_free(store: FileStore, name: str, newest: Generation) -> bool:
     if not newest.owner:
         return True
     if here[0] and newest.process[:2] == here[:2] and _start_of(newest.process[2]) != newest.process[3]:
-        # Its process was one of this machine and is no more.
+        # Its process was on this machine and has ended.
         return True
     probe = f"{name}-clock/{uuid.uuid4().hex}"
     store.put(probe, b"")

@@ -215,7 +215,7 @@ class EpisodeState:
     def _unmet(self, part: TaskPart) -> list[str]:
         wrong = [control for _, control in self.unasked(part)]
         for (page, key), control in self.controls.items():
-            # The instruction names a switch without a constraint, and may ask for its other position.
+            # The annotations say nothing about a switch that the instruction names, so it may ask to flip it.
             is_named = control.kind == "toggle" and is_said(control.label, self.task.instruction)
             if is_named and page in part.pages and control.value == self.first[page, key]:
                 free = wanted(control, self.task.slots_on(page)) is None
@@ -232,7 +232,7 @@ class EpisodeState:
             found = False if self.picked_otherwise(slot) else self.evidence(slot)
             if found is not None:
                 return found
-        # From its page on, or all pages of its app if it is off the path.
+        # Look at its page and later ones, or at all pages of its app if the path does not visit its page.
         pages = tuple(page for page in self.task.pages if app_of(page) == app_of(slot.page))
         pages = pages[pages.index(slot.page) :] if slot.page in pages else pages
         return any(mentions(text, slot.value) for page in pages for text in self.shown[page])
@@ -293,7 +293,7 @@ class AnnotatedReading:
         places, found = self._places(), list[Left]()
         ways = self._ways(places)
         for at, state in enumerate(self._states()):
-            # A press without effect may be lost; on the last page, it may be a pick that the screen does not show.
+            # A press without effect was probably lost; on the last page it may be a choice that no screen shows.
             outcome = self.steps[at - 1].outcome
             lost = at > 0 and outcome.same and outcome.after.page != self._task.pages[-1]
             found.append(found[-1] if lost else self._left(state, ways, places[: at + 1]))

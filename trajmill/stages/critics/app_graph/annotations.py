@@ -81,14 +81,14 @@ class AnnotatedTask(NamedTuple):
         before, after, element = step.outcome.before, step.outcome.after, step.action.element
         if not step.presses_forward:
             return False
-        # `Erase` below `Erase all data?` agrees; `Keep` does not.
+        # Pressing `Erase` below `Erase all data?` confirms it; `Keep` does not.
         agrees = element is not None and element.text.split()[:1] == before.title.split()[:1]
         if agrees and before.title.rstrip().endswith("?") and before.page not in self.pages:
             return True
         if after.page in self.pages:
             return False
         if after.page != before.page:
-            # A question, e.g. `Order this?`, reports nothing done.
+            # A question such as `Order this?` does not report that something was done.
             return not after.title.rstrip().endswith("?") and _DONE_TITLE.search(after.title) is not None
         searching = any(control.kind == "search" for control in after.controls.values())
         return not searching and not step.outcome.opened and bool(step.outcome.appeared or step.outcome.items_changed)

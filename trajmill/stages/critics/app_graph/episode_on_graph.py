@@ -157,7 +157,7 @@ def operated(
     operated = _operated_on(spec, names)
     marks = frozenset(mark for by in operated & spec.elements.keys() for mark in spec.elements[by].marks if not keys)
     able = [each for each in spec.transitions if each.keys.casefold() == keys and (keys or each.by in operated)]
-    # Of several ways, keys take that of the element, and a form is sent in the way that reads most of it.
+    # If several fit, prefer for keys the one of the focused element, and for a form the one that reads most fields.
     able.sort(key=lambda each: each.by not in operated if keys else -len(each.slots) * each.submits)
     taken = next((each for each in able if not keys and each.to == page_after), able[0] if able else None)
     if keys:
@@ -210,7 +210,7 @@ def asked_for(graph: AppGraph, query: Query) -> AskedFor:
 def _way_of(page: GraphPage, step: PathStep, to: str, values: Mapping[str, str]) -> GraphTransition | None:
     """Return the transition of a step after which the path goes on at a page; None if it is a part of another one."""
     able = [each for each in page.transitions if each.operation == step.operation and _operates(page, each, step)]
-    # A form can be sent by one button in several ways: that which takes what was given, and little else.
+    # If one button sends a form in several ways, take the one whose fields are closest to those that were given.
     able.sort(key=lambda each: len(set(each.slots) ^ values.keys()) if each.submits else 0)
     return next((each for each in able if each.to == to), able[0] if able else None)
 
@@ -219,7 +219,7 @@ def _shown_at_end(taken: Sequence[tuple[str, GraphTransition, Mapping[str, str]]
     """Yield what the last screen shows of what was done, the last first: all of the last page, and values given."""
     is_last, needed = True, set[str]()
     for page, transition, values in reversed(taken):
-        # What only had to be done before something else may have been changed by it.
+        # A later act may have changed the result of one that was only its precondition.
         stays = is_last and transition.by not in needed
         yield from (filled(each, values) for each in transition.shows if stays or PLACE.search(each.text or ""))
         needed |= set(transition.after)

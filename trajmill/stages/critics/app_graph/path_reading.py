@@ -74,7 +74,7 @@ class PathReading(NamedTuple):
         return problems
 
     def left(self) -> list[Left]:
-        # Where one can go by no other acts: on the graph, and in ways that only the episode shows, such as a Back key.
+        # Keep the ways that do nothing else: those of the graph, and those that only the episode shows (a Back key).
         network, wanted = walkable(self.graph), {act.name for act in self.asked.acts}
         for page, to, key, each in tuple[Any, ...](network.edges(keys=True, data="transition")):
             act = act_of(page, each)
@@ -185,7 +185,7 @@ def _way_problems(episode: PathReading) -> Iterator[Problem]:
     for slot, item in episode.asked.opened.items():
         if episode.states[-1].opened.get(slot) != item:
             yield Problem(f"it did not open {item!r} last")
-    # Settings that were changed on a page, which nobody asked for and which stand at the end.
+    # Settings that nobody asked for, were changed on a page, and still stand at the end.
     first: dict[str, tuple[int, str, str]] = {}
     for step, (before, after) in zip(episode.taken, pairwise(episode.states), strict=True):
         if step.page is not None and step.page == step.page_after and step.transition is None:

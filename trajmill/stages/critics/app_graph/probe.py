@@ -72,12 +72,12 @@ class _Looks:
         if graph is None or page not in graph.pages:
             raise JudgeFailure(f"{query.task}: no graph has its last page")
         found = list(facts_of(graph, on_graph.asked_for(graph, query)))
-        # In one place of a page stands what came last.
+        # Later facts replace earlier ones about the same place on a page.
         places = {(f.page, (f.shows and f.shows.id) or f.what): f for f in found if isinstance(f, Fact)}
         self.facts, self.graph, self.seen = list(places.values()), graph, seen
         self.silent = [each if isinstance(each, str) else each.what for each in found if each not in self.facts]
         self.ways = network(graph, [each for each in graph.transitions() if _only_goes(graph, *each)])
-        # Of other pages, such as those of the items of a list, nothing tells whose they are.
+        # Other pages do not say which item they belong to, such as the pages of a list's items.
         self.reached = {graph.start} | nx.descendants(self.ways, graph.start)
 
     def found(self, fact: Fact) -> bool | None:

@@ -144,7 +144,7 @@ class GraphBuilder:
         alone = (e for e in page.transitions if known >= {*e.after} or e.by not in later)
         ways = (e if known >= {*e.after} else e.model_copy(update={"after": ()}) for e in alone)
         leading = {each.by for each in page.transitions if Mark.IDLE not in each.marks}
-        # What failed, or led to a page beyond the bounds, is not known to do nothing.
+        # An element whose trial failed or led to a page beyond the bounds may still do something.
         stays, trials = (Effect.NOTHING, Effect.LEFT), self._trials[part.page.number]
         told = (each for each in trials if each.effect in stays or self._book.page_of(each.after))
         tried = {part.elements.get(each.target) for each in told} - leading
@@ -191,13 +191,13 @@ class GraphBuilder:
         for other in self._book.pages:
             for target in sorted(self._book.shared(part.page, other) & other.results.keys()):
                 by, end = part.elements.get(target), other.results[target]
-                # The one link of a menu that does nothing on a page leads to it; of several, nobody knows.
+                # If just one link of a menu does nothing on a page, it leads to that page; with several, nobody knows.
                 group = other.group_of(target)
                 menu = group.items.values() if group is not None and group.is_run else ()
                 leads_on = [each for each in menu if other.results.get(each) == other.number] == [target]
                 if by is None or by in known or end in (-1, part.page.number) or (end == other.number and not leads_on):
                     continue
-                # What opens a part of its page does so on each, other than the tabs of one window.
+                # A link to a part of the same page works only there, but the tabs of a window work everywhere.
                 here, there = part.page.key, self._book.pages[end].key
                 is_tab = here._replace(tabs=there.tabs) == there
                 if leads_on or is_tab or there.address != other.key.address:
@@ -212,7 +212,7 @@ class GraphBuilder:
             return None
         after = self._operated_before(part, trial)
         if after is None and trial.target not in part.page.first.by_target:
-            return None  # It stands only in a state of the page that is set on other pages.
+            return None  # It shows only in a state of this page that other pages set.
         used = _slots_used(part, trial.steps[:-1])
         way = GraphTransition(
             by=part.name_of(trial.target),
@@ -241,7 +241,7 @@ class GraphBuilder:
         None for a button that needs no form for what it does, and for what changes nothing.
         """
         first, last = self._screens[trial.before], self._screens[trial.after]
-        # The inputs themselves, and the list of what was entered in one before, tell no effect.
+        # The inputs themselves, and suggestions of earlier entries, say nothing about an effect.
         own = FIELDS if trial.kind is TrialKind.PRESS else INPUTS
         shows, lacks = screen_change(first, last, used, way.to != part.name, own)
         telling = tuple(each for each in shows if each.is_open)

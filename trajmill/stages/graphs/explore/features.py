@@ -135,7 +135,7 @@ def screen_change(
         if not is_on(feature, before.elements) or (is_new_page and feature.role == "heading")
     ]
     lacks = [each for each in _changing_features(before) if not is_on(each, after.elements) and not each.value]
-    # What says a value of a slot tells more than counts and other side effects.
+    # Texts with the value of a slot say more than counts and other side effects.
     shows = [each for each in shows if each.role not in own or not each.is_open]
     telling = [each for each in shows if each.is_open]
     telling = [each for each in telling if each.role not in INPUTS] or telling
@@ -190,7 +190,7 @@ def _changing_features(screen: WalkedScreen) -> dict[Feature, None]:
 
 
 def _with_slots(feature: Feature, slots: Mapping[str, str]) -> Feature:
-    # The longest first, and all at once, so that no value is looked for in the name of a slot.
+    # One pattern, longest value first: otherwise a value could be replaced within the name of a slot.
     one_of = "|".join(map(re.escape, sorted(filter(None, slots), key=len, reverse=True)))
 
     def replaced(text: str | None) -> str | None:
@@ -199,7 +199,7 @@ def _with_slots(feature: Feature, slots: Mapping[str, str]) -> Feature:
         return re.sub(rf"(?<!\w)(?:{one_of})(?!\w)", lambda found: f"{{{slots[found[0]]}}}", text)
 
     text, value = replaced(feature.text), replaced(feature.value)
-    # An id with the value of a slot in it is another one for each value, and each item of a list has its own.
+    # Ids that contain the value of a slot differ for each value, and those of list items for each item.
     is_item = feature.role in _CONTENT and (text or "") in map("{{{}}}".format, slots.values())
     own_id = "" if is_item or (any(each in feature.id for each in slots) and text) else feature.id
     return feature.model_copy(update={"text": text, "value": value, "id": own_id})

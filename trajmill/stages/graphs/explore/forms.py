@@ -43,7 +43,7 @@ def forms_of(page: FoundPage) -> list[Form]:
     for target, element in [*_standing(page), ("", None)]:
         is_input = element is not None and element.role in INPUTS
         if (is_input and buttons) or element is None:
-            # Buttons above fields without a name are a tool bar above a document.
+            # Buttons above unnamed fields are the tool bar of a document, not of a form.
             named = any(page.elements[each].element.text for each in inputs)
             found += _form(page, inputs, buttons or (before if named else ()))
             inputs, buttons, before = [], [], []
@@ -142,7 +142,7 @@ def words_to_find(page: FoundPage) -> tuple[str, ...]:
     """Return names of items on a page, which a search there finds: of rows with several parts, and in columns."""
     items = [item for group in page.groups if not group.is_run for item in group.items.items()]
     names = (name for name, target in items if page.elements[target].element.role not in BUTTONS)
-    # Also of the rows that come up when the page is sorted, or turned.
+    # Including rows that appear when the list is sorted or its next page is shown.
     texts = [e for e, *_ in page.elements.values() if e.role in _READ and "clickable" not in e.states]
     columns: dict[tuple[str, int], list[UIElement]] = defaultdict(list)
     for each in texts:

@@ -144,7 +144,7 @@ def _fields(page: FoundPage, typed: Mapping[str, str]) -> Iterator[FoundSlot]:
     for target, (element, *_) in page.elements.items():
         if target in typed:
             value = typed[target]
-            default = "" if element.value == value else element.value  # It was typed on the way.
+            default = "" if element.value == value else element.value  # The walk typed it.
             kind = type_of(element)
             kind = ValueType.NUMBER if kind is ValueType.TEXT and value in examples()[ValueType.NUMBER] else kind
             values, texts = (
@@ -221,7 +221,7 @@ def _that_took(options: Sequence[PopupOption]) -> Iterator[PopupOption]:
 
 
 def _switches(page: FoundPage, trials: Sequence[Trial]) -> Iterator[FoundSlot]:
-    # One that stands there only after something was done, such as in an added row, cannot be asked for by itself.
+    # A switch that exists only after some act, such as one in an added row, cannot be asked for by itself.
     standing = {target for screen in page.standing for target in screen.by_target}
     for trial in trials:
         element = page.elements[trial.target].element if trial.target in page.elements else None

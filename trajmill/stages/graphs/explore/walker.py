@@ -159,7 +159,7 @@ class AppWalker:
                 again = seen_screen(self._current()).content
                 if again == first.content:
                     self.way = planned.way
-                # What shows only under the pointer, such as a button to remove a row, tells nothing.
+                # Elements that show only under the pointer, such as a button to remove a row, do not count.
                 return {*first.content} <= {*again}
         elif any(e.role in ("menu_item", "dialog") and e not in first.elements for e in after.elements):
             phone = self._environment.platform is Platform.PHONE
@@ -175,7 +175,7 @@ class AppWalker:
             action, position = next_move(path, self._current(), position, self._environment.platform)
             if isinstance(action, Terminate):
                 if position.step == len(path):
-                    return  # The last element that is scrolled to is there.
+                    return  # The path ended with a scroll to an element that is visible.
                 lost = path[position.step]
                 raise WayLost(f"cannot {_VERBS.get(lost.operation, lost.operation)} {lost.target}", FailureClass.TASK)
             await self._act(action)
@@ -213,9 +213,9 @@ def _is_outside(before: WalkedScreen, after: WalkedScreen, home: str, refused: S
     """
     if not after.has_elements:
         return True
-    # A page of the app may also ask other addresses, such as one for its fonts; a refusal has nothing to operate.
+    # The app itself may request other addresses, e.g. for fonts; only a page of refusal has nothing to press.
     hidden = not _names(before) & _names(after) and not any(each.clickable for each in after.elements)
-    # An open menu may belong to no app, while the page is still there.
+    # An open menu may report no app although the page is still there.
     is_elsewhere = after.app not in (before.app, home) and (bool(after.app) or hidden)
     return is_elsewhere or (bool(refused) and hidden)
 

@@ -195,7 +195,7 @@ def typed_candidates(instruction: str, notes: Sequence[str], field: UIElement) -
             if not any(breaks[first + 1 : last + 1]) and not {found[first].normal, found[last].normal} & STOP_WORDS:
                 texts.setdefault(unquoted[found[first].start : found[last].end], "span")
     label = field.text or field.value
-    # A text with a label is replaced, where the dialect can say so; in a document, more is written.
+    # The text of a labelled field is replaced, where the dialect can say so; that of a document is continued.
     states = (_FILLED,) if field.text and field.value else ()
     typed = [CandidateAction("type", text, label, origin, field.bounds, states) for text, origin in texts.items()]
     return typed[:MAX_TYPED]

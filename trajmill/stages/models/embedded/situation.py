@@ -174,7 +174,7 @@ class InputReader:
         more = [each for each in part.answers if asks_for(user.instruction, each)]
         if may_give_up(candidates, user.instruction, part.title_text, conclusions):
             more.append(CandidateAction("fail"))
-        # No text right after typing: it would only be appended.
+        # Right after typing nothing more is typed: it would only be appended.
         if part.focused and not (conclusions and conclusions[-1].verb == CONCLUSION_VERBS["type"]):
             more += typed_candidates(user.instruction, noted_values(conclusions), part.focused)
         if more:
@@ -206,7 +206,7 @@ class InputReader:
             before=past[-2][1] if len(past) > 1 else empty,
             instruction_codes=np.array([self.lexicon.codes[word] for word in words.tolist()], np.int64),
             anchors=np.array([code_of(part.title_text), code_of(target), code_of(before)], np.int64),
-            # What is left for the launcher a third time would be opened again.
+            # A policy that leaves the same screen for the launcher a third time goes in circles.
             exists=(offered["kinds"] != _HOME) | ~flags[:, _DONE_AGAIN].any(axis=1),
             **offered | {"flags": flags},
         )

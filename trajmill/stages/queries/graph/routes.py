@@ -80,7 +80,7 @@ class Setting(NamedTuple):
             # The check reads a `not` before an option as a mistake, so an option wanted off is a choice of words.
             words = (self.label,) if self.value == ON else self._switch_words
             return KnownSlot(self.name, self.label, "switch" if self.value == ON else "choice", words, ())
-        # A part of the wanted value is no other value.
+        # An instruction with the wanted value has its parts too, so they do not count as other values.
         others = tuple(each for each in self.spec.values if each.casefold() not in self.value.casefold())
         return KnownSlot(self.name, self.label, self.spec.kind.value, (self.value,), others)
 
@@ -143,7 +143,7 @@ class Route(NamedTuple):
     @property
     def key(self) -> tuple[tuple[str, str], ...]:
         """Equal for samples of a task that ask for the same thing."""
-        # Pages of one name cannot be told apart in words, so they are one goal.
+        # Words cannot tell pages with the same name apart, so these are one goal.
         done = [("does", move.transition.by) for move in self.acts if not move.settings]
         done += [(setting.name, setting.value) for setting in self.settings]
         return tuple(done) or (("page", self.graph.name_of(self.end)),)
@@ -324,13 +324,13 @@ def is_wish(route: Route) -> bool:
     graph, looks = route.graph, any(each.spec.type is ValueType.SEARCH for each in route.settings)
     for setting in route.final:
         is_part = setting.slot in in_forms(graph, setting.page) or Mark.IDLE in setting.spec.marks
-        # A search shows all that it finds, so nobody also asks for a number of rows.
+        # A search shows everything that it finds, so nobody also asks for a number of rows.
         is_part = is_part or (looks and all(map(str.isdecimal, setting.spec.values)))
         if is_part or _stands_nearer(graph, setting) or _is_vague(graph, setting):
             return False
     if any(why_not(graph, move.page, move.transition) is not None for move in route.acts):
         return False
-    # No words say where a text goes that is entered without a name, on a page without one.
+    # Words cannot say where to enter a text if neither the field nor its page has a name.
     if any(each.spec.is_nameless and not is_nearest(graph, each.page) for move in route.acts for each in move.settings):
         return False
     pressed = [graph.pages[move.page].elements.get(move.transition.by) for move in route.acts]

@@ -139,7 +139,7 @@ class GraphSource(NamedTuple):
         ]
         kinds = max(len(divided), 1)
         of_kind = {split: SPARE_GOALS * math.ceil(wanted[split] / kinds) for split in HELDOUT_GOALS}
-        # No more than training will have, so that the held-out goals combine values that it really has.
+        # No more than training will use, so that held-out goals combine values that training really has.
         of_kind[Split.TRAIN] = max(_HEAD_START, math.ceil(wanted[Split.TRAIN] / kinds))
         shares: dict[Split, list[_Share]] = {split: [] for split in Split}
         for app, goals in divided:
@@ -211,7 +211,7 @@ def route_goal(sample: Route) -> dict[str, Any]:
     # The last page shows the effects of the move that leads there, and of those that stay on it.
     staying = next((number for number, move in enumerate(reversed(moves)) if move.page != sample.end), len(moves) - 1)
     for left, move in zip(range(len(moves) - 1, -1, -1), moves, strict=True):
-        # What an earlier page showed may be gone, except what was made there: the walk of the query decides.
+        # Effects on earlier pages may be gone, except values that were entered there; the query's walk decides.
         kept = [each for each in move.transition.shows if left <= staying or each.slots]
         showing += [_wanted(filled(feature, move.values)) for feature in kept]
         gone = move.transition.lacks if left <= staying else ()
@@ -220,7 +220,7 @@ def route_goal(sample: Route) -> dict[str, Any]:
     final = _standing(sample.final)
     showing, lacking = [*showing, *final.showing], [*lacking, *final.lacking]
     goal = ScreenGoal(showing=tuple(dict.fromkeys(showing)), lacking=tuple(dict.fromkeys(lacking)))
-    # A form is looked at before it is sent, unless the page after it shows all that it was filled with.
+    # Check a form before it is sent, unless the page after it shows all that was entered.
     unseen = (move for move in moves if can_be_seen_before(move) and not move.shown.issuperset(move.values))
     before = [_standing(move.settings) for move in unseen]
     filled_forms = {PATHWAY: [each.model_dump(exclude_defaults=True) for each in before]} if before else {}

@@ -28,7 +28,7 @@ def done_on_the_way(sample: Route, rng: Random) -> Iterator[Wish]:
             way.append(move)
             continue
         sends = move is not None and move.transition.submits and not move.transition.does
-        if way and not sends:  # Whoever wants a form sent does not care where it stands.
+        if way and not sends:  # Who wants a form sent does not care which page it is on.
             yield from map(Wish, navigation_words(graph, way, rng.choice(("go to", "open", "get to"))))
         way = []
         if move is None:
@@ -67,7 +67,7 @@ def pressed_name(graph: AppGraph, move: RouteMove) -> str:
     if element is None:
         return move.transition.keys
     name = element.name or move.transition.by.replace("-", " ")
-    # A sentence would swallow a name such as `.` or `+`.
+    # A name such as `.` or `+` would be lost in a sentence.
     return name if any(letter.isalnum() for letter in name) else f'"{name}"'
 
 

@@ -61,7 +61,7 @@ def _can_lack(goal: TaskGoal, slot: TaskSlot) -> bool:
         return False
     app, listed, before = graph.apps[0], goal.asked[spec.name], goal.path[: goal.path.index(slot.page)]
     for other in (each for each in graph.slots if each.page in before):
-        # Nothing may be changed before the list is seen, and each pick on the way to it is one that the user names.
+        # On the way to the list nothing may be changed, and the user names each choice.
         if not other.is_free or (other.spec.name in goal.asked and other.widget.sets in app.state):
             return False
     lists = [

@@ -63,7 +63,7 @@ def detours(
     behind: dict[_Place, list[str]] = defaultdict(list)
     for step, after in following:
         behind[_place(step, step.chosen)].append(after.turn.screen_id)
-    # A button that does something leads nowhere: its page stays, or some attempt is over after it.
+    # Leave out buttons that act instead of leading on: the page stays, or some attempt ends after them.
     for step, after in following:
         stays = after.policy_input.title == step.policy_input.title
         if _kind(step.chosen) in _BUTTONS and (stays or after.chosen.verb in ("home", "answer", "finish", "fail")):
@@ -161,7 +161,7 @@ def rename(batch: Batch, vectors: Tensor, labels: Tensor, share: float, draw: to
     old = labels[torch.rand(len(labels), generator=draw) < _RENAMED_WORDS]
     new = torch.arange(len(vectors), dtype=batch.texts.dtype)
     new[old] = len(vectors) + torch.arange(len(old), dtype=new.dtype)
-    # A page that looks unknown itself has only the words of its labels.
+    # On a page that looks unknown itself, the labels are all that is left to read.
     changes = (torch.rand(len(batch.kinds), generator=draw) < share) & (batch.anchors[:, 0] > 0)
     rows = changes.nonzero().squeeze(1)
     part = Batch(*(each[rows] for each in batch))
@@ -175,7 +175,7 @@ def rename(batch: Batch, vectors: Tensor, labels: Tensor, share: float, draw: to
         last=last,
         before=before,
         instruction_flags=part.instruction_flags * ~((said != part.instruction)[..., None] & _IS_USED_UP),
-        # The memory of pairs has nothing about a label that it never saw.
+        # The memory of pairs knows nothing about a label that it never saw.
         codes=part.codes * (texts == part.texts).all(-1),
         anchors=torch.where(_IS_TARGET & (last != part.last).any(-1, keepdim=True), 0, part.anchors),
     )
