@@ -53,33 +53,33 @@ class CesRows(KindDeriver[CesDataSpec]):
 def state_after(conclusions: Sequence[str]) -> str:
     """Return the compressed state after some steps (CES 4.2.3): what was done once, and values until they are typed.
 
-    Titles of screens, repetitions, and steps that only moved the view are left out, and steps of one verb share it.
-    Of a longer state the latest steps within `LONGEST_STATE` characters are kept. Sentences of models stay.
+    Titles of screens, repetitions on one, older values, and steps that only moved the view are left out. Steps of one
+    verb share it. Of a longer state, the latest `LONGEST_STATE` characters of steps are kept. Sentences of models stay.
     """
-    done, notes = dict[tuple[str, str], None](), dict[str, None]()
+    done, notes = dict[tuple[str, str, str], None](), dict[tuple[str, str], str]()
     for conclusion in conclusions:
         read = read_conclusion(conclusion)
         if not read.verb and conclusion.strip():
-            done["", bounded(conclusion)] = None
+            done["", bounded(conclusion), ""] = None
         if read.target:
             joint = "into" if read.verb == "Typed" else "beside" if '" beside "' in conclusion else "for"
             field = f" {joint} {quoted(read.field)}" if read.field else ""
-            done[conclusion.split()[0], quoted(read.target) + field] = None
-        notes |= dict.fromkeys(read.notes)
+            done[conclusion.split()[0], quoted(read.target) + field, read.title] = None
+        notes |= {(read.title, note.partition(": ")[0]): note for note in read.notes}
         if read.verb == "Typed":
-            notes.pop(read.target, None)
-    kept = list(done)
-    while len(state := _told(kept, list(notes))) > LONGEST_STATE and kept:
+            notes = {place: note for place, note in notes.items() if note != read.target}
+    kept, values = list(done), list(dict.fromkeys(notes.values()))
+    while len(state := _told(kept, values)) > LONGEST_STATE and kept:
         del kept[0]
     return one_line(state, LONGEST_STATE)
 
 
-def _told(done: Sequence[tuple[str, str]], notes: Sequence[str]) -> str:
+def _told(done: Sequence[tuple[str, str, str]], notes: Sequence[str]) -> str:
     sentences = list[str]()
     for verb, same in groupby(done, key=itemgetter(0)):
-        what = [said for _, said in same]
+        what = [said for _, said, _ in same]
         sentences += [f"{verb} {', then '.join(what)}."] if verb else what
-    return " ".join([*sentences, *([f"Noted {', '.join(map(quoted, notes))}."] if notes else [])])
+    return " ".join([*sentences, *([f"Noted on the way: {', '.join(map(quoted, notes))}."] if notes else [])])
 
 
 def instruction_of(action: Action, named: str, *, touch: bool = True) -> str | None:
@@ -129,7 +129,7 @@ def _tracker_row(episode: Episode, step: Step, after: Step, contexts: dict[int, 
     )
     before, state = contexts[step.index], contexts[after.index]
     change = "It takes the task on, so it joins the state." if state != before else "It leaves the state as it was."
-    if state != before and state.partition(" Noted ")[0] == before.partition(" Noted ")[0]:
+    if state != before and state.partition(" Noted on ")[0] == before.partition(" Noted on ")[0]:
         change = "It did nothing that lasts; what it noted joins the state."
     reply = f"<think>The Executor's step: {bounded(step.conclusion)} {change}</think><answer>{state}</answer>"
     return _lesson(episode, after, asked, reply, STATE_TRACKER)

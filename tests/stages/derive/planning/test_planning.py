@@ -30,7 +30,7 @@ HELD_OUT = query("held", split=Split.HELDOUT_SLOTS).model_copy(
     update={"instruction": "Send seven purple umbrellas over to my neighbour in Norway"}
 )
 OPEN = 'Tapped "Bites" on "Home screen".'
-CHOOSE = 'Tapped "Margherita" beside "7.50" on "Bites". Noted "7.50", "Margherita".'
+CHOOSE = 'Tapped "Margherita" beside "7.50" on "Bites", noting "7.50", "Margherita".'
 ENLARGE = 'Tapped "Large" on "Margherita".'
 STEPS = (OPEN, CHOOSE, ENLARGE)
 
@@ -71,7 +71,7 @@ def test_without_a_model_conclusions_become_steps_with_names_in_the_place_of_val
     assert row.messages[1].content == "Task: Order a {size} {dish}"
     assert row.messages[2].content.splitlines() == [
         '1. Tap "Bites" on "Home screen".',
-        '2. Tap "{dish}" on "Bites". Note "{dish}".',
+        '2. Tap "{dish}" on "Bites", noting "{dish}".',
         '3. Tap "{size}" on "{dish}".',
         '4. Answer with the "Price" shown on "{dish}".',
     ]

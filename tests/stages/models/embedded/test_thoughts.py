@@ -23,7 +23,7 @@ NOTE = observe(
 )
 PASTS = (
     (),
-    ('Typed "Ann" into "Note" on "Checkout".', 'Confirmed on "Checkout". Noted "Total: 12".'),
+    ('Typed "Ann" into "Note" on "Checkout".', 'Confirmed on "Checkout", noting "Total: 12".'),
     ("Something that nobody can parse.",),
 )
 
@@ -48,6 +48,7 @@ def test_thoughts_vary_agree_with_their_actions_and_name_only_what_the_request_s
     made = list(thoughts(()))
     assert [each[0] for each in made] == [each[0] for each in thoughts(("1. Tap the secret door.",))]
     assert len({re.sub(r'"[^"]*"|\d+', "…", thought) for thought, *_ in made}) > 100
+    assert any('I confirmed the input after noting "Total: 12".' in thought for thought, *_ in made)
     for thought, action, screen, user in made:
         pressed = target(screen, action)
         element_ = None if pressed is None else TargetElement(role="", text=pressed.text, bounds=pressed.bounds)

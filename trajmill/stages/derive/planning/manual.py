@@ -127,8 +127,8 @@ _TO_DO: Final = {
     **dict.fromkeys(("Left for the home screen from ", "Left on "), "Go to the home screen from "),
 }
 """The first words of the conclusions of the embedded policy; those of a model are copied."""
-_NOTED = re.compile(r' Noted ("[^"]*"(?:, "[^"]*")*)\.$')
-_ANSWERED = re.compile(r'Answered "[^"]*" for ("[^"]*") on ("[^"]*")\..*')
+_NOTED = re.compile(r'(?:, noting|\. Noted) ("[^"]*"(?:, "[^"]*")*)\.$')
+_ANSWERED = re.compile(r'Answered "[^"]*" for ("[^"]*") on ("[^"]*")[.,].*')
 """The answer of one query, which holds for no other: a manual names only where it stands."""
 _BESIDE_NAME = re.compile(r'("\{[^"{}]+\}") (?:for|beside) "[^"]*"')
 _NAME = re.compile(r'"\{[^"{}]+\}"')
@@ -176,7 +176,7 @@ def plain_steps(success: Episode) -> list[str]:
         if begun is not None:
             found = _NOTED.search(conclusion)
             values = ", ".join(_NAME.findall(found[1])) if found else ""
-            noted = _NOTED.sub(f" Note {values}." if values else "", conclusion)
+            noted = _NOTED.sub(f", noting {values}." if values else ".", conclusion)
             conclusion = _TO_DO[begun] + _BESIDE_NAME.sub(r"\1", noted.removeprefix(begun))
         steps += [conclusion] if conclusion else []
     return steps

@@ -70,7 +70,7 @@ def _done(past: Sequence[Conclusion], steps: int, title: str, wording: random.Ra
     last, verbs = past[-1], _wordings()["done"]
     done = wording.choice(verbs.get(last.verb, verbs["other"])).format(quoted(last.target))
     if last.notes:
-        return f"{done} and noted {', '.join(map(quoted, last.notes))}."
+        return f"{done} after noting {', '.join(map(quoted, last.notes))}."
     if title and last.title == title:
         return wording.choice([f"{done} on this page.", f"{done}, which leaves {quoted(title)} open."])
     return wording.choice([f"{done}.", f"{done}, which led here.", f"{done}, so step {steps} is done."])

@@ -100,8 +100,8 @@ def code_of(text: str) -> int:
 
 _CONCLUSION = re.compile(
     r'(?P<verb>[\w-]+)(?: down| up| to| for the home screen)?(?: "(?P<target>[^"]*)")?'
-    r'(?: (?:for|beside|into) "(?P<field>[^"]*)")?(?: (?:on|from) "(?P<title>[^"]*)")?\.'
-    r'(?: Noted (?P<notes>"[^"]*"(?:, "[^"]*")*)\.)?'
+    r'(?: (?:for|beside|into) "(?P<field>[^"]*)")?(?: (?:on|from) "(?P<title>[^"]*)")?'
+    r'(?:(?:, noting|\. Noted) (?P<notes>"[^"]*"(?:, "[^"]*")*))?\.'  # Rows of earlier versions have "Noted".
 )
 _QUOTED = re.compile(r'"([^"]*)"')
 MOUSE_VERBS = {"Tapped": "Clicked", "Held": "Right-clicked"}
@@ -118,7 +118,7 @@ class Conclusion(NamedTuple):
     """The label of the stepper, radio group or input that it belongs to."""
     title: str
     notes: tuple[str, ...]
-    """Values seen on that screen that may be needed later."""
+    """Values that stood on that screen before the action, and may be needed later."""
 
 
 def write_conclusion(conclusion: Conclusion, *, how: str = "", joint: str = "for", place: str = "on") -> str:
@@ -130,8 +130,8 @@ def write_conclusion(conclusion: Conclusion, *, how: str = "", joint: str = "for
         parts.append(f"{joint} {quoted(conclusion.field)}")
     if conclusion.title:
         parts.append(f"{place} {quoted(conclusion.title)}")
-    noted = f" Noted {', '.join(map(quoted, conclusion.notes))}." if conclusion.notes else ""
-    return " ".join(parts) + "." + noted
+    noted = f", noting {', '.join(map(quoted, conclusion.notes))}" if conclusion.notes else ""
+    return f"{' '.join(parts)}{noted}."
 
 
 def read_conclusion(text: str) -> Conclusion:
