@@ -272,15 +272,14 @@ class JudgeSpec(Spec):
             chat, budget = endpoints.model(model), model.spec.context_budget
             if channel == Channel.MULTIMODAL and self.milestones:
                 found.append(MilestoneChannel(chat, prompts, sampling, budget, scale))
-                continue
-            if channel == Channel.MULTIMODAL:
+            elif channel == Channel.MULTIMODAL:
                 found.append(ModelChannel(chat, prompts.multimodal, sampling, budget, scale))
-                continue
-            describer = endpoints.model(models.describer) if models.describer is not None else None
-            captioner = ScreenCaptioner(prompts.describer, describer, Sampling(seed=models.seed))
-            # Captions are text, and images are unbounded.
-            text_budget = ContextBudget(screens=USUAL_BUDGET.screens, tokens=budget.tokens)
-            found.append(ModelChannel(chat, prompts.text, sampling, text_budget, captioner=captioner))
+            else:
+                describer = endpoints.model(models.describer) if models.describer is not None else None
+                captioner = ScreenCaptioner(prompts.describer, describer, Sampling(seed=models.seed))
+                # Captions are text, and images are unbounded.
+                text_budget = ContextBudget(screens=USUAL_BUDGET.screens, tokens=budget.tokens)
+                found.append(ModelChannel(chat, prompts.text, sampling, text_budget, captioner=captioner))
         if channel == Channel.PROGRAMMATIC:
             return (ProgrammaticChannel(),)
         if channel == Channel.PROBE:

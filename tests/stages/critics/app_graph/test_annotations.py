@@ -298,3 +298,4 @@ def test_a_value_counts_only_in_the_field_that_it_is_for(fields: list[str], is_r
     (episode,) = asyncio.run(judge_episodes([walk], annotated_judge(), seen, ORIGIN)).episodes
     assert episode.judgement is not None
     assert episode.judgement.correct is is_right is (episode.trajectory.reward == 1.0)
+    assert labels(episode)[3:-2:2] == ["GOOD", "NEUTRAL"][: len(fields)], "only one field is asked for"

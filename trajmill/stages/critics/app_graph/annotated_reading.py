@@ -306,8 +306,7 @@ class AnnotatedReading:
         for control, _ in step.outcome.changes:
             if control.kind == "search" and any(same_value(control.value, slot.value) for slot in self._task.slots):
                 return "It searched for what was asked."
-            parts = (part for part in self._parts if after.page in part.pages)
-            if any(self._task.is_asked(after.page, control, part) for part in parts):
+            if any(after.page in part.pages and self._task.is_asked(after.page, control, part) for part in self._parts):
                 return f'The user speaks of "{control.label}".'
         if step.outcome.opened or step.outcome.changes:
             return ""
@@ -315,8 +314,10 @@ class AnnotatedReading:
             return "It looked for what is not there."
         if any(slot.value.casefold() in after.texts - before.texts for slot in asked):
             return "It brought what was asked for into view."
-        is_field = element is not None and "editable" in element.states
-        return "It made ready to type." if is_field and after.page in self._task.pages else ""
+        label = element.text if element is not None and "editable" in element.states else None
+        fields = [one for one in after.controls.values() if one.label == label and after.page in self._task.pages]
+        is_asked = any(one.kind == "search" or wanted(one, asked) or self._task.is_about(one.label) for one in fields)
+        return "It opened or closed an input that the task needs." if is_asked else ""
 
     @cached_property
     def _end(self) -> EpisodeState:

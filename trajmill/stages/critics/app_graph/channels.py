@@ -61,7 +61,7 @@ class GraphChannel:
 @dataclass(frozen=True)
 class StepCriticByGraph:
     graphs: Mapping[str, AppGraph]
-    version: ClassVar[str] = "graph-step-7"
+    version: ClassVar[str] = "graph-step-8"
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         """Judge each step by whether less of the task is left after it, over all ways.
