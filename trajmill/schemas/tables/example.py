@@ -77,9 +77,9 @@ class RLStep(Row):
     screens: tuple[str, ...]
     """Ids of the screens in the prompt, in the order of their placeholders."""
     accuracy_reward: float
-    """Part of the reward for a trajectory that was judged correct."""
+    """1 for a trajectory that was judged correct, else 0."""
     format_reward: float
-    """Part of the reward for replies in the right form."""
+    """-0.5 times the share of replies without an action; 0 if all have one."""
     reward: float
     """Accuracy plus format reward of the trajectory."""
     advantage: float
