@@ -5,21 +5,25 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
 import pytest
 from dask import config
 from distributed import Client, LocalCluster, Security, Worker
 
+from tests.bucket_server import bucket_server
+from tests.flows.runs import tiny_config
 from tests.stages.environments.processes import eventually
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.flows.cli.app import run
+from trajmill.flows.stage import RoundContext, has_begun
 from trajmill.pipelines.executors import beam
-from trajmill.pipelines.executors.cluster import DASHBOARD, check_workers, compare, connected
+from trajmill.pipelines.executors.cluster import DASHBOARD, compare, connected
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin
@@ -28,13 +32,14 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.staging import progress_of
-from trajmill.warehouse.store.base import FileStore
+from trajmill.warehouse.store.base import BucketUrl
 
 pytestmark = pytest.mark.slow
 
 AT = stage_run("judge")
 ORIGIN = Origin(round=AT.round, run_id=AT.run_id, code_version="test")
 BAD_INPUT, BUG = -1, -2
+_REPOSITORY = Path(__file__).parents[3]
 
 
 @dataclass(frozen=True)
@@ -65,6 +70,22 @@ def settings() -> Iterator[BeamSettings]:
         made = BeamSettings(runner="dask", cluster=cluster.scheduler_address)
         yield made
         connected(made.cluster).close()
+
+
+def _refusing_nobody(application: WSGIApplication) -> WSGIApplication:
+    def serve(environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
+        if "Credential=nobody/" not in environ.get("HTTP_AUTHORIZATION", ""):
+            return application(environ, start_response)
+        start_response("403 Forbidden", [])
+        return []
+
+    return serve
+
+
+@pytest.fixture(scope="module")
+def s3_endpoint() -> Iterator[str]:
+    with bucket_server(before=_refusing_nobody) as endpoint:
+        yield endpoint
 
 
 def test_shards_on_a_cluster_that_shares_a_bucket_give_each_row_once(settings: BeamSettings, bucket_url: str) -> None:
@@ -98,17 +119,27 @@ def test_another_version_is_named(settings: BeamSettings, bucket_url: str, monke
         fan_out(WriteVerdicts(create_warehouse(bucket_url), AT, ORIGIN), [[0]], settings)
 
 
-class NoKeys(FileStore):
-    def size(self, name: str) -> int | None:
-        raise BadInputError("s3://bucket: the store denies access; check the credentials in the environment")
-
-
-def test_workers_are_checked_before_they_get_work(settings: BeamSettings) -> None:
-    check_workers(settings, FileStore("anywhere"))
-    with pytest.raises(
-        BadInputError, match=r"\Aworker \S+: s3://bucket: the store denies access; .*; or stop this worker\Z"
-    ):
-        check_workers(settings, NoKeys("bucket"))
+@pytest.mark.parametrize(
+    ("unfit", "line"),
+    [
+        ("PYTHONPATH={old}:{repository}", r"worker unfit has .*, trajmill 0\.1, and this process .*"),
+        ("AWS_ACCESS_KEY_ID=nobody", r"worker unfit: s3://\S+: the store denies access; .*; or stop this worker"),
+    ],
+)
+def test_no_stage_begins_while_a_worker_is_unfit(
+    settings: BeamSettings, s3_endpoint: str, bucket_url: str, tmp_path: Path, unfit: str, line: str
+) -> None:
+    (tmp_path / "trajmill-0.1.dist-info").mkdir()
+    (tmp_path / "trajmill-0.1.dist-info/METADATA").write_text("Name: trajmill\nVersion: 0.1\n")
+    name, _, value = unfit.format(old=tmp_path, repository=_REPOSITORY).partition("=")
+    context = RoundContext.of(tiny_config(BucketUrl(bucket_url), settings))
+    work = WriteVerdicts(context.warehouse, context.at("judge"), ORIGIN)
+    with started(_DASK_WORKER, settings.cluster, "--name=unfit", **{name: value}):
+        with Client(settings.cluster, set_as_default=False) as client:
+            client.wait_for_workers(3, timeout=100)
+        with pytest.raises(BadInputError, match=rf"\A{line}\Z"):
+            context.fan_out(work, [[0]])
+        assert not has_begun(context, "judge")
 
 
 @pytest.mark.parametrize(
@@ -198,6 +229,7 @@ class WaitFarAway(Wait):
     environment: str = "one that only a far machine has"
 
 
+_DASK_WORKER = "from distributed.cli.dask_worker import main; main()"
 _JOIN = "from trajmill.flows.cli import main; main()", "worker", "--scheduler"
 
 
@@ -206,7 +238,7 @@ def started(program: str, *arguments: str, **variables: str) -> Iterator[Callabl
     """Yield what kills the Python program and all its processes."""
     process = subprocess.Popen(
         [sys.executable, "-c", program, *arguments],
-        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3]), **variables},
+        env={**os.environ, "PYTHONPATH": str(_REPOSITORY), **variables},
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
