@@ -23,32 +23,40 @@ from trajmill.warehouse.staging import has_begun, last_change
 
 IDENTITY_FILE = "identity.json"
 _CONFIG_FILE = "config.json"
-_RESOURCE_FILE = "resource"
+RESOURCE_FILE = "resource"
 _MOST_NAMED = 6
 
 
 class NewRunError(BadInputError): ...
 
 
+def refuse_new_run(config: Config) -> None:
+    """Raise NewRunError if the configuration starts a second run of its name."""
+    warehouse, run_id = create_warehouse(config.run.root), config.run_id
+    if has_begun(warehouse, warehouse.staging(run_id)):
+        return
+    pattern = re.compile(rf"{re.escape(config.run.name)}-[0-9a-f]{{8}}")
+    of_name = [run for run in warehouse.store.folders("staging") if pattern.fullmatch(run)]
+    if of_name:
+        earlier = max(of_name, key=lambda run: last_change(warehouse, warehouse.staging(run)))
+        before = stored_identity(warehouse, earlier)
+        # As JSON has no tuples, both sides are compared as it writes them.
+        now = dict(flat_keys(json.loads(json.dumps(config.identity())))) if before else {}
+        changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
+        more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
+        named = f"{', '.join(changed[:_MOST_NAMED])}{more} changed"
+        raise NewRunError(
+            f"this configuration starts a new run {run_id} instead of continuing {earlier} "
+            f"({named if changed else 'its configuration was another'} since then): "
+            "pass --new-run to start it, change the configuration back, or give it another run.name"
+        )
+
+
 def begin_or_continue(config: Config, new_run: bool = False) -> None:
     """Store what identifies the run, before its first stage. Raises NewRunError if it is new and may not be."""
+    if not new_run:
+        refuse_new_run(config)
     warehouse, run_id, identity = create_warehouse(config.run.root), config.run_id, config.identity()
-    if not new_run and not has_begun(warehouse, warehouse.staging(run_id)):
-        pattern = re.compile(rf"{re.escape(config.run.name)}-[0-9a-f]{{8}}")
-        of_name = [run for run in warehouse.store.folders("staging") if pattern.fullmatch(run)]
-        if of_name:
-            earlier = max(of_name, key=lambda run: last_change(warehouse, warehouse.staging(run)))
-            before = stored_identity(warehouse, earlier)
-            # As JSON has no tuples, both sides are compared as it writes them.
-            now = dict(flat_keys(json.loads(json.dumps(identity)))) if before else {}
-            changed = sorted(key for key in before.keys() | now.keys() if before.get(key) != now.get(key))
-            more = f" and {len(changed) - _MOST_NAMED} more" if len(changed) > _MOST_NAMED else ""
-            named = f"{', '.join(changed[:_MOST_NAMED])}{more} changed"
-            raise NewRunError(
-                f"this configuration starts a new run {run_id} instead of continuing {earlier} "
-                f"({named if changed else 'its configuration was another'} since then): "
-                "pass --new-run to start it, change the configuration back, or give it another run.name"
-            )
     # Who came first has stored the identity.
     warehouse.store.create(
         warehouse.run_file(run_id, IDENTITY_FILE), json.dumps(identity, indent=1, sort_keys=True).encode()
@@ -100,7 +108,7 @@ RESOURCE = "trajmill.run."
 
 def run_resource(warehouse: Warehouse, run_id: str) -> str:
     """Return the id of a run in Prefect, made at the first call; it tells equal runs of two warehouses apart."""
-    file = warehouse.run_file(run_id, _RESOURCE_FILE)
+    file = warehouse.run_file(run_id, RESOURCE_FILE)
     if (written := warehouse.store.get(file)) is None:
         warehouse.store.create(file, f"{RESOURCE}{run_id}.{uuid.uuid4().hex[:8]}".encode())
         written = warehouse.store.get(file) or b""

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -225,11 +225,11 @@ def test_a_deployment_of_another_run_is_replaced_only_when_asked(
     with get_client(sync_client=True) as client:
         client.create_work_pool(WorkPoolCreate(name="shared", type="process", base_job_template={}))
 
-    def deploy(folder: str, *more: str) -> int:
+    def deploy(folder: str, *more: str, command: Sequence[str] = ("deploy", "--pool", "shared")) -> int:
         file = tmp_path / folder / "trajmill.toml"
         file.parent.mkdir(exist_ok=True)
         file.write_text('[run]\nname = "twin"\n')
-        return run(["deploy", "--pool", "shared", "--config", str(file), *more])
+        return run([*command, "--config", str(file), *more])
 
     def parameters() -> object:
         with get_client(sync_client=True) as client:
@@ -237,9 +237,11 @@ def test_a_deployment_of_another_run_is_replaced_only_when_asked(
 
     assert deploy("first") == deploy("first") == 0
     first = parameters()
-    assert deploy("second") == 1
-    (line,) = capsys.readouterr().err.splitlines()
+    assert deploy("second") == deploy("second", command=["serve"]) == 1
+    line, of_serve = capsys.readouterr().err.splitlines()
     assert line.startswith("deployment nightly/twin belongs to another run (Run twin-") and "--replace" in line
-    assert str(tmp_path / "first") in line and parameters() == first
+    assert str(tmp_path / "first") in line and line == of_serve and parameters() == first
+    assert deploy("second", "--replace", command=["deploy", "--pool", "nowhere"]) == 1
+    assert not any((tmp_path / "second/trajmill-data").glob("*/twin-*")), "a refused command leaves no run behind"
     assert deploy("second", "--replace") == 0
     assert parameters() == {"config_file": str(tmp_path / "second" / "trajmill.toml")}

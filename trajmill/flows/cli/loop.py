@@ -255,16 +255,18 @@ def serve(
     from trajmill.warehouse.layout import create_warehouse
 
     set_talkative_defaults()
-    settings = begin(config, new_run)
+    settings = begin(config, new_run, store=False)
     warehouse, is_own = create_warehouse(settings.run.root), not names_a_server()
     with long_lived_server(warehouse.run(settings.run_id) / "prefect-server.log", port) as address:
-        from trajmill.flows.new_run import run_resource
+        from trajmill.flows.new_run import begin_or_continue, run_resource
         from trajmill.flows.nights.log import remember_server
         from trajmill.flows.nights.nightly import refuse_to_replace, serve_deployments
         from trajmill.flows.nights.notices import end_lost_runs
 
         if not replace:
             refuse_to_replace(settings, alone=not is_own)
+        # A refused command leaves no run behind.
+        begin_or_continue(settings, new_run=True)
         remember_server(warehouse, settings.run_id, address, datetime.now(UTC))
         let = f"Let other commands report to it: export PREFECT_API_URL={address}"
         print_lines(f"Prefect server: {address}", let)
@@ -295,10 +297,11 @@ def deploy(
     if worker_config is not None and (here is None or not worker_config.is_absolute()):
         raise BadInputError("--worker-config must be an absolute path, and --config must name the same file here")
     variables = _job_variables(job or [])
-    settings = begin(config, new_run)
+    settings = begin(config, new_run, store=False)
     from trajmill.flows.prefect_settings import named_server
 
     address = named_server()
+    from trajmill.flows.new_run import begin_or_continue
     from trajmill.flows.nights.log import remember_server
     from trajmill.flows.nights.nightly import deploy_to, refuse_to_replace
     from trajmill.warehouse.layout import create_warehouse
@@ -306,6 +309,7 @@ def deploy(
     if not replace:
         refuse_to_replace(settings)
     names = deploy_to(pool, settings, worker_config or here, image, variables)
+    begin_or_continue(settings, new_run=True)
     remember_server(create_warehouse(settings.run.root), settings.run_id, address, datetime.now(UTC))
     print(f"deployed  {', '.join(names)} to work pool {pool} of {address}")
     print(f"worker    prefect worker start --pool {pool}")

@@ -38,16 +38,21 @@ def load(config_file: Path | None, unneeded: str = "") -> Config:
     return config
 
 
-def begin(config_file: Path | None, new_run: bool) -> Config:
-    """Begin or continue the run; confirm a second run of its name on a terminal, elsewhere require `--new-run`."""
+def begin(config_file: Path | None, new_run: bool, store: bool = True) -> Config:
+    """Begin or continue the run; confirm a second run of its name on a terminal, elsewhere require `--new-run`.
+
+    Without `store`, leave the storing to the caller's `begin_or_continue`.
+    """
     config = load(config_file)
-    from trajmill.flows.new_run import NewRunError, begin_or_continue
+    from trajmill.flows.new_run import NewRunError, begin_or_continue, refuse_new_run
 
     try:
-        begin_or_continue(config, new_run)
+        if not new_run:
+            refuse_new_run(config)
     except NewRunError as error:
         if not (sys.stdin.isatty() and typer.confirm(f"{error}\nBegin it?", err=True)):
             raise
+    if store:
         begin_or_continue(config, new_run=True)
     return config
 

@@ -24,7 +24,7 @@ from prefect.types.entrypoint import EntrypointType
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.evolve import ENOUGH_LABEL, LANDED, announce_landed, artifact_key, do_as_task, round_flow
 from trajmill.flows.importing.import_folder import has_imports
-from trajmill.flows.new_run import begin_or_continue, run_resource
+from trajmill.flows.new_run import RESOURCE_FILE, begin_or_continue, run_resource
 from trajmill.flows.nights.log import NEEDS_PERSON, NIGHTLY, Ending, FlowEnd
 from trajmill.flows.nights.notices import HOOKS, unattended, watching_nights
 from trajmill.flows.policies.policy import PROMOTE, PolicyInForce, accepted_since_training
@@ -318,7 +318,9 @@ def refuse_to_replace(config: Config, alone: bool = False) -> None:
 
     Of two processes that serve the same deployments, the first to end pauses the schedules of both.
     """
-    resource = run_resource(create_warehouse(config.run.root), config.run_id)
+    warehouse = create_warehouse(config.run.root)
+    # A refused run has none, and gets none.
+    resource = (warehouse.store.get(warehouse.run_file(config.run_id, RESOURCE_FILE)) or b"").decode()
     with get_client(sync_client=True) as client:
         for flow in (nightly, retrain, maintain):
             name = f"{flow.name}/{config.run.name}"
