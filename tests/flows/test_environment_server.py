@@ -23,7 +23,7 @@ from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.environment_server import serve_environment
 from trajmill.flows.serving.listening import url_of
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.status.page import status_lines
+from trajmill.flows.status.page import status_of
 from trajmill.flows.tasks.generate import generate
 from trajmill.flows.walk import walk
 from trajmill.schemas.errors import BadInputError
@@ -187,7 +187,7 @@ def _episode(address: str, seed: int) -> None:
 
 def _status(folder: Path) -> str:
     config = load_config(folder / "trajmill.toml")
-    return "\n".join(status_lines(RoundContext.of(config)))
+    return "\n".join(status_of(RoundContext.of(config)).lines)
 
 
 @pytest.mark.parametrize(

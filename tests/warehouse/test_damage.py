@@ -268,6 +268,12 @@ def test_readers_and_upkeep_stop_at_a_changed_page_and_verify_says_what_is_lost(
     with pytest.raises(BadInputError, match=path.name):
         for day in range(30):
             maintain(whole, keep_releases=0, unused_days=1e6, now=time.time() + 86_400.0 * day)
+    with pytest.raises(BadInputError, match=path.name):
+        compact_table(whole, TABLE, fewest=1)
     path.unlink()
     [line] = damage(whole)
     assert f"{path.name}: missing, though named in the log (5 rows of {TABLE})" in line
+    emptied(log_of(whole)[0])
+    emptied(stage_run("judge").staging(whole) / "done.json")
+    with pytest.raises(BadInputError, match=rf"{log_of(whole)[0]}: empty.*and 1 more: `trajmill verify`\)\Z"):
+        maintain(whole, keep_releases=0, unused_days=1e6, now=0.0)

@@ -92,14 +92,19 @@ def runs_to_show(config_file: Path | None, warehouse: Warehouse, root: str | Non
 
 def config_of(warehouse: Warehouse, run_id: str) -> Config:
     """Return the configuration of a run's last start without endpoints and `[notify]`; the defaults for an old run."""
-    stored = json.loads(warehouse.store.get(warehouse.run_file(run_id, _CONFIG_FILE)) or b"{}")
+    file = warehouse.run_file(run_id, _CONFIG_FILE)
     try:
+        stored = json.loads(warehouse.store.get(file) or b"{}")
+        try:
+            return Config.model_validate(stored)
+        except ValidationError as error:
+            # An earlier trajmill had more keys.
+            for *tables, key in (each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"):
+                reduce(getitem, tables, stored).pop(key)
         return Config.model_validate(stored)
-    except ValidationError as error:
-        # An earlier trajmill had more keys.
-        for *tables, key in (each["loc"] for each in error.errors() if each["type"] == "extra_forbidden"):
-            reduce(getitem, tables, stored).pop(key)
-    return Config.model_validate(stored)
+    except (ValueError, LookupError, TypeError) as error:
+        where = warehouse.store.uri(file)
+        raise BadInputError(f"{where}: not a configuration; restore it, or start the run again") from error
 
 
 RESOURCE = "trajmill.run."

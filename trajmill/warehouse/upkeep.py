@@ -80,9 +80,10 @@ def maintain(
     BadInputError if a manifest, a committed file or a log is damaged, of which a quarter is read whole each time, and
     TrajmillError if the disk is full.
     """
-    today = int(now // _DAY)
-    for line in damage(warehouse, lambda name: hashlib.sha256(f"{today} {name}".encode()).digest()[0] % _PARTS == 0):
-        raise BadInputError(line)
+    day = int(now // _DAY)
+    found = list(damage(warehouse, lambda name: hashlib.sha256(f"{day} {name}".encode()).digest()[0] % _PARTS == 0))
+    if found:
+        raise BadInputError(found[0] + (f" (and {len(found) - 1} more: `trajmill verify`)" if found[1:] else ""))
     dropped, in_use = list[str](), list[str]()
     for run in older_releases(warehouse, keep_releases):
         if run_id not in (None, run):
@@ -151,12 +152,17 @@ def _join(warehouse: Warehouse, table: str, files: Sequence[str]) -> DataFile:
     """Write the rows of files to a new one, whose name has their place in the order of names."""
     schema = file_schema(table).remove_metadata()
     system, before = warehouse.store.arrow_files()
-    datasets = (ds.dataset([before + name], schema=schema, format=CHECKED_FORMAT, filesystem=system) for name in files)
-    rows = (pa.Table.from_batches([batch]) for dataset in datasets for batch in dataset.to_batches())
+
+    def rows() -> Iterator[pa.Table]:
+        for name in files:
+            with damage_as_error(warehouse.store.uri(name)):
+                dataset = ds.dataset([before + name], schema=schema, format=CHECKED_FORMAT, filesystem=system)
+                yield from (pa.Table.from_batches([batch]) for batch in dataset.to_batches())
+
     names = [name.rpartition("/")[2] for name in files]
     start = names[0].removesuffix(".parquet").partition(_JOINED)[0]
     path = warehouse.table(table) / f"{start}{_JOINED}{content_id(names)}.parquet"
-    return replace_shard(warehouse, path, table, rows)
+    return replace_shard(warehouse, path, table, rows())
 
 
 def vacuum(warehouse: Warehouse, *, older_than_days: float, now: float) -> list[StoredFile]:

@@ -27,7 +27,7 @@ from trajmill.flows.policies.policy import acting, configured_policy, policy_bef
 from trajmill.flows.report.comparison import comparison_table
 from trajmill.flows.round import current_round, run_stage, summary_of
 from trajmill.flows.stage import RoundContext
-from trajmill.flows.status.page import status_lines
+from trajmill.flows.status.page import status_of
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.tasks.train import Evaluation, adopt_configured, compared
@@ -84,7 +84,7 @@ def test_another_programs_policy_is_added_compared_and_rolled_back(waiting_run: 
         promote_policy(config, first[:-1] + "x")
     roll_back_policy(config)
     assert policy_before(current_round(config)).version == first
-    assert f"policy {first}, chosen since then" in "\n".join(status_lines(context.in_round(1)))
+    assert f"policy {first}, chosen since then" in "\n".join(status_of(context.in_round(1)).lines)
     with pytest.raises(BadInputError, match="has no parent"):
         roll_back_policy(config)
     assert first_waiting(context.in_round(2)) is not None

@@ -22,13 +22,14 @@ from tests.flows.synthetic_run import RUN
 from tests.records import record
 from tests.stages.agents.errand import obedient_worker, run
 from tests.warehouse.samples import at_origin, commit_rows, judgement, query, round_summary, stage_run, trajectory
+from trajmill.flows.cli.app import run as trajmill
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.new_run import begin_or_continue, config_of
 from trajmill.flows.nights.log import EndedFlow, is_news, missed_night, remember, remember_server
 from trajmill.flows.policies.policy import BASELINE, PROMOTE
 from trajmill.flows.report.page import render_report
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
-from trajmill.flows.status.page import flow_runs, now_line, result_lines, status_lines, watch, working_stage
+from trajmill.flows.status.page import flow_runs, now_line, result_lines, status_of, watch, working_stage
 from trajmill.flows.tasks.generate import GENERATE
 from trajmill.flows.tasks.rollout import ROLLOUT
 from trajmill.flows.terminal.show import find_trajectory, trajectory_lines
@@ -99,7 +100,7 @@ def test_what_needs_a_person_is_listed_as_plain_text(tmp_path: Path, monkeypatch
         remember(warehouse, config.run_id, ended(flow, state, line, number))
     monkeypatch.delenv("PREFECT_API_URL", raising=False)
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: SimpleNamespace(total=1000, used=10, free=990))
-    lines = status_lines(RoundContext.of(config))
+    lines = status_of(RoundContext.of(config)).lines
     assert "now       idle; round 1, generate is next" in lines
     assert "last      maintain Skipped at 2026-03-04 02:00:00: another process works on it" in lines
     assert lines[-2:] == [
@@ -141,7 +142,7 @@ def test_a_night_that_did_not_happen_needs_a_person(tmp_path: Path) -> None:
         assert missed(2, 9) is None and missed(3, 3) is not None, "it is late, until the next one is due"
     remember(warehouse, run, ended("nightly", "Collected", "", 4))
     assert missed(5, 2) is None and missed(5, 3) == datetime(2026, 3, 5, 2, tzinfo=UTC)
-    lines = "\n".join(status_lines(RoundContext.of(config)))
+    lines = "\n".join(status_of(RoundContext.of(config)).lines)
     assert "the night of 2026-03-05 02:00 UTC did not happen" in lines
 
 
@@ -157,6 +158,29 @@ def test_a_named_warehouse_shows_its_own_runs(tmp_path: Path, command: CommandLi
     assert [config_of(create_warehouse(tmp_path), each.run_id) for each in configs] == configs
     (tmp_path / f"runs/{configs[0].run_id}/config.json").write_text('{"gone": 1, "train": {"gone": 2, "epochs": 3.0}}')
     assert config_of(create_warehouse(tmp_path), configs[0].run_id).train.epochs == 3.0  # type: ignore[attr-defined]
+    (tmp_path / f"runs/{configs[0].run_id}/config.json").write_text("{")
+    assert "config.json: not a configuration; restore it, or start the run again" in command.refused(
+        "status", "--root", tmp_path
+    )
+
+
+@pytest.mark.slow
+def test_what_a_damaged_warehouse_still_has_is_shown(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = config_at(tmp_path)
+    begin_or_continue(config)
+    context = RoundContext.of(config)
+    commit_rows(context.warehouse, context.at(PROMOTE), round_summary(context.at(PROMOTE)))
+    refresh_views(context.warehouse)
+    run_once(context, GENERATE, lambda at: StageOutcome(0, 0))
+    [marker], [rows] = (list(tmp_path.glob(f"*/*/{name}")) for name in ("r0001-generate/done.json", "*.parquet"))
+    for damaged, kept in ((marker, "rounds    1 finished"), (rows, "now       idle; round 1, baseline is next")):
+        whole = damaged.read_bytes()
+        damaged.write_bytes(whole[1:])
+        assert trajmill(["status", "--root", str(tmp_path)]) == 1
+        shown = capsys.readouterr()
+        assert kept in shown.out and re.search(rf"^to do     needs a person: {damaged}.*; restore it", shown.out, re.M)
+        assert shown.err == "the warehouse is damaged; `trajmill verify` names all damaged files\n"
+        damaged.write_bytes(whole)
 
 
 def test_a_server_that_is_gone_is_a_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: CommandLine) -> None:
@@ -209,7 +233,7 @@ def test_malformed_replies_are_counted_by_role_in_the_status_and_the_report(tmp_
     calls = [record(ModelCall, call_id=str(n), role=role, malformed=why, **told) for n, (role, why) in replies]
     commit_rows(warehouse, at, query("q", at), attempt, *calls, round_summary(stage_run("evaluate", 1, config.run_id)))
     refresh_views(warehouse)
-    assert [line for line in status_lines(RoundContext.of(config)) if "replies of the" in line] == [
+    assert [line for line in status_of(RoundContext.of(config)).lines if "replies of the" in line] == [
         "malformed 1 of 1 replies of the executor in the newest round",
         "          1 of 2 replies of the planner in the newest round",
     ]

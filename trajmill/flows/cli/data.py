@@ -116,7 +116,7 @@ def status(
     """Show what runs now, results, and what needs a person. Also the last and next flows, judge, cost and disk."""
     warehouse = None if server else warehouse_of(config, root)  # fails before the imports, which take seconds
     from trajmill.flows.new_run import runs_to_show
-    from trajmill.flows.status.page import server_lines, status_lines, watch
+    from trajmill.flows.status.page import server_lines, status_of, watch
 
     if warehouse is None:
         print("\n".join(server_lines()))
@@ -127,7 +127,10 @@ def status(
 
         watch(runs[-1], Console(highlight=False))
         return
-    print("\n\n".join("\n".join(status_lines(run)) for run in runs))
+    found = list(map(status_of, runs))
+    print("\n\n".join("\n".join(status.lines) for status in found))
+    if any(status.damaged for status in found):
+        raise BadInputError("the warehouse is damaged; `trajmill verify` names all damaged files")
 
 
 @app.command(epilog="Example: trajmill doctor --config trajmill.toml")

@@ -11,12 +11,12 @@ import time
 import urllib.request
 from base64 import b64encode
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from rich.columns import Columns
 from rich.console import Console, Group, RenderableType
@@ -41,6 +41,8 @@ from trajmill.schemas.secrets import Secrets
 from trajmill.stages.rollout.base import SlotState
 from trajmill.warehouse.layout import Warehouse, worker_of
 from trajmill.warehouse.staging import last_change
+
+T = TypeVar("T")
 
 _CLOCK = 1.0
 """Seconds by which the times of two files may differ that were written one after the other."""
@@ -338,31 +340,46 @@ def used_bytes(root: Path) -> int:
     return used
 
 
-def status_lines(context: RoundContext) -> list[str]:
-    warehouse = context.warehouse
-    runs, now = flow_runs(warehouse, context.run_id), working_stage(context)
-    results, disk = result_lines(warehouse, context.run_id), shutil.disk_usage(warehouse.root)
+class Status(NamedTuple):
+    lines: list[str]
+    damaged: list[str]
+    """What could not be read, one line each; the lines have the rest."""
+
+
+def status_of(context: RoundContext) -> Status:
+    warehouse, damaged = context.warehouse, list[str]()
+
+    def readable(read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except BadInputError as error:
+            damaged.extend({str(error)}.difference(damaged))
+            return None
+
+    runs, now = flow_runs(warehouse, context.run_id), readable(lambda: working_stage(context))
+    results = readable(lambda: result_lines(warehouse, context.run_id)) or {}
     # A choice by a command or the configuration counts more than the last round.
-    if chosen := choices(first_unfinished(context)):
+    if (chosen := readable(lambda: choices(first_unfinished(context)))) and results:
         finished, version = results["rounds"][0].partition(",")[0], chosen[-1].policy_row.model_version
         results["rounds"] = [f"{finished}, policy {version}, chosen since then; see `trajmill policy list`"]
+    disk = shutil.disk_usage(warehouse.root)
     needs = [*_needs(context, runs, now), *([_DISK_IS_FULL] if disk.free < LITTLE_DISK * disk.total else [])]
     used = "used" if warehouse.store.is_local else "of copies on this machine"
     sections = {
         "run": [f"{context.run_id} in {warehouse.address}"],
-        "now": [now_line(now)],
-        "ahead": [line for line in [ahead_line(context)] if line],
-        "cluster": _cluster(context, now),
+        "now": [now_line(now)] if now else [],
+        "ahead": [line] if (line := readable(lambda: ahead_line(context))) else [],
+        "cluster": _cluster(context, now) if now else [],
         **_flow_sections(runs),
         "server": [runs.problem] if runs.problem else [],
         **results,
         "disk": [f"{used_bytes(warehouse.root) / 1e9:,.2f} GB {used}, {disk.free / 1e9:,.1f} GB free"],
-        "to do": [f"needs a person: {line}" for line in needs] or ["nothing"],
+        "to do": [f"needs a person: {line}" for line in (*damaged, *needs)] or ["nothing"],
     }
-    return _lines(sections)
+    return Status(_lines(sections), damaged)
 
 
-def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage) -> Iterator[str]:
+def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage | None) -> Iterator[str]:
     warehouse = context.warehouse
     uncommitted = warehouse.store.get(warehouse.run_file(context.run_id, TROUBLE))
     if uncommitted is not None:
@@ -376,5 +393,5 @@ def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage) -> Iterator
             yield f"{how}: {run.line}"
     if runs.problem and runs.address:
         yield f"{runs.problem}; start `trajmill serve` again, or correct PREFECT_API_URL"
-    if now.stage == TRAIN and now.process is None:
+    if now is not None and now.stage == TRAIN and now.process is None:
         yield f"round {now.round} waits before its training; `trajmill train` names the reason"
