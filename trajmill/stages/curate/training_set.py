@@ -50,18 +50,14 @@ _ROWS_AT_ONCE = 2000
 
 def digests_of(examples: pa.Table) -> pa.Table:
     """Return the digests of rows of table `examples`, which has at least the columns `DIGESTED`."""
-    words: list[bytes] = []
-    conversations: list[bytes] = []
-    replies: list[bytes] = []
-    screens: list[str | None] = []
+    made: dict[str, list[bytes | str | None]] = {name: [] for name in DIGESTS.names[-4:]}
     for batch in examples.to_batches(max_chunksize=_ROWS_AT_ONCE):
         for messages, shown in zip(batch["messages"].to_pylist(), batch["screens"].to_pylist(), strict=True):
             texts = [text for message in messages for text in (message["role"], message["content"])]
-            words.append(_hash(_SEPARATOR.join(texts)))
-            conversations.append(_hash(_SEPARATOR.join([*texts, _SEPARATOR.join(shown)])))
-            replies.append(_hash(messages[-1]["content"]))
-            screens.append(shown[-1] if shown else None)
-    made = {"words": words, "conversation": conversations, "reply": replies, "last_screen": screens}
+            made["words"].append(_hash(_SEPARATOR.join(texts)))
+            made["conversation"].append(_hash(_SEPARATOR.join([*texts, _SEPARATOR.join(shown)])))
+            made["reply"].append(_hash(messages[-1]["content"]))
+            made["last_screen"].append(shown[-1] if shown else None)
     columns = [
         pa.array(made[field.name], field.type) if field.name in made else examples[field.name].cast(field.type)
         for field in DIGESTS
@@ -227,8 +223,7 @@ def without_alike_screens(examples: pa.Table, screens: ScreenReader, bits: int) 
     for row, reply in enumerate(examples["reply"].to_pylist()):
         by_reply[reply].append(row)
     last_screens = examples["last_screen"].to_pylist()
-    kept: list[int] = []
-    hashes: dict[str, int] = {}
+    kept, hashes = list[int](), dict[str, int]()
     for rows in by_reply.values():
         kept_hashes: list[int] = []
         for row in rows:

@@ -122,15 +122,15 @@ def test_the_action_of_a_role_is_a_row_of_its_own_family_alone(made: Made) -> No
         assert kind_example(family_named(name), row.episode, worker, 1.0, made.screens) == LeftOutStep("other_family")
 
 
-def test_a_role_is_told_the_last_action_in_the_words_of_its_family(made: Made) -> None:
+def test_a_role_is_told_past_actions_in_the_words_of_its_family(made: Made) -> None:
     row = next(row for row in made.rows if row.example.kind == "forks" and row.example.step_index)
-    told = 'Go.\n\n### Last Action ###\n{"kind":"click","x":1,"y":2}\n\n### Expectation ###\nOpen.<image>'
+    old, family, steps = '{"kind":"click","x":1,"y":2}', family_named("qwen3-vl"), row.episode.steps
+    told = f"Go.\n\n### Last Action ###\n{old}\n\n### Steps So Far ###\n1. Plan: Open. Action: {old}<image>"
     said = (Message(role="user", content=told), Message(role="assistant", content="### Outcome ###\nSUCCESS"))
-    reflector = row.example.model_copy(update={"kind": "roles", "action": None, "messages": said})
-    before = row.episode.steps[(row.example.step_index or 0) - 1]
-    family, action = family_named("qwen3-vl"), action_from_json(before.action or "")
-    shown = kind_example(family, row.episode, reflector, 1.0, made.screens)
+    role = row.example.model_copy(update={"kind": "coda", "action": None, "messages": said})
+    shown = kind_example(family, row.episode, role, 1.0, made.screens)
     assert isinstance(shown, StepExample)
-    line, frame = shown.messages[0].content.splitlines()[3], family.frame(made.screens.size(row.example.screens[0]))
-    read = family.dialect(row.episode.query.platform).parse(line, frame)
-    assert isinstance(read, Reply) and same_action(read.action, action, frame)
+    lines, frame = shown.messages[0].content.splitlines(), family.frame(made.screens.size(row.example.screens[0]))
+    for line, step in (lines[3], steps[(row.example.step_index or 0) - 1]), (lines[6], steps[0]):
+        read = family.dialect(row.episode.query.platform).parse(line, frame)
+        assert isinstance(read, Reply) and same_action(read.action, action_from_json(step.action or ""), frame)

@@ -34,6 +34,7 @@ STEP_KINDS: Final = frozenset({"step", "reasoning", "rft", "forks"})
 """Kinds whose rows are steps in the conversation of an agent."""
 _CALL: Final = "<tool_call>"
 _LAST_ACTION: Final = re.compile(r"(?<=^### Last Action ###\n).+", re.MULTILINE)
+_STEP_SO_FAR: Final = re.compile(r"^((\d+)\. Plan: .*? Action: )(.+?)(?=(?:<image>)*$)", re.MULTILINE)
 LEADING_KINDS: Final = frozenset({"ces", "coda"})
 """Kinds whose replies are words of one role that lead to the action of another: that of the row's step."""
 
@@ -104,7 +105,7 @@ def _text_example(
         target = ReplyTarget.of(family, platform, action, example.box, frame)
     elif example.screens and _is_of_other_family(family, episode, example, screens):
         return LeftOutStep("other_family")
-    elif example.screens and example.kind == "roles":
+    elif example.screens and example.kind in ("roles", "coda"):
         messages = _in_words_of(family, episode, example, screens)
     index = -1 if example.step_index is None else example.step_index
     step = next((step for step in episode.steps if step.index == index), episode.steps[0])
@@ -115,16 +116,20 @@ def _text_example(
 
 
 def _in_words_of(family: Family, episode: Episode, example: Example, screens: ScreenReader) -> tuple[Message, ...]:
-    """Return the messages of a role, which is told the last action as a model of the family would be."""
+    """Return the messages of a role, which is told the last actions as a model of the family would be."""
     *system, asked, reply = example.messages
+    steps, dialect = {step.index: step for step in episode.steps}, family.dialect(episode.query.platform)
+
+    def said(index: int, told: str) -> str:
+        step = steps.get(index)
+        if step is None or step.action is None:
+            return told
+        return action_words(action_from_json(step.action), dialect, family.frame(screens.size(step.screen_before)))
+
     # The Manager is asked about the Worker's report before it is the action of the step.
-    index = (example.step_index or 0) - (WORKER_REPORTS not in asked.content)
-    told = next((step.action for step in episode.steps if step.index == index), None)
-    if told is None:
-        return example.messages
-    frame = family.frame(screens.size(example.screens[0]))
-    said = action_words(action_from_json(told), family.dialect(episode.query.platform), frame)
-    content = _LAST_ACTION.sub(lambda _: said, asked.content)
+    last = (example.step_index or 0) - (WORKER_REPORTS not in asked.content)
+    content = _LAST_ACTION.sub(lambda told: said(last, told[0]), asked.content)
+    content = _STEP_SO_FAR.sub(lambda told: told[1] + said(int(told[2]) - 1, told[3]), content)
     return (*system, asked.model_copy(update={"content": content}), reply)
 
 
