@@ -152,6 +152,6 @@ def with_task_weights(examples: pa.Table, averages: Mapping[str, float]) -> pa.T
     queries = examples["query_id"].combine_chunks().dictionary_encode()
     factors = np.array([task_weight(averages.get(query_id, 0.0)) for query_id in queries.dictionary.to_pylist()])
     weights = examples["loss_weight"].to_numpy() * factors[queries.indices.to_numpy()]
-    scaled = pa.array(weights * (len(weights) / weights.sum()))
+    scaled = pa.array(np.round(weights * (len(weights) / weights.sum()), 12))  # equal weights are 1, not nearly
     position = examples.schema.get_field_index("loss_weight")
     return examples.set_column(position, examples.schema.field(position), pc.cast(scaled, pa.float64()))
