@@ -291,9 +291,10 @@ def test_broken_requests_unknown_outcomes_and_held_out_queries_teach_no_verdict(
 
 def test_each_judged_step_of_its_own_is_a_candidate_and_no_hint_is_learned() -> None:
     made = episode(
-        [step(0, TAP), step(1, None), step(2, TAP), step(3, DONE)], correct=False, labels=[GOOD, GOOD, HARMFUL]
+        [step(0, TAP), step(1, None), step(2, TAP), step(3, DONE)], correct=False, labels=[GOOD, GOOD, HARMFUL, GOOD]
     )
-    rows = derived(PrmDataSpec(), made)
+    untold = made.step_verdicts[3].model_copy(update={"analysis": "It ended. Nothing speaks against it."})
+    rows = derived(PrmDataSpec(), made.model_copy(update={"step_verdicts": (*made.step_verdicts[:3], untold)}))
     assert kept(rows) == [(0, "good"), (2, "harmful")]
     assert refused(rows) == [(1, "unparsed"), (3, "not_judged")]
     first, later = rows.examples
@@ -303,8 +304,6 @@ def test_each_judged_step_of_its_own_is_a_candidate_and_no_hint_is_learned() -> 
     assert "Did 2" not in later.messages[1].content, "what came of the step is not known before it"
     assert [read_label(row.messages[-1].content) for row in rows.examples] == [GOOD, HARMFUL]
     made = episode([step(0, TAP), step(1, DONE)], labels=[GOOD, GOOD])
-    branch = made.model_copy(update={"trajectory": made.trajectory.model_copy(update={"branched_at": 1})})
-    assert kept(derived(PrmDataSpec(), branch)) == [(1, "good")]
     hinted = derived(PrmDataSpec(), made.model_copy(update={"guidance": "1. Did 0"}))
     assert (kept(hinted), refused(hinted)) == ([(0, "good")], [(1, "quotes_guidance")])
 

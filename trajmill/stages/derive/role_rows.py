@@ -20,7 +20,7 @@ from trajmill.stages.agents.candidates import PROMPT, prm_fields
 from trajmill.stages.agents.replies import SUCCESS
 from trajmill.stages.agents.roles import ECHOES
 from trajmill.stages.critics.model.channels import TrajectoryAnswer, trajectory_answer
-from trajmill.stages.critics.voting import PASSED
+from trajmill.stages.critics.voting import PASSED, UNTOLD
 from trajmill.stages.curate.training_set import (
     NEGATIVE,
     POSITIVE,
@@ -76,7 +76,8 @@ class PrmRows(KindDeriver[PrmDataSpec]):
         branches = [each for each in (sources.others.get(name, ()) if sources else ()) if unfit(each) is None]
         said = branch_labels(episode, branches, self.tools.screens)
         by_branches = {index: {"label": label, "made_by": BRANCHES} for index, label in said.items()}
-        labels = {each.index: each.model_copy(update=by_branches.get(each.index)) for each in episode.step_verdicts}
+        known = (each for each in episode.step_verdicts if each.index in said or UNTOLD not in each.analysis)
+        labels = {each.index: each.model_copy(update=by_branches.get(each.index)) for each in known}
         lineage = tuple(dict.fromkeys((name, *(each.trajectory.trajectory_id for each in branches))))
         for at, step in enumerate(episode.steps):
             if step.index < (episode.trajectory.branched_at or 0):
@@ -179,8 +180,7 @@ class RoleRows(KindDeriver[RolesSpec]):
         reflections = {index: outcome == SUCCESS for index, outcome in outcomes.items() if outcome and index >= 0}
         retained = retained_reflections(reflections)
         # An Executor that was given the whole task did not follow an instruction.
-        echoed = [call for call in episode.calls if call.made_by in ECHOES]
-        whole_task = {call.step_index for call in echoed if call.role == "coordinator"}
+        whole_task = {one.step_index for one in episode.calls if one.made_by in ECHOES and one.role == "coordinator"}
         for call in self._calls(episode):
             step, variant, refused = steps.get(-1 if call.step_index is None else call.step_index), call.role, ""
             if call.made_by in ECHOES or (call.role == "executor" and call.step_index in whole_task):

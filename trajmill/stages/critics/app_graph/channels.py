@@ -70,12 +70,10 @@ class StepCriticByGraph:
         """
         if not episode.steps:
             return []
-        if is_annotated(episode.query) or _has_graph(episode.query, self.graphs):
-            reading = read(episode, screens, self.graphs)
-            steps, opinions = reading.steps, opinions_on(reading)
-        else:
-            steps = replay(episode, screens)
-            opinions = opinions_without_task(steps)
+        is_known = is_annotated(episode.query) or _has_graph(episode.query, self.graphs)
+        reading = read(episode, screens, self.graphs) if is_known else None
+        steps = reading.steps if reading is not None else replay(episode, screens)
+        opinions = opinions_on(reading) if reading is not None else opinions_without_task(steps)
         return [opinion.on(step) for step, opinion in zip(steps, opinions, strict=True)]
 
 

@@ -12,7 +12,7 @@ import networkx as nx
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.replay import ElementAction, SeenStep
-from trajmill.stages.critics.voting import StepResult, at_most_words
+from trajmill.stages.critics.voting import UNTOLD, StepResult, at_most_words
 
 GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
 
@@ -134,6 +134,6 @@ def opinions_without_task(steps: Sequence[SeenStep]) -> list[Opinion]:
         elif step.outcome.same and this in tried:
             found.append(Opinion(NEUTRAL, "It did the same thing again, without effect."))
         else:
-            found.append(Opinion(GOOD, "Nothing speaks against it."))
+            found.append(Opinion(GOOD, UNTOLD))
         tried.add(this)
     return found
