@@ -64,8 +64,7 @@ def success(action: Action = RIGHT, before: str = "s0", guided: bool = False) ->
 
 
 def failure(action: Action | None = WRONG, before: str = "f0", label: StepLabel = StepLabel.HARMFUL) -> Episode:
-    labels = [label]
-    return episode([step(0, action, (before, "f1"), prompt="The user query: eat")], correct=False, labels=labels)
+    return episode([step(0, action, (before, "f1"), prompt="The user query: eat")], correct=False, labels=[label])
 
 
 def forks(failed: Episode, *successes: Episode, trees: Trees = TREES) -> DerivedRows:
@@ -84,8 +83,10 @@ def test_the_action_of_a_success_is_taught_on_the_failures_screen_and_the_failur
     assert row.rejected is not None and '"coordinate": [360, 350]' in row.rejected
     assert row.source_trajectories == (failure().trajectory.trajectory_id, success().trajectory.trajectory_id)
     assert row.loss_weight == 1.0
-    (row,) = forks(failure(None), success()).examples
-    assert row.rejected == "no call"
+    assert [row.rejected for row in forks(failure(None), success()).examples] == ["no call"]
+    good = failure(label=StepLabel.GOOD)
+    untold = good.step_verdicts[0].model_copy(update={"analysis": "It went. Nothing speaks against it."})
+    assert kept(forks(good.model_copy(update={"step_verdicts": (untold,)}), success())) == [(0, "first")]
 
 
 def test_only_the_first_fork_may_teach_to_end() -> None:

@@ -46,9 +46,7 @@ def rl_steps(
     trajectory = episode.trajectory
     weight = 1.0 / (len(episode.steps) - (trajectory.branched_at or 0)) if step_weight == "inverse_length" else 1.0
     rows, dropped = [], []
-    for position, step in enumerate(episode.steps[: compared.until_step]):
-        if position < compared.from_step:
-            continue
+    for position, step in enumerate(episode.steps[compared.from_step : compared.until_step], compared.from_step):
         asked = _prompt(episode, position, words)
         if isinstance(asked, str):
             dropped.append(LeftOut(trajectory.trajectory_id, step.index, asked))
