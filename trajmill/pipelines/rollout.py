@@ -27,7 +27,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Purpose, Trajectory
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.environments.tasks import first_mistake
+from trajmill.stages.parts import first_mistake
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, JudgeAttempt, Limits, SlotBoard, TakeAttempt
 from trajmill.stages.rollout.worker import run_attempts
 from trajmill.warehouse.layout import StageRun, Warehouse

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterable
-from typing import Final
 
 from pydantic import AfterValidator
-from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.errors import BadInputError
 
-UNKNOWN_KIND: Final = "unknown_kind"
-"""The pydantic error type of an unknown name; its message proposes the nearest name."""
 MOST_LISTED = 20
 """Most known names in a message."""
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name that is most similar to a mistyped one; None if none is similar."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    names = list(known)
+    part_of = [each for each in names if name.casefold() in each.casefold()] if len(name) > 2 else []
+    close = part_of or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     return close[0] if close else None
 
 
@@ -62,7 +60,7 @@ def known_by(look_up: Callable[[str], object]) -> AfterValidator:
             try:
                 look_up(name)
             except BadInputError as error:
-                raise PydanticCustomError(UNKNOWN_KIND, "{message}", {"message": str(error)}) from None
+                raise ValueError(str(error)) from None
         return names
 
     return AfterValidator(known)

@@ -8,6 +8,7 @@ A package adds a part with an entry point and no change here, for example an env
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -16,12 +17,45 @@ from importlib.resources import files
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
+from pydantic_core import ErrorDetails
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import Spec
 
 S = TypeVar("S", bound=Spec)
+_OF_PYDANTIC = re.compile(r"^(?:Input|Value error,|String|Tuple) | after validation, not \d+$| or instance of \w+$")
+_PLAIN = {
+    "Field required": "is missing",
+    "Extra inputs are not permitted": "is an unknown key",
+    "a valid integer": "a whole number",
+    "a valid number": "a number",
+    "a valid boolean": "true or false",
+    "a valid string": "text in quotes",
+    "a valid array": "a list in [brackets]",
+    "a valid tuple": "a list in [brackets]",
+    "a valid dictionary": "a table of keys and values",
+    "an object": "a table of keys and values",
+    "greater than or equal to": "at least",
+    "greater than": "more than",
+    "less than or equal to": "at most",
+    "match pattern '^[a-z0-9][a-z0-9_-]*$'": "have only lower-case letters, digits, - and _",
+    r"match pattern '^(https?://\S+)?$'": "start with http:// or https://",
+}
+_WORDS = re.compile("|".join(map(re.escape, _PLAIN)))
+
+
+def plain_mistake(key: str, *errors: ErrorDetails) -> str:
+    """Describe in one line what is wrong with a key's value; `errors` has one for each type that it could have."""
+    messages = dict.fromkeys(_OF_PYDANTIC.sub("", each["msg"]) for each in errors)
+    text = _WORDS.sub(lambda found: _PLAIN[found[0]], " or ".join(messages)).replace(" or should be ", " or ")
+    return f"{key} {text}" if text.startswith(("should ", "is ")) else f"{key}: {text}"
+
+
+def first_mistake(error: ValidationError, whole: str) -> str:
+    """Describe the first mistake; `whole` replaces the key if the whole value is wrong."""
+    first = error.errors(include_url=False, include_context=False)[0]
+    return plain_mistake(".".join(map(str, first["loc"])) or whole, first)
 
 
 @dataclass(frozen=True)
@@ -67,9 +101,7 @@ class PartGroup:
         try:
             spec = self.spec_class(kind).model_validate(self.with_preset(kind, settings or {}))
         except ValidationError as error:
-            wrong = error.errors()[0]
-            text = "it has no such setting" if wrong["type"] == "extra_forbidden" else wrong["msg"]
-            raise BadInputError(f"{kind}: {'.'.join(map(str, wrong['loc']))}: {text}") from None
+            raise BadInputError(f"{kind}: {first_mistake(error, 'its settings')}") from None
         if not isinstance(spec, base):
             raise BadInputError(f"{self.name}: {kind} is no {base.__module__}.{base.__qualname__}")
         return spec

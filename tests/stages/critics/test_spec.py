@@ -162,7 +162,7 @@ async def test_critics_of_another_package_judge_with_settings_of_their_own_and_w
     assert not (await judged(JudgeSpec(text_critic="strict")))[0]
     assert (await judged(JudgeSpec(step_critic="strict_steps")))[1] == {StepLabel.HARMFUL}
     assert (await judged(JudgeSpec(text_critic="strict", critics={"strict": {"merciful": True}})))[0]
-    with pytest.raises(ValidationError, match="strict: mercy: "):
+    with pytest.raises(ValidationError, match="strict: mercy is an unknown key"):
         JudgeSpec(critics={"strict": {"mercy": 1}})
     with pytest.raises(BadInputError, match=r"^trajmill\.critics: wrong is no .*TrajectoryCriticSpec$"):
         CRITICS.default_spec("wrong", TrajectoryCriticSpec)

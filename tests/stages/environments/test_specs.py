@@ -107,7 +107,7 @@ def test_a_mistake_gives_one_error_line_with_its_place(tmp_path: Path) -> None:
         ("[" * 100_000, ":1: the line: Invalid JSON"),
         (f"\n{TASK.replace('http:', 'file:')}", ":2: start_state: 'file:"),
         (TASK.replace('"check": "text"', '"check": "guess"'), ":1: goal.all.0: "),
-        ('{"instruction": "x", "apps": [], "goal": {"shell": "rm"}}', "goal.shell: Extra inputs"),
+        ('{"instruction": "x", "apps": [], "goal": {"shell": "rm"}}', "goal.shell is an unknown key"),
         ("", "name a file"),
     ):
         file = tmp_path / "tasks.jsonl"

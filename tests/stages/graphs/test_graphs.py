@@ -154,7 +154,7 @@ def test_mistakes_are_told_by_line(tmp_path: Path) -> None:
         ("keys: enter, ", "", 14, "`operation: key` and `keys` belong together, e.g. `keys: enter`"),
         ("kind: field", "kind: feild", 12, "`feild` is not allowed here; use 'field', 'switch', 'choice', 'list', "),
         ("recognise:", "recognize:", 6, "unknown key `recognize`; did you mean recognise?"),
-        ("{role: heading, text: todos}", "{state: checked}", 8, "expected a feature with one of the keys id, role"),
+        ("{role: heading, text: todos}", "{state: checked}", 8, "`{'state': 'checked'}`: needs one of the keys"),
         ("      help:", "      entry:", 12, "`entry` is the name of an element and of a slot; rename one of them"),
         (GRAPH, "[]", 1, "this is no app graph; start it with `app: NAME`"),
         ("pages:\n", "pages:\n  lost: {recognise: {shows: [{id: lost}]}}\n", 5, "no transitions lead from `list` to"),

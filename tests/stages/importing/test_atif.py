@@ -156,7 +156,7 @@ _OTHER_RESULT = {"results": [samples.result(9, "ok")]}
 BROKEN: dict[str, tuple[Callable[[Path], None], str]] = {
     "version": (_edit(lambda found: found.update(schema_version="ATIF-v9.9")), "'ATIF-v9.9' is none of ATIF-v1.0 to"),
     "gap": (_step(3, step_id=4), "step_id 4 stands where 3 is expected"),
-    "unknown key": (_step(2, mood="good"), "steps.1.mood: unknown key"),
+    "unknown key": (_step(2, mood="good"), "steps.1.mood is an unknown key"),
     "result of nothing": (_step(2, observation=_OTHER_RESULT), "steps.1: a result names call 'call_9'"),
     "missing": (_path("images/none.png"), "step 3: picture 'images/none.png' is not in the folder"),
     "upwards": (_path("../../etc/x.png"), "is not in the folder"),

@@ -104,7 +104,7 @@ def test_a_run_of_the_embedded_policy_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_a_wrong_placeholder_or_format_gives_one_error_line() -> None:
-    with pytest.raises(ValidationError, match=r"nothing is known as \{realease\}; did you mean release\?"):
+    with pytest.raises(ValidationError, match=r"unknown placeholder \{realease\}; did you mean release\?"):
         CommandSpec(command=("train", "--data={realease}"))
     with pytest.raises(ValidationError, match="no export format of kind 'swifft'; did you mean swift"):
         CommandSpec(command=("train",), format="swifft")

@@ -275,7 +275,7 @@ def export(
     ),
     out: Path = Option(..., "--out", "-o", metavar="FOLDER", help="Where to write; new or empty."),
     release: ReleaseName = None,
-    kind: str = Option("", metavar="KIND", help="A derived kind instead of steps of attempts."),
+    kind: str = Option("", metavar="KIND", help="A kind of `trajmill derive` instead of steps of attempts."),
     max_pixels: int | None = Option(None, min=1, help="Largest number of pixels of an image in training."),
     screens: int | None = Option(None, min=1, max=16, help="Screens in a prompt, as in `endpoints.NAME.screens`."),
     config: ConfigFile = None,

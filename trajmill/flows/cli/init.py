@@ -166,7 +166,7 @@ def _served_names(url: str) -> list[str]:
     found = served_models(_address(url).rstrip("/"), os.environ.get("OPENAI_API_KEY", ""))
     if not isinstance(found, frozenset) or not found:
         reason = "its list is empty" if isinstance(found, frozenset) else found.status_text
-        raise BadInputError(f"{url} lists no models ({reason}); the address of a server ends with /v1")
+        raise BadInputError(f"{url} lists no models ({reason}); start the server, and give its address up to /v1")
     return sorted(found)
 
 

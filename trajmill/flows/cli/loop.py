@@ -17,6 +17,7 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 app = typer.Typer()
 policy = typer.Typer(help="List, add, promote and roll back policy versions.", no_args_is_help=True)
 
+_KIND = "step, grounding, grounding_rl, action_semantics, reasoning, planning, roles, ces, coda, rft, forks, judge, prm"
 _WORKERS = "Processes that work side by side, instead of rollout.workers."
 Workers = Annotated[int | None, Option("--workers", min=1, max=256, help=_WORKERS)]
 Replace = Annotated[bool, Option("--replace", help="Take the place of another run's deployments of this name.")]
@@ -212,9 +213,7 @@ def compare(
 
 @app.command(epilog="Example: trajmill derive step")
 def derive(
-    kind: str | None = Argument(
-        None, metavar="[KIND]", help="step, grounding, planning, judge, ...: a kind of data.md; none for the stage."
-    ),
+    kind: str | None = Argument(None, metavar="[KIND]", help=_KIND),
     config: ConfigFile = None,
     new_run: NewRun = False,
 ) -> None:

@@ -18,19 +18,19 @@ from trajmill.flows.configuration.sections import EMBEDDED
 from trajmill.flows.configuration.tables import KeyPath, key_paths, spec_at, tables_in
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.names import UNKNOWN_KIND, instead_of, nearest
+from trajmill.schemas.names import instead_of, nearest
 from trajmill.schemas.spec import Spec, decisive_fields
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.kinds import AppFilesSpec
 from trajmill.stages.environments.spec import FixedTasksSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
+from trajmill.stages.parts import plain_mistake
 from trajmill.stages.queries.proposals.source import read_human_tasks
 
 DEFAULT_FILE = Path("trajmill.toml")
 """Read from the working folder when no file is named."""
 _LARGEST = 2**63 - 1
-_PREFIX_OF_PYDANTIC = re.compile(r"^(?:Input|Value error,|String|Tuple) | after validation, not \d+$")
 S = TypeVar("S", bound=Spec)
 
 
@@ -99,16 +99,16 @@ class _WrittenFile(NamedTuple):
     def _message(self, keys: KeyPath, found: list[ErrorDetails]) -> str:
         """Describe what is wrong with one value, which has an error for each type that it could have."""
         detail, name = found[0], ".".join(keys)
-        if detail["type"] == UNKNOWN_KIND:
-            return f"{name}: {detail['msg']}"
         if detail["type"] != "extra_forbidden":
-            first, *others = dict.fromkeys(_PREFIX_OF_PYDANTIC.sub("", each["msg"]) for each in found)
-            what = " or ".join([first, *(other.removeprefix("should be ") for other in others)])
-            return f"{name} {what}, not {json.dumps(detail['input'], default=str):.80}"
-        siblings = list(spec_at(Config, keys[:-1], self.tables).model_fields)
+            mistake = plain_mistake(name, *found)
+            shown = mistake.startswith(f"{name} should ")
+            return f"{mistake}, not {json.dumps(detail['input'], default=str):.80}" if shown else mistake
+        siblings = spec_at(Config, keys[:-1], self.tables).model_fields
+        known = [each for each in key_paths(Config) if each[-1] == keys[-1]]
+        if keys in known:
+            return f"{name} is no key of kind {siblings['kind'].default!r}; there are {', '.join(siblings)}"
         close = nearest(keys[-1], siblings)
-        meant = [".".join(known) for known in key_paths(Config) if known[-1] == keys[-1]]
-        meant += [".".join((*keys[:-1], close))] if close else []
+        meant = [".".join(each) for each in known] + ([".".join((*keys[:-1], close))] if close else [])
         return f"unknown key {name}; " + (f"did you mean {meant[0]}?" if meant else f"there are {', '.join(siblings)}")
 
     def line_of(self, keys: KeyPath) -> int | None:
@@ -200,12 +200,14 @@ def _endpoints(config: Config) -> Iterator[tuple[str, str]]:
         named += [(("judges", name, key), endpoint) for key, endpoints in by_key.items() for endpoint in endpoints]
     for name, recipe in config.recipes.items():
         named += [(("recipes", name, key), each) for key, each in {"model": recipe.model, **recipe.roles()}.items()]
+    named += [(("derive", key), name) for key in ("writer", "describer") if (name := getattr(config.derive, key))]
     known = [EMBEDDED, *config.endpoints]
-    for keys, name in named:
+    for keys, name in dict.fromkeys(named):
         if keys[0] == "recipes" and name in ("", EMBEDDED):
             yield ".".join(keys), " is missing: the NAME of the [endpoints.NAME] of its model"
         elif name not in known:
-            yield ".".join(keys), f": there is no [endpoints.{name}]; {instead_of(name, known)}"
+            advice = f"did you mean {close}?" if (close := nearest(name, known)) else "add it with its model and urls"
+            yield ".".join(keys), f": there is no [endpoints.{name}]; {advice}"
     for name, spec in config.endpoints.items():
         if name == EMBEDDED:
             yield f"endpoints.{name}", f': "{EMBEDDED}" is the name of what comes with trajmill'

@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 
 from cronsim import CronSim, CronSimError
 from pydantic import AfterValidator, Field, NonNegativeInt, PositiveFloat, PositiveInt
-from pydantic_core import PydanticCustomError
 
 from trajmill.flows.configuration.tables import KeyPath
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
@@ -148,8 +147,8 @@ def _possible(cron: str) -> str:
             raise CronSimError("Wrong number of fields")
         next(CronSim(cron, _ANY_DAY))
     except (CronSimError, StopIteration) as error:
-        message = "should be a cron schedule of minute, hour, day, month and weekday ({reason})"
-        raise PydanticCustomError("cron", message, {"reason": str(error).lower() or "no day is like that"}) from error
+        reason = str(error).lower() or "no day is like that"
+        raise ValueError(f"should be a cron schedule of minute, hour, day, month and weekday ({reason})") from error
     return cron
 
 

@@ -15,7 +15,6 @@ from pydantic.fields import FieldInfo
 from pydantic_core import CoreSchema, InitErrorDetails, PydanticCustomError, core_schema
 
 from trajmill.schemas.errors import BadInputError
-from trajmill.schemas.names import UNKNOWN_KIND
 from trajmill.schemas.spec import Spec, decisive_fields
 from trajmill.schemas.text import one_line
 from trajmill.stages.parts import PartGroup
@@ -50,7 +49,7 @@ class ByKind:
             spec = self.spec_class(value)
         except BadInputError as error:
             given = value.get("kind") if isinstance(value, Mapping) else value
-            unknown = PydanticCustomError(UNKNOWN_KIND, "{message}", {"message": str(error)})
+            unknown = PydanticCustomError("unknown_name", "{message}", {"message": str(error)})
             details = [InitErrorDetails(type=unknown, loc=("kind",), input=given)]
             raise ValidationError.from_exception_data("kind", details) from None
         if isinstance(value, Mapping):

@@ -187,7 +187,7 @@ def runner_mistake(name: str) -> str | None:
     except ImportError as error:
         return f"{name} cannot be imported ({error})"
     except (ValueError, AttributeError):
-        return f"there is no Beam runner {name!r}; {instead_of(name, StandardOptions.KNOWN_RUNNER_NAMES)}"
+        return f"there is no Beam runner {name!r}; {instead_of(name, [DASK, *StandardOptions.KNOWN_RUNNER_NAMES])}"
     if name == "DataflowRunner" and find_spec("apitools") is None:
         return "DataflowRunner needs pip install 'apache-beam[gcp]'"
     return None

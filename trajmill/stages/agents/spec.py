@@ -7,9 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Annotated, ClassVar, Final, Literal
 
 from pydantic import AfterValidator, PositiveInt, model_validator
-from pydantic_core import PydanticCustomError
 
-from trajmill.schemas.names import UNKNOWN_KIND
 from trajmill.schemas.spec import LATER, OPERATIONAL, Spec
 from trajmill.stages.parts import PartGroup
 
@@ -44,8 +42,7 @@ _WITHOUT_ENDPOINT = frozenset({EMBEDDED_ROLE, OFF_ROLE, POLICY_MODEL})
 
 def _acts(name: str) -> str:
     if name in (EMBEDDED_ROLE, OFF_ROLE):
-        message = f"no rules act in place of a model: name {POLICY_MODEL!r} or an [endpoints.NAME], not {name!r}"
-        raise PydanticCustomError(UNKNOWN_KIND, "{message}", {"message": message})
+        raise ValueError(f"no rules act in place of a model: name {POLICY_MODEL!r} or an [endpoints.NAME]")
     return name
 
 
@@ -103,7 +100,7 @@ class EndToEndSpec(AgentSpec):
     @model_validator(mode="after")
     def _has_a_choice(self) -> EndToEndSpec:
         if (self.candidates > 1) is not bool(self.prm):
-            raise PydanticCustomError("prm", "should have both prm and candidates of 2 or more, or neither")
+            raise ValueError("should have both prm and candidates of 2 or more, or neither")
         return self
 
     def roles(self) -> dict[str, str]:

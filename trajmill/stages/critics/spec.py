@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Final, Literal, NamedTuple
 
 from pydantic import Field, NonNegativeInt, PositiveInt, ValidationInfo, field_validator
-from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import known_by
@@ -197,21 +196,21 @@ class JudgeSpec(Spec):
             try:
                 CRITICS.default_spec(kind, Spec, settings)
             except BadInputError as error:
-                raise PydanticCustomError("critic", "{message}", {"message": str(error)}) from None
+                raise ValueError(str(error)) from None
         return critics
 
     @field_validator("quorum")
     @classmethod
     def _reachable(cls, quorum: int, info: ValidationInfo) -> int:
         if quorum > info.data.get("votes", quorum):
-            raise PydanticCustomError("quorum", "should be at most the number of votes")
+            raise ValueError("should be at most the number of votes")
         return quorum
 
     @field_validator("resolutions")
     @classmethod
     def _rising(cls, resolutions: tuple[float, ...]) -> tuple[float, ...]:
         if list(resolutions) != sorted(set(resolutions)):
-            raise PydanticCustomError("resolutions", "should rise, cheapest first")
+            raise ValueError("should rise, cheapest first")
         return resolutions
 
     def rule(self, models: CriticModels) -> Rule:

@@ -11,7 +11,6 @@ import json
 from collections.abc import Iterable
 
 from pydantic import model_validator
-from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.actions import Action, Answer, Terminate
 from trajmill.schemas.observation import Observation, UIElement
@@ -58,7 +57,7 @@ class Showing(Record):
     @model_validator(mode="after")
     def _refuse_anything(self) -> Showing:
         if not (self.role or self.text or self.id or self.target):
-            raise PydanticCustomError("element", "an element needs one of the keys role, text, id and target")
+            raise ValueError("an element needs one of the keys role, text, id and target")
         return self
 
     def agrees(self, element: UIElement) -> bool:

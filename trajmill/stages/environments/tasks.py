@@ -12,6 +12,7 @@ from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureCl
 from trajmill.schemas.record import Origin, Record
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source, Split
+from trajmill.stages.parts import first_mistake
 
 _MAX_STEPS = 10
 _FILE_MAKER = "task_file"
@@ -158,10 +159,3 @@ def read_part(read: Callable[[str], T], text: str, what: str) -> T:
     except ValidationError as error:
         message = f"the {what} `{text[:80]}` is malformed: {first_mistake(error, 'the whole')}"
         raise EnvironmentFailure(message, FailureClass.TASK) from error
-
-
-def first_mistake(error: ValidationError, whole: str) -> str:
-    """Format the key and the message of the first mistake; `whole` replaces the key if the whole JSON is wrong."""
-    first = error.errors(include_url=False, include_context=False)[0]
-    key = ".".join(map(str, first["loc"])) or whole
-    return f"{key}: {first['msg']}"

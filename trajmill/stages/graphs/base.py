@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.geometry import Box
 from trajmill.schemas.record import Record
@@ -72,7 +71,7 @@ class Feature(Record):
     @model_validator(mode="after")
     def _refuse_empty(self) -> Feature:
         if not (self.role or self.text or self.id):
-            raise PydanticCustomError("feature", "a feature with one of the keys id, role and text")
+            raise ValueError("needs one of the keys id, role and text")
         return self
 
     @property

@@ -27,8 +27,8 @@ from trajmill.stages.agents.end_to_end import NO_ACTION, chat_messages, read_rep
 from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, WireAction
 from trajmill.stages.environments.pool.pool import EnvironmentPool
 from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.environments.tasks import first_mistake
 from trajmill.stages.models.base import ChatMessage, ChatRequest, Completion, ReplyTokens
+from trajmill.stages.parts import first_mistake
 from trajmill.stages.rollout.base import Attempt, FinishedAttempt, JudgeAttempt, Limits, Recorder, episode_seed
 from trajmill.stages.rollout.worker import try_once
 

@@ -12,11 +12,10 @@ from typing import Annotated, Any, Final, Literal
 
 import yaml
 from pydantic import AfterValidator, Field, PositiveFloat
-from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.coordinates import PixelBudget
 from trajmill.schemas.errors import BadInputError, TrainingFailedError
-from trajmill.schemas.names import UNKNOWN_KIND, instead_of, known_by
+from trajmill.schemas.names import instead_of, known_by
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.stages.export.formats.base import TrainerFormat, format_spec
 from trajmill.stages.export.formats.trainers import SETTINGS_FILE
@@ -36,8 +35,7 @@ _STATE = "trainer_state.json"
 def _known_placeholders(command: tuple[str, ...]) -> tuple[str, ...]:
     for name in (name for part in command for name in _PLACEHOLDER.findall(part)):
         if name not in PLACEHOLDERS:
-            message = f"nothing is known as {{{name}}}; {instead_of(name, PLACEHOLDERS)}"
-            raise PydanticCustomError(UNKNOWN_KIND, "{message}", {"message": message})
+            raise ValueError(f"unknown placeholder {{{name}}}; {instead_of(name, PLACEHOLDERS)}")
     return command
 
 

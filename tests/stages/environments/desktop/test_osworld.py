@@ -68,7 +68,7 @@ INCOMPLETE: list[tuple[dict[str, Any], str]] = [
     (evaluator("check_python_file_by_test_suite", FILE, FILE), "would run Python files of the machine"),
     (evaluator("compare_image_text", FILE), "needs the package easyocr"),
     (evaluator("run_sqlite3", FILE, rule(sql="ATTACH 'a' AS b")), "takes one SELECT"),
-    ({"evaluator": []}, "evaluator: Input should be a valid dictionary"),
+    ({"evaluator": []}, "evaluator should be a table of keys and values"),
     (evaluator(result=[7]), "is malformed: "),
 ]
 

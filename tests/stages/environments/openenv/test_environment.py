@@ -90,9 +90,9 @@ def test_whatever_a_server_sends_gives_one_error_line_and_a_full_one_is_told_apa
         ("nonsense", "sent no JSON"),
         ("[" * 100_000, "sent no JSON"),
         ("[]", "sent a message without data"),
-        ('{"type": "observation", "data": {}}', "sent no observation of a GUI: observation: Field "),
-        ('{"type": "observation", "data": {"observation": {"text": "hi"}}}', "screenshot: Field required"),
-        ('{"type": "observation", "data": {"observation": {"screenshot": ""}, "reward": NaN}}', "reward: Input should"),
+        ('{"type": "observation", "data": {}}', "sent no observation of a GUI: observation is missing"),
+        ('{"type": "observation", "data": {"observation": {"text": "hi"}}}', "screenshot is missing"),
+        ('{"type": "observation", "data": {"observation": {"screenshot": ""}, "reward": NaN}}', "reward should be"),
         ('{"type": "error", "data": {"message": "out of\\nmemory", "code": "EXECUTION_ERROR"}}', "out of memory"),
     ):
         with pytest.raises(ServerBusy):
@@ -153,7 +153,7 @@ async def test_tasks_of_another_server_need_an_id_and_an_instruction() -> None:
     assert (query.split, query.goal, query.max_steps) == (Split.TRAIN, "{}", 20)
     for task, line in (
         ("7", "a task that cannot be used"),
-        ({"query_id": "7"}, "instruction: Field required"),
+        ({"query_id": "7"}, "instruction is missing"),
         ({"query_id": "7", "instruction": "Buy", "platform": "fridge"}, "'fridge' is not a valid Platform"),
     ):
         with foreign_server(task) as url, pytest.raises(EnvironmentFailure, match=line) as error:

@@ -75,7 +75,7 @@ def test_each_mistake_is_found_at_its_line(tmp_path: Path) -> None:
         ("state: {waterings", "state: {memo: x, waterings", "the name `memo` is used twice"),
         ("values: [2, 3]", "values: [2, 3000000000000000]", "the number is too large"),
         ("minimum: 1, maximum: 5", "minimum: 1, maximum: 5000", "a stepper has at most 1000 steps"),
-        ("pages: {home: [plant]", "pages: {home: plant", "expected a list, found `plant`"),
+        ("pages: {home: [plant]", "pages: {home: plant", "`plant` should be a list in [brackets]"),
     ):
         text = garden()
         assert text.count(right) >= 1

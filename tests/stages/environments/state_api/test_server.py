@@ -14,7 +14,7 @@ from trajmill.stages.environments.difference import ABSENT, differences, is_same
 from trajmill.stages.environments.kinds import StateApiSpec
 from trajmill.stages.environments.state_api.server import address_of, check_servers
 from trajmill.stages.environments.state_api.task import MOST_STATE_BYTES, StateChange, StateGoal, StateStart
-from trajmill.stages.environments.tasks import first_mistake
+from trajmill.stages.parts import first_mistake
 
 Change = Callable[[dict[str, Any]], bytes]
 
@@ -171,7 +171,7 @@ def test_a_change_that_is_unclear_is_refused_and_a_state_is_an_object_of_some_si
         with pytest.raises(ValidationError, match=told):
             StateChange.model_validate(change)
     start = {"url": "http://127.0.0.1:1/"}
-    for wrong, told in (({"a": "x" * MOST_STATE_BYTES}, "the most are 2,000,000"), ([], "valid dictionary")):
+    for wrong, told in (({"a": "x" * MOST_STATE_BYTES}, "the most are 2,000,000"), ([], "a table of")):
         with pytest.raises(ValidationError) as refused:
             StateStart.model_validate({**start, "state": wrong})
         assert told in first_mistake(refused.value, "it")

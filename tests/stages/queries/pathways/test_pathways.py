@@ -128,8 +128,8 @@ def test_the_packaged_programs_have_start_states_that_a_desktop_understands() ->
 
 def test_a_wrong_file_gives_one_error_line_that_names_it(tmp_path: Path) -> None:
     for text, said in (
-        ("- name: x\n  title: the x\n", "start_state: Field required"),
-        ("- name: x\n  title: the x\n  start_state: {}\n  colour: red\n", "colour: Extra inputs"),
+        ("- name: x\n  title: the x\n", "start_state is missing"),
+        ("- name: x\n  title: the x\n  start_state: {}\n  colour: red\n", "colour is an unknown key"),
         ("- name: [\n", "no list of programs"),
     ):
         file = tmp_path / "programs.yaml"

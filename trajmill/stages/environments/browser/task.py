@@ -6,7 +6,6 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
 from pydantic import Field, model_validator
-from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform
@@ -33,7 +32,7 @@ class BrowserStart(Record):
     def _refuse_other_addresses(self) -> BrowserStart:
         for address in (self.url, *self.hosts):
             if host_port_of(address) is None or urlsplit(address).scheme not in ("http", "https"):
-                raise PydanticCustomError("address", "{address} is no http address", {"address": repr(address)})
+                raise ValueError(f"{address!r} is no http address")
         return self
 
 
@@ -45,7 +44,7 @@ class _TextCondition(Record):
     @model_validator(mode="after")
     def _refuse_empty_condition(self) -> _TextCondition:
         if self.equals is None and self.contains is None:
-            raise PydanticCustomError("condition", "says neither equals nor contains")
+            raise ValueError("says neither equals nor contains")
         return self
 
     def holds(self, text: str | None) -> bool:

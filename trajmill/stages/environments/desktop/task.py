@@ -17,7 +17,8 @@ from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.record import Origin, Record, content_id
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Split
 from trajmill.stages.environments.desktop.metrics import METRICS
-from trajmill.stages.environments.tasks import first_mistake, own_query
+from trajmill.stages.environments.tasks import own_query
+from trajmill.stages.parts import first_mistake
 
 _WINDOW = frozenset({"window_name", "strict", "by_class"})
 _COMMAND = frozenset({"command", "shell"})

@@ -14,7 +14,8 @@ from trajmill.schemas.observation import Observation
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.stages.environments.base import Belongings, Environment, EnvironmentFactory, HealthChecked, Owner
-from trajmill.stages.environments.tasks import TaskLine, first_mistake
+from trajmill.stages.environments.tasks import TaskLine
+from trajmill.stages.parts import first_mistake
 
 _LOOK = Wait(seconds=0.0)
 _NOTHING = "{}"

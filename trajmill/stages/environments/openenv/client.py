@@ -13,7 +13,7 @@ from websockets.sync.client import ClientConnection, connect
 
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure
 from trajmill.stages.environments.openenv.wire import MOST_MESSAGE_BYTES, WireAction, WireScreen
-from trajmill.stages.environments.tasks import first_mistake
+from trajmill.stages.parts import first_mistake
 
 BUSY = "CAPACITY_REACHED"
 STATE = '{"type": "state"}'

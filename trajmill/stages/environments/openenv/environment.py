@@ -35,7 +35,8 @@ from trajmill.stages.environments.openenv.client import (
 )
 from trajmill.stages.environments.openenv.wire import WireAction, WireTask, to_observation
 from trajmill.stages.environments.pool.machines import POLL_SECONDS
-from trajmill.stages.environments.tasks import first_mistake, own_query
+from trajmill.stages.environments.tasks import own_query
+from trajmill.stages.parts import first_mistake
 
 _MAKER = "openenv"
 _SECONDS = 60.0

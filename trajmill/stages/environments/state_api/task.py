@@ -6,7 +6,6 @@ import json
 from typing import Annotated, Any
 
 from pydantic import Field, JsonValue, StringConstraints, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.query import Platform
@@ -31,8 +30,7 @@ class StateStart(BrowserStart):
     @classmethod
     def _refuse_large_states(cls, state: dict[str, JsonValue] | None) -> dict[str, JsonValue] | None:
         if (size := len(json.dumps(state))) > MOST_STATE_BYTES:
-            told = {"size": f"{size:,}", "most": f"{MOST_STATE_BYTES:,}"}
-            raise PydanticCustomError("state", "a state of {size} bytes; the most are {most}", told)
+            raise ValueError(f"a state of {size:,} bytes; the most are {MOST_STATE_BYTES:,}")
         return state
 
 
@@ -55,7 +53,7 @@ class StateChange(Record):
         kinds = ("to", "contains", "added", "removed")
         said = [key for key in kinds if key in self.model_fields_set]
         if len(said) != 1 or (said == ["removed"] and not self.removed):
-            raise PydanticCustomError("change", "a change has exactly one of the keys to, contains, added and removed")
+            raise ValueError("a change has exactly one of the keys to, contains, added and removed")
         return self
 
     @property

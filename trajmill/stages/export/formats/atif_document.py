@@ -19,6 +19,7 @@ from pydantic import Field, ValidationError, model_validator
 from trajmill.schemas import actions
 from trajmill.schemas.actions import Action
 from trajmill.schemas.record import Record
+from trajmill.stages.parts import plain_mistake
 
 COMPUTER_ACTION: Final = "computer_action"
 TASK_COMPLETE: Final = "mark_task_complete"
@@ -246,9 +247,7 @@ def read_document(value: Any) -> AtifDocument:
     except ValidationError as error:
         # Of a union's mistakes, the deepest is that of the form which was meant.
         wrong = max(error.errors(include_url=False, include_input=False), key=lambda each: len(each["loc"]))
-        place = ".".join(map(str, wrong["loc"]))
-        why = "unknown key" if wrong["type"] == "extra_forbidden" else wrong["msg"].removeprefix("Value error, ")
-        raise ValueError(f"{place}: {why}" if place else why) from None
+        raise ValueError(plain_mistake(".".join(map(str, wrong["loc"])) or "the document", wrong)) from None
 
 
 def ours(extra: Json | None) -> Json:

@@ -11,9 +11,9 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.query import PathStep, Platform
-from trajmill.stages.environments.tasks import first_mistake
 from trajmill.stages.graphs.base import AppGraph
 from trajmill.stages.graphs.explore.base import ExploreBounds, unexplored
+from trajmill.stages.parts import first_mistake
 
 AppName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9_-]*$", max_length=40)]
 _FOLDER = Path("graphs")

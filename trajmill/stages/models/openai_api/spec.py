@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, NonNegativeFloat, PositiveFloat, PositiveInt
-from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.secrets import Secrets
@@ -24,7 +23,7 @@ def _server_address(url: str) -> str:
     except ValueError:
         is_address = False
     if not is_address:
-        raise PydanticCustomError("server_address", "should be addresses of servers, such as http://gpu-1:8000/v1")
+        raise ValueError("should be addresses of servers, such as http://gpu-1:8000/v1")
     return url
 
 

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import yaml
 from pydantic import NonNegativeInt, PositiveFloat, TypeAdapter, ValidationError, field_validator
-from pydantic_core import PydanticCustomError
 
 from trajmill.schemas.actions import Action, Click, PressKeys, Wait
 from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureClass
@@ -27,6 +26,7 @@ from trajmill.stages.environments.screen_goal import targets
 from trajmill.stages.environments.tasks import bare_query
 from trajmill.stages.graphs.explore.plan import OPENS_DIALOG
 from trajmill.stages.graphs.explore.walker import MOST_READINGS, OutOfBoundsError, WayLost
+from trajmill.stages.parts import first_mistake
 from trajmill.stages.queries.spec import WalkReach
 from trajmill.stages.queries.walk import close_quietly, follow
 
@@ -57,7 +57,7 @@ class PathwayProgram(Record):
     @classmethod
     def _as_json(cls, value: Any) -> str:
         if not isinstance(value, dict | str):
-            raise PydanticCustomError("start_state", "Input should be a mapping")
+            raise ValueError("should be a table of keys and values")
         return value if isinstance(value, str) else json.dumps(value, sort_keys=True)
 
 
@@ -96,8 +96,7 @@ def read_programs(file: Path, names: tuple[str, ...] = ()) -> tuple[PathwayProgr
             raise TypeError("it holds something else")
         programs = TypeAdapter(list[PathwayProgram]).validate_python(entries)
     except ValidationError as error:
-        first = error.errors()[0]
-        raise BadInputError(f"{file}: {'.'.join(map(str, first['loc'][1:]))}: {first['msg']}") from error
+        raise BadInputError(f"{file}: {first_mistake(error, 'the list')}") from error
     except (OSError, yaml.YAMLError, TypeError) as error:
         raise BadInputError(f"{file}: no list of programs: {' '.join(str(error).split())}") from error
     known = {program.name: program for program in programs}

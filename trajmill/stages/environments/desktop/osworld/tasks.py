@@ -14,7 +14,8 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.stages.environments.desktop.osworld.client import OsworldCode
 from trajmill.stages.environments.desktop.spec import OsworldSpec
 from trajmill.stages.environments.desktop.task import DesktopTask, make_queries, task_files
-from trajmill.stages.environments.tasks import ImportedQueries, first_mistake
+from trajmill.stages.environments.tasks import ImportedQueries
+from trajmill.stages.parts import first_mistake
 
 
 class CheckedTask(NamedTuple):

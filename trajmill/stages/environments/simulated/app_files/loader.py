@@ -16,6 +16,7 @@ from pydantic_core import ErrorDetails
 from trajmill.schemas.names import nearest
 from trajmill.stages.environments.simulated.app_files import app_spec
 from trajmill.stages.environments.simulated.app_files.app_spec import EFFECT_KINDS, AppSpec, ErrandSpec
+from trajmill.stages.parts import plain_mistake
 
 NodePath = tuple[str | int, ...]
 """Keys and indices from the top of a file to one of its values."""
@@ -212,16 +213,10 @@ def _explain(error: ErrorDetails, path: NodePath, guide: WritersGuide) -> str:
             return f"unknown kind `{error['ctx']['tag']}`; use one of {error['ctx']['expected_tags']}"
         case "literal_error" | "enum":
             return f"`{given}` is not allowed here; use {error['ctx']['expected']}"
-        case "dict_type" | "model_type" | "model_attributes_type":
-            return f"expected keys with values, found `{given}`; write `key: value`"
-        case "tuple_type":
-            return f"expected a list, found `{given}`; put it in [brackets]"
         case _ if error["input"] is None:
             return 'there is no value; write one, or `""` for an empty text'
-        case "string_type":
-            return f"expected text, found `{given}`; put it in quotes"
         case _:
-            return f"expected {error['msg'].removeprefix('Input should be ')}, found `{given}`; see {guide.page}"
+            return f"{plain_mistake(f'`{given}`', error)}; see {guide.page}"
 
 
 def record_keys(module: ModuleType) -> tuple[str, ...]:
