@@ -122,8 +122,10 @@ _SHARED_OPTIONS = {"--config", "--help", "--root", "--new-run"}
 _API = """# Python API
 
 After reading this page you can call trajmill from your own code. These names are the public API: `import trajmill`,
-then `trajmill.NAME`. Everything else in the package is private and may change. [From Python](notebook.md) uses them in
-ten cells.
+then `trajmill.NAME`. [From Python](notebook.md) has ten examples. Everything else in the package is private and may
+change, but for three parts that need a trainer's packages: `trajmill.stages.training.trl_sft.WeightedSFTTrainer`
+([Export](export.md#weights)), and `trajmill.stages.online.verl_agent_loop.GuiAgentLoop` and
+`trajmill/stages/online/swift_scheduler.py` ([Online training](online.md)).
 """
 
 
@@ -368,9 +370,9 @@ def _paragraphs(text: str | None) -> str:
 
 def api_page() -> str:
     """Return the public names, grouped as in `trajmill/__init__.py`."""
-    homes = inspect.getsource(trajmill).partition("_NAMES = {\n")[2].partition("\n}")[0]
+    homes = inspect.getsource(trajmill).partition("_NAMES = (\n")[2].partition("\n)")[0]
     lines = [_API.rstrip()]
-    for comment, home, names in re.findall(r"^    (?:# (.+)|\"(.+)\": \"(.+)\",)$", homes, re.MULTILINE):
+    for comment, home, names in re.findall(r"^    (?:# (.+)|\(\"(.+)\", \"(.+)\"\),)$", homes, re.MULTILINE):
         lines += ["", f"## {comment}", ""] if comment else [_name(home, name) for name in names.split()]
     return "\n".join(lines) + "\n"
 
@@ -382,10 +384,13 @@ def _name(home: str, name: str) -> str:
         source = inspect.getsource(import_module(f"trajmill.{home}"))
         [written] = re.findall(rf'^{name}\b[^"]*?=.*?^"""(.+?)"""$', source, re.MULTILINE | re.DOTALL)
         return f"- **`{name}`**: {_text(written)}"
-    documented = _text((inspect.getdoc(found) or "").partition("\n\n")[0])
-    meaning = f": {documented}" if documented and not documented.startswith(f"{name}(") else ""
-    if inspect.isclass(found):
-        return f"- **`{name}`**{meaning}"
+    # Not of a base class, and not the one that NamedTuple and dataclass write.
+    own = inspect.cleandoc(vars(found)["__doc__"] or "") if inspect.isclass(found) else inspect.getdoc(found) or ""
+    documented = "" if own.startswith(f"{name}(") else _text(own.partition("\n\n")[0])
+    meaning = f": {documented}" if documented else ""
+    if inspect.isclass(found) and (documented or not hasattr(found, "__match_args__")):
+        methods = ", ".join(f"`{each}`" for each in vars(found) if not each.startswith("_") and each != "model_config")
+        return f"- **`{name}`**{meaning or f': has {methods}.'}"
     parameters = inspect.signature(found).parameters.values()
     starred = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
     named = ((f"{starred.get(each.kind, '')}{each.name}", each.default is each.empty) for each in parameters)

@@ -16,6 +16,7 @@ import trajmill
 from trajmill.flows.cli.app import app
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.configuration.tables import key_paths
+from trajmill.stages.derive.spec import DERIVE_KINDS
 
 ROOT: Final = Path(__file__).parents[1]
 DOCS: Final = ROOT / "docs"
@@ -132,6 +133,7 @@ def test_a_command_line_parses(line: str) -> None:
 
 def test_there_are_commands_and_a_wrong_one_would_be_found() -> None:
     assert len(LINES) > 80
+    assert COMMAND.commands["derive"].params[0].help == ", ".join(DERIVE_KINDS.built_in)
     with pytest.raises(Exception, match="No such option: --confg"):
         parse("trajmill evolve --confg x.toml")
 
@@ -162,7 +164,7 @@ def test_blocks_are_of_their_language(page: Path) -> None:
 def imported(tree: ast.Module) -> None:
     """Check that what a block imports from trajmill is there, without importing what trainers need."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trajmill."):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trajmill"):
             home = ROOT / (node.module or "").replace(".", "/")
             source = (home / "__init__.py" if home.is_dir() else home.with_suffix(".py")).read_text(encoding="utf-8")
             for name in node.names:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trajmill.schemas.dialects.user_text import UserText, compose, read
+from trajmill.schemas.dialects.user_text import UserText, end_to_end_prompt, read
 from trajmill.schemas.secrets import Secrets
 from trajmill.schemas.text import parse_python
 
@@ -86,7 +86,7 @@ def test_keys_are_found_by_the_names_of_variables_and_in_urls() -> None:
 
 
 def test_guidance_is_laid_out_as_task_hints_and_notes() -> None:
-    text = compose("order a\npizza", "1. Open Bites.\n2. Tap it.", ["Opened it.", "Tapped; Step 9: no."])
+    text = end_to_end_prompt("order a\npizza", "1. Open Bites.\n2. Tap it.", ["Opened it.", "Tapped; Step 9: no."])
     assert text == (
         "The user query: order a pizza\nGuidance:\n1. Open Bites.\n2. Tap it.\n"
         "Task progress (done on this device so far): Step 1: Opened it.; Step 2: Tapped; Step 9: no."
@@ -99,4 +99,4 @@ def test_guidance_is_laid_out_as_task_hints_and_notes() -> None:
 @given(st.text())
 def test_any_text_can_be_read(text: str) -> None:
     assert isinstance(read(text), UserText)
-    assert isinstance(read(compose(text, text, [text])), UserText)
+    assert isinstance(read(end_to_end_prompt(text, text, [text])), UserText)

@@ -176,6 +176,7 @@ Action = Annotated[
     | Terminate,
     Field(discriminator="kind"),
 ]
+"""What an agent does at a step, in pixels of the screenshot; the platform decides which actions exist."""
 
 _ADAPTER: TypeAdapter[Action] = TypeAdapter(Action)
 

@@ -12,22 +12,39 @@ from typing import Literal
 from PIL import Image, ImageDraw
 from pydantic import PositiveInt
 
-from trajmill import Origin, Platform, Query, Size
-from trajmill.schemas.actions import Action, Click, Terminate
-from trajmill.schemas.dialects.user_text import compose
-from trajmill.schemas.episode import Episode
-from trajmill.schemas.geometry import Box
-from trajmill.schemas.observation import Observation, ScreenReader, UIElement
-from trajmill.schemas.tables.query import PathStep, Split
-from trajmill.schemas.tables.verdict import Channel
-from trajmill.stages.agents.base import AgentMaker, AgentModel, Decision, EpisodeView
-from trajmill.stages.agents.spec import AgentSpec
-from trajmill.stages.critics.spec import TrajectoryCriticSpec
-from trajmill.stages.critics.voting import StepResult, Vote, vote_of
-from trajmill.stages.environments.base import EnvironmentFactory, make_observation
-from trajmill.stages.environments.spec import EnvironmentSpec
-from trajmill.stages.environments.tasks import ImportedQueries, own_query
-from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
+from trajmill import (
+    Action,
+    AgentMaker,
+    AgentModel,
+    AgentSpec,
+    Box,
+    Channel,
+    Click,
+    Decision,
+    EmbeddedSftSpec,
+    EnvironmentFactory,
+    EnvironmentSpec,
+    Episode,
+    EpisodeView,
+    ImportedQueries,
+    Observation,
+    Origin,
+    PathStep,
+    Platform,
+    Query,
+    ScreenReader,
+    Size,
+    Split,
+    StepResult,
+    Terminate,
+    TrajectoryCriticSpec,
+    UIElement,
+    Vote,
+    end_to_end_prompt,
+    make_observation,
+    own_query,
+    vote_of,
+)
 
 SIZE = Size(640, 360)
 
@@ -112,7 +129,7 @@ class Switcher:
         lamp = next(each for each in episode.observation.elements or () if each.text in episode.instruction)
         x, y = lamp.bounds.center
         # A step with a prompt becomes training data.
-        prompt = compose(episode.instruction, None, [past.conclusion for past in episode.history])
+        prompt = end_to_end_prompt(episode.instruction, None, [past.conclusion for past in episode.history])
         if "checked" in lamp.states:
             return Decision(f"The {lamp.text} lamp is lit.", Terminate(status="success"), "Finished.", prompt=prompt)
         return Decision(f"The {lamp.text} lamp is off.", Click(x=x, y=y), f"Clicked {lamp.text}.", prompt=prompt)

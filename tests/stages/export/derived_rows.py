@@ -11,7 +11,7 @@ from tests.records import record
 from tests.stages.critics.phone import queries_of, walk_of
 from tests.stages.derive.samples import COMMON, ORIGIN, verdicts
 from trajmill.schemas.actions import Terminate, action_to_json
-from trajmill.schemas.dialects.user_text import compose
+from trajmill.schemas.dialects.user_text import end_to_end_prompt
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.example import Example
@@ -113,7 +113,7 @@ def walks(screens: SeenScreens, each: int) -> list[Episode]:
 def _as_learned(episode: Episode) -> Episode:
     said = [step.conclusion for step in episode.steps]
     steps = [
-        step.model_copy(update={"prompt": compose(episode.query.instruction, None, said[:number])})
+        step.model_copy(update={"prompt": end_to_end_prompt(episode.query.instruction, None, said[:number])})
         for number, step in enumerate(episode.steps)
     ]
     judged = verdicts(episode.trajectory.trajectory_id, True, [StepLabel.GOOD] * len(steps))

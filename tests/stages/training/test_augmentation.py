@@ -6,7 +6,7 @@ import torch
 
 from trajmill.schemas.coordinates import native_frame
 from trajmill.schemas.dialects.gui_owl_v3 import GuiOwlMobile
-from trajmill.schemas.dialects.user_text import UserText, compose
+from trajmill.schemas.dialects.user_text import UserText, end_to_end_prompt
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import UIElement
 from trajmill.stages.models.embedded.candidates import FLAGS, KINDS
@@ -49,7 +49,7 @@ class Attempts:
             verb = "press" if text else "finish"
             chosen = next(i for i, c in enumerate(asked.candidates) if (c.verb, c.text) == (verb, text))
             reply = reply_for(asked, chosen, UserText(instruction, (), tuple(conclusions)), phone=True)
-            said = compose(instruction, None, conclusions)
+            said = end_to_end_prompt(instruction, None, conclusions)
             raw = GuiOwlMobile().render(reply, native_frame(SIZE))
             self.turns.append(Turn("", said, raw, screen_id, 1.0, instruction, index))
             conclusions.append(reply.conclusion)

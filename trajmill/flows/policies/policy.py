@@ -22,7 +22,7 @@ from trajmill.flows.serving.model_server import unload_adapter
 from trajmill.flows.serving.models_ready import RefusedPolicyError, serve_policy
 from trajmill.flows.stage import RoundContext, StageOutcome, StageReport, StageResult, finished, report_of, run_once
 from trajmill.pipelines.models import ActingAgent
-from trajmill.schemas.dialects.user_text import compose
+from trajmill.schemas.dialects.user_text import end_to_end_prompt
 from trajmill.schemas.errors import ModelFailure, TrajmillError
 from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
@@ -224,7 +224,7 @@ def score_prompt(endpoint: Endpoint) -> None:
     handle = ScreenHandle("admission", _SCREEN, file.getvalue)
     screen = Observation(handle, (UIElement("button", "Go", Box(8, 8, 48, 32)),), "")
     system = ChatMessage("system", ("You use a phone.",))
-    messages = (system, ChatMessage("user", (compose("Press Go", None, []), screen)))
+    messages = (system, ChatMessage("user", (end_to_end_prompt("Press Go", None, []), screen)))
 
     async def score() -> None:
         async with OpenEndpoints() as endpoints:

@@ -23,7 +23,7 @@ from trajmill.schemas.coordinates import CoordinateFrame, CoordinateSpace
 from trajmill.schemas.dialects.base import GUI_OWL_V3
 from trajmill.schemas.dialects.published_tools import COMPUTER_USE, MOBILE_USE, published_forms
 from trajmill.schemas.dialects.tool_call import CallText, Form, ToolCallDialect, Words, mouse_click, written_extent
-from trajmill.schemas.dialects.user_text import compose
+from trajmill.schemas.dialects.user_text import end_to_end_prompt
 
 _UNTAGGED = r"(?:(?!</?conclusion>).)*"
 _CONCLUSION = re.compile(rf"Conclusion:{_UNTAGGED}|<conclusion>{_UNTAGGED}</conclusion>", re.DOTALL)
@@ -119,7 +119,7 @@ class _GuiOwl(ToolCallDialect):
         return self._system.replace("{screen}", written_extent(frame) + unit, 1)
 
     def task_text(self, instruction: str, guidance: str | None, past: Sequence[str]) -> str:
-        return compose(instruction, guidance, past)
+        return end_to_end_prompt(instruction, guidance, past)
 
     def _words(self, call: CallText) -> Words:
         return Words(

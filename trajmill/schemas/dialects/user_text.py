@@ -24,8 +24,8 @@ class UserText(NamedTuple):
     """The conclusions of the steps so far, oldest first."""
 
 
-def compose(instruction: str, guidance: str | None, conclusions: Sequence[str]) -> str:
-    """Write the user text; the instruction is put on one line."""
+def end_to_end_prompt(instruction: str, guidance: str | None, conclusions: Sequence[str]) -> str:
+    """Write the task part of an end-to-end prompt; the instruction is put on one line."""
     hints = f"{_GUIDANCE}{guidance.strip()}" if guidance else ""
     done = "; ".join(f"Step {number}: {one_line(text)}" for number, text in enumerate(conclusions, start=1))
     return f"{_QUERY}{one_line(instruction)}{hints}{_PROGRESS}{done or _NOTHING}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from trajmill.schemas import actions
 from trajmill.schemas.actions import Action, Click, Drag, PressKeys, SwitchDevice, Terminate, TypeText, Wait, hold
-from trajmill.schemas.dialects.user_text import compose
+from trajmill.schemas.dialects.user_text import end_to_end_prompt
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.tables.query import PathStep, Platform, Query
 from trajmill.stages.agents.base import Decision, EpisodeView
@@ -52,7 +52,7 @@ class ReferenceAgent:
             hits = (each for each in screen.elements or () if each.clickable and point and each.bounds.contains(*point))
             pressed = next((actions.in_quotes(each.text) for each in hits), "the screen" if point else "")
             conclusion = actions.order_for(action, pressed, touch=platform is Platform.PHONE)
-            prompt = compose(episode.instruction, None, [past.conclusion for past in episode.history])
+            prompt = end_to_end_prompt(episode.instruction, None, [past.conclusion for past in episode.history])
             thought = rows_before(action, screen.elements or (), _label_of(path[step]) if step < len(path) else "")
         outputs = {_STEP: str(step), **kept}
         return Decision(thought, action, conclusion, prompt=prompt, role_outputs=outputs)

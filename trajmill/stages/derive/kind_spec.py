@@ -61,7 +61,7 @@ class Tools(NamedTuple):
 
 
 class KindSpec(Spec):
-    """A kind of derived data: `[derive.KIND]`."""
+    """A kind of derived data; its settings are a table of `[derive]`."""
 
     name: ClassVar[str]
     version: ClassVar[str] = "1"

@@ -13,7 +13,7 @@ from tests.stages.export.formats.folders import BOX, SOURCE, read, walked, write
 from tests.stages.export.stored import StoredScreens, png
 from trajmill.schemas.actions import PressKeys, TypeText, action_from_json
 from trajmill.schemas.dialects.families import ANY, Family
-from trajmill.schemas.dialects.user_text import compose
+from trajmill.schemas.dialects.user_text import end_to_end_prompt
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.example import RLStep
@@ -170,10 +170,10 @@ TOKENS, LOGPROBS = (5, 7, 11), (-0.5, -0.25, 0.0)
 def attempts() -> list[Episode]:
     """A group of three: a success, a failure, and a failure with a reply that is no action."""
     asked = query("a")
-    told = [compose(asked.instruction, None, [f"Did {index}" for index in range(at)]) for at in range(4)]
+    told = [end_to_end_prompt(asked.instruction, None, [f"Did {index}" for index in range(at)]) for at in range(4)]
     right = [step(0, TAP, prompt=told[0]), step(1, DONE, prompt=told[1])]
     wrong = [step(at, TAP, prompt=told[at]) for at in range(4)]
-    malformed = [step(0, None, prompt=told[0]), step(1, TAP, prompt=compose(asked.instruction, None, ["Did 0"]))]
+    malformed = [step(0, None, prompt=told[0]), step(1, TAP, prompt=told[1])]
     given = {"reply_token_ids": TOKENS, "reply_logprobs": LOGPROBS}
     return [
         episode([each.model_copy(update=given) for each in steps], name=name, asked=asked, correct=correct)
