@@ -24,7 +24,7 @@ from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import Spec
 
 S = TypeVar("S", bound=Spec)
-_OF_PYDANTIC = re.compile(r"^(?:Input|Value error,|String|Tuple) | after validation, not \d+$| or instance of \w+$")
+_EXTRA = re.compile(r"^(?:Input|Value error,|String|Tuple) |(?: after validation, not| or instance of|, unable to) .*$")
 _PLAIN = {
     "Field required": "is missing",
     "Extra inputs are not permitted": "is an unknown key",
@@ -39,6 +39,7 @@ _PLAIN = {
     "greater than or equal to": "at least",
     "greater than": "more than",
     "less than or equal to": "at most",
+    "does not match any of the expected tags:": "is none of",
     "match pattern '^[a-z0-9][a-z0-9_-]*$'": "have only lower-case letters, digits, - and _",
     r"match pattern '^(https?://\S+)?$'": "start with http:// or https://",
 }
@@ -47,7 +48,7 @@ _WORDS = re.compile("|".join(map(re.escape, _PLAIN)))
 
 def plain_mistake(key: str, *errors: ErrorDetails) -> str:
     """Describe in one line what is wrong with a key's value; `errors` has one for each type that it could have."""
-    messages = dict.fromkeys(_OF_PYDANTIC.sub("", each["msg"]) for each in errors)
+    messages = dict.fromkeys(_EXTRA.sub("", each["msg"]) for each in errors)
     text = _WORDS.sub(lambda found: _PLAIN[found[0]], " or ".join(messages)).replace(" or should be ", " or ")
     return f"{key} {text}" if text.startswith(("should ", "is ")) else f"{key}: {text}"
 

@@ -71,7 +71,7 @@ def test_after_the_last_round_nothing_is_next_until_something_of_a_further_one_h
     for number, stages in ((0, (BASELINE,)), (1, (GENERATE, PROMOTE))):
         for stage in stages:
             run_once(context.in_round(number), stage, lambda at: StageOutcome(0, 0))
-    done = "idle; all configured rounds are done; with a larger run.rounds `trajmill evolve` does more"
+    done = "idle; all configured rounds are done; raise run.rounds for more"
     assert now_line(working_stage(context)) == done
     more = replace(context, config=Config.model_validate({"run": {"root": tmp_path, "rounds": 2}}))
     assert now_line(working_stage(more)) == "idle; round 2, rollout is next"

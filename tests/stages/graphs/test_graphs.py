@@ -150,7 +150,7 @@ CODE = "    answers: {code: {target: x, of: entry, text: Code, known: {a: b}}}\n
 def test_mistakes_are_told_by_line(tmp_path: Path) -> None:
     for old, new, line, text in (
         ("start: list", "start: lists", 3, "there is no page `lists`; did you mean list?"),
-        ("slots: [entry]", "slots: [entri]", 14, "there is no slot of this page `entri`; did you mean entry?"),
+        ("slots: [entry]", "slots: [entri]", 14, "there is no slot `entri` on this page; did you mean entry?"),
         ("keys: enter, ", "", 14, "`operation: key` and `keys` belong together, e.g. `keys: enter`"),
         ("kind: field", "kind: feild", 12, "`feild` is not allowed here; use 'field', 'switch', 'choice', 'list', "),
         ("recognise:", "recognize:", 6, "unknown key `recognize`; did you mean recognise?"),

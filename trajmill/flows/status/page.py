@@ -128,7 +128,7 @@ def _began(context: RoundContext) -> float:
 def now_line(now: WorkingStage) -> str:
     where, done = f"round {now.round}, {now.stage}", "all configured rounds are done"
     if now.process is None:
-        idle = f"{done}; with a larger run.rounds `trajmill evolve` does more" if now.is_further else f"{where} is next"
+        idle = f"{done}; raise run.rounds for more" if now.is_further else f"{where} is next"
         return f"idle; {idle}"
     of = "" if now.total is None else f" of {now.total:,}"
     parts = [f"{where} since {timedelta(seconds=round(now.seconds))}"]

@@ -169,7 +169,7 @@ def programs_of(config: Config) -> tuple[PathwayProgram, ...]:
     """Read the configured programs. Raises BadInputError if the file is not named or wrong, or lacks a program."""
     settings = config.pathways
     if settings.file is None and not isinstance(config.environment, DesktopSpec):
-        raise BadInputError("pathways.file is missing: name a YAML file of the programs to walk (see environments.md)")
+        raise BadInputError("pathways.file is missing: name a YAML file of the programs to walk (see desktop.md)")
     return read_programs(settings.file or packaged_programs(), settings.programs)
 
 

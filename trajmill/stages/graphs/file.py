@@ -86,25 +86,25 @@ def _broken_names(file: GraphFile) -> Iterator[Mistake]:
             yield source.mistake(("pages", name, "slots", slot), text)
         for index, transition in enumerate(page.transitions):
             path, operated = ("pages", name, "transitions", index), (*page.elements, *page.slots)
-            yield from _unknown(file, (*path, "to"), [transition.to], (*graph.pages, OUTSIDE), "page")
-            yield from _unknown(file, (*path, "slots"), transition.slots, page.slots, "slot of this page")
+            yield from _unknown(file, (*path, "to"), [transition.to], (*graph.pages, OUTSIDE), "page `{}`")
+            yield from _unknown(file, (*path, "slots"), transition.slots, page.slots, "slot `{}` on this page")
             if transition.by:
-                yield from _unknown(file, (*path, "by"), [transition.by], operated, "element or slot of this page")
+                yield from _unknown(file, (*path, "by"), [transition.by], operated, "element or slot `{}` on this page")
             elif transition.operation != "key":
                 yield source.mistake(path, "it does not say what is pressed; add `by: ELEMENT`")
             if (transition.operation == "key") != bool(transition.keys):
                 yield source.mistake(path, "`operation: key` and `keys` belong together, e.g. `keys: enter`")
-            known = staying(page, name)
-            yield from _unknown(file, (*path, "after"), transition.after, known, "switch, field or staying transition")
+            what = "switch, field or staying transition `{}`"
+            yield from _unknown(file, (*path, "after"), transition.after, staying(page, name), what)
 
 
 def _unknown(
-    file: GraphFile, path: tuple[str | int, ...], names: Iterable[str], known: Iterable[str], kind: str
+    file: GraphFile, path: tuple[str | int, ...], names: Iterable[str], known: Iterable[str], what: str
 ) -> Iterator[Mistake]:
     all_known = list(known)
     for name in names:
         if name not in all_known:
-            yield file.source.mistake(path, f"there is no {kind} `{name}`; {instead_of(name, all_known)}")
+            yield file.source.mistake(path, f"there is no {what.format(name)}; {instead_of(name, all_known)}")
 
 
 class _OnOneLine(dict[str, Any]):
