@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from importlib.util import find_spec
 from pathlib import Path
 
 from trajmill.flows.configuration.config import Config, policy_family
@@ -21,6 +20,7 @@ from trajmill.schemas.dialects.families import Family, family_named
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.tables.query import Split
+from trajmill.stages.environments.base import refuse_without
 from trajmill.stages.environments.kinds import read_token
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.online.host import EpisodeHost, HostSettings, ServedQueries, draw_in_thread
@@ -51,8 +51,7 @@ def serve_environment(
     option is wrong, the port is taken, or a package is missing), EnvironmentFailure (the environment cannot be
     prepared), RunInUseError (another server stores episodes of the run).
     """
-    if find_spec("openenv") is None:
-        raise BadInputError("openenv is not installed; run `pip install 'trajmill[openenv]'`")
+    refuse_without("openenv", "openenv")
     if token_file is None and not is_loopback(host):
         raise BadInputError(
             f"--host {host}: others can reach it; name a file with a secret by --token-file, or use 127.0.0.1"

@@ -68,10 +68,12 @@ def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) 
 
 
 def test_a_walk_in_which_everything_failed_is_1(monkeypatch: pytest.MonkeyPatch, command: CommandLine) -> None:
-    walked = types.SimpleNamespace(table="0 of 2 done", report_path=Path("report.html"), all_failed=True)
+    walked = types.SimpleNamespace(table="needs [web]", report_path=Path("report.html"), all_failed=True)
     module = types.SimpleNamespace(walk=lambda config, queries, source: walked)
     monkeypatch.setitem(sys.modules, "trajmill.flows.walk", module)
     assert command.refused("walk") == "every walk failed; the table and the report say why\n"
+    walked.all_failed = False
+    assert command.said("walk").startswith("needs [web]\n")
 
 
 def test_bad_input_is_one_error_line_and_a_traceback_when_asked_for(command: CommandLine) -> None:

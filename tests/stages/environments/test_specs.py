@@ -40,22 +40,18 @@ def test_the_spec_of_a_kind_is_complete_without_a_key_and_reaches_workers(kind: 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("module", "package", "made"),
-    [
-        ("adbutils", "adbutils", "android AndroidFactory(AndroidSpec())"),
-        ("browsergym", "browsergym-core", "browsergym BrowserGymFactory()"),
-    ],
+    ("kind", "package", "extra"),
+    [("android", "adbutils", "android"), ("browsergym", "browsergym", "browsergym"), ("browser", "playwright", "web")],
 )
-def test_without_a_package_one_line_says_what_to_install(module: str, package: str, made: str) -> None:
-    extra, _, factory = made.partition(" ")
+def test_without_a_package_one_line_says_what_to_install(kind: str, package: str, extra: str) -> None:
     # In a process of its own: another test may have imported what needs the package.
     code = f"""
 import asyncio, sys
-sys.modules["{module}"] = None
-from trajmill.stages.environments.android.spec import AndroidSpec
-from trajmill.stages.environments.{extra}.environment import *
+sys.modules["{package}"] = None
+from trajmill.schemas.tables.query import Platform
+from trajmill.stages.environments.kinds import ENVIRONMENTS
 try:
-    asyncio.run({factory}())
+    asyncio.run(ENVIRONMENTS.spec_class("{kind}")().factory(Platform.WEB)())
 except Exception as error:
     print(type(error).__name__, error)
 """

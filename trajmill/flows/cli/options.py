@@ -70,8 +70,8 @@ def progress_shown(width_of_file: int | None = None) -> Iterator[Console]:
 
     from trajmill.flows.progress import ConsoleWatcher, watched_by
 
-    console = Console()
-    console = console if console.is_terminal else Console(width=width_of_file)
+    console = Console(markup=False)
+    console = console if console.is_terminal else Console(width=width_of_file, markup=False)
     with watched_by(ConsoleWatcher(console)):
         yield console
 

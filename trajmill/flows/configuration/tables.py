@@ -48,9 +48,8 @@ class ByKind:
         try:
             spec = self.spec_class(value)
         except BadInputError as error:
-            given = value.get("kind") if isinstance(value, Mapping) else value
             unknown = PydanticCustomError("unknown_name", "{message}", {"message": str(error)})
-            details = [InitErrorDetails(type=unknown, loc=("kind",), input=given)]
+            details = [InitErrorDetails(type=unknown, loc=("kind",), input=value)]
             raise ValidationError.from_exception_data("kind", details) from None
         if isinstance(value, Mapping):
             value = self.group.with_preset(self._kind(value), value)

@@ -7,6 +7,7 @@ import hashlib
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from time import monotonic
 from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
@@ -110,6 +111,14 @@ class EnvironmentFactory(Protocol):
         ...
 
     async def close(self) -> None: ...
+
+
+def refuse_without(extra: str, *modules: str) -> None:
+    """Raise EnvironmentFailure (`setup`) for the first module of an extra that is not installed."""
+    for name in modules:
+        if find_spec(name) is None:
+            text = f"{name} is not installed; run `pip install 'trajmill[{extra}]'`"
+            raise EnvironmentFailure(text, FailureClass.SETUP)
 
 
 class GoalDistances(Protocol):

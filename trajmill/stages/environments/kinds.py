@@ -13,6 +13,7 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.names import known_by, refuse_unknown
 from trajmill.schemas.spec import OPERATIONAL, Fraction, Spec
 from trajmill.stages.environments.android.spec import AndroidSpec
+from trajmill.stages.environments.base import refuse_without
 from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.environments.spec import EnvironmentSpec, FixedTasksSpec, MissingKey, TaskFileSpec
 from trajmill.stages.parts import PartGroup
@@ -188,6 +189,7 @@ class MiniWobSpec(FixedTasksSpec):
     """Instances of each task that decide which policy is promoted."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
+        refuse_without("web", "playwright")
         from trajmill.stages.environments.miniwob.environment import MiniWobFactory
 
         return MiniWobFactory()
@@ -211,6 +213,7 @@ class WebAppSpec(AppFilesSpec):
     """The simulated apps in a real browser."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
+        refuse_without("web", "playwright")
         from trajmill.stages.environments.webapp.environment import WebAppFactory
 
         return WebAppFactory(self.navigation_graph(), platform)
@@ -225,6 +228,7 @@ class BrowserSpec(TaskFileSpec):
     """Any web site."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
+        refuse_without("web", "playwright")
         from trajmill.stages.environments.browser.environment import BrowserFactory
 
         return BrowserFactory(platform)
@@ -239,6 +243,7 @@ class StateApiSpec(TaskFileSpec):
     """Web applications with a state API, such as those of CUA-Gym-Hub."""
 
     def factory(self, platform: Platform) -> EnvironmentFactory:
+        refuse_without("web", "playwright")
         from trajmill.stages.environments.state_api.environment import StateApiFactory
 
         return StateApiFactory(platform)

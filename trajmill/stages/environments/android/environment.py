@@ -35,7 +35,7 @@ from trajmill.stages.environments.android.restore import (
 from trajmill.stages.environments.android.screen import DeviceScreen, ListEnds, capture_screen
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.world import WorldServer
-from trajmill.stages.environments.base import make_observation
+from trajmill.stages.environments.base import make_observation, refuse_without
 from trajmill.stages.environments.pool.machines import POLL_SECONDS, Machines, MachineState, machine_address
 from trajmill.stages.environments.tasks import read_part
 
@@ -273,11 +273,9 @@ class AndroidFactory:
 
     async def __call__(self) -> AndroidEnvironment:
         """Return an environment on the next free device that answers, or raise EnvironmentFailure (`setup`)."""
-        try:
-            from trajmill.stages.environments.android.adb import AdbDevice, ServerAddress, list_devices
-        except ModuleNotFoundError as error:
-            text = f"{error.name} is not installed; run `pip install 'trajmill[android]'`"
-            raise EnvironmentFailure(text, FailureClass.SETUP) from error
+        refuse_without("android", "adbutils")
+        from trajmill.stages.environments.android.adb import AdbDevice, ServerAddress, list_devices
+
         settings = self._settings
         address = ServerAddress(settings.host, settings.port)
 

@@ -19,7 +19,7 @@ from trajmill.schemas.geometry import Box, Size
 from trajmill.schemas.observation import Observation, UIElement
 from trajmill.schemas.record import Origin, Record
 from trajmill.schemas.tables.query import Platform, Query, Split
-from trajmill.stages.environments.base import Belongings, make_observation
+from trajmill.stages.environments.base import Belongings, make_observation, refuse_without
 from trajmill.stages.environments.browser.launch import EXECUTABLE
 from trajmill.stages.environments.miniwob.pages import pages_folder
 from trajmill.stages.environments.pool.other_python import OtherPython
@@ -90,13 +90,7 @@ class BrowserGymEnvironment:
 class BrowserGymFactory:
     async def __call__(self) -> BrowserGymEnvironment:
         """Start a player; raises EnvironmentFailure (`setup`) if BrowserGym or Chromium is not installed."""
-        try:
-            missing = find_spec("browsergym.core") is None
-        except ModuleNotFoundError:
-            missing = True
-        if missing:
-            text = "browsergym-core is not installed; run `pip install 'trajmill[browsergym]'`"
-            raise EnvironmentFailure(text, FailureClass.SETUP)
+        refuse_without("browsergym", "browsergym")
         browser = shutil.which(EXECUTABLE)
         if browser is None:
             raise EnvironmentFailure(f"{EXECUTABLE} is not installed; run `make system-deps`", FailureClass.SETUP)

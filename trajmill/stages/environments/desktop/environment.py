@@ -10,7 +10,6 @@ import time
 from asyncio.subprocess import Process
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ from trajmill.schemas.errors import BadInputError, EnvironmentFailure, FailureCl
 from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.base import Belongings, make_observation
+from trajmill.stages.environments.base import Belongings, make_observation, refuse_without
 from trajmill.stages.environments.desktop.connection import DesktopConnection, DesktopServer, DesktopTimeouts
 from trajmill.stages.environments.desktop.metrics import METRICS
 from trajmill.stages.environments.desktop.osworld.client import OsworldCode
@@ -210,10 +209,7 @@ class LocalDesktops:
     _running: list[_LocalDesktop] = field(default_factory=list, init=False)
 
     async def __call__(self) -> DesktopEnvironment:
-        for package in ("jeepney", "Xlib"):
-            if find_spec(package) is None:
-                text = f"{package} is not installed; run `pip install 'trajmill[desktop]'`"
-                raise EnvironmentFailure(text, FailureClass.SETUP)
+        refuse_without("desktop", "jeepney", "Xlib")
         local = await self._start()
         self._running.append(local)
 
