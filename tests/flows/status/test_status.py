@@ -227,16 +227,17 @@ async def test_the_slots_of_a_worker_are_cells_until_it_ends_or_is_killed(tmp_pa
 def test_malformed_replies_are_counted_by_role_in_the_status_and_the_report(tmp_path: Path) -> None:
     config = config_at(tmp_path)
     warehouse, at = create_warehouse(tmp_path), stage_run("rollout", 1, config.run_id)
-    attempt = trajectory(1, at, "q", agent="ces")
+    attempt = trajectory(1, at, "q", agent="ces", stop_reason="time_limit")
     told = {"trajectory_id": attempt.trajectory_id, "step_index": 0, "response": "Hm.", **at_origin(at)}
     replies = enumerate((("planner", None), ("planner", "it is no plan"), ("policy", None), ("executor", "no call")))
     calls = [record(ModelCall, call_id=str(n), role=role, malformed=why, **told) for n, (role, why) in replies]
     commit_rows(warehouse, at, query("q", at), attempt, *calls, round_summary(stage_run("evaluate", 1, config.run_id)))
     refresh_views(warehouse)
     assert [line for line in status_of(RoundContext.of(config)).lines if "replies of the" in line] == [
-        "malformed 1 of 1 replies of the executor in the newest round",
-        "          1 of 2 replies of the planner in the newest round",
+        "malformed 1 of 1 replies of the executor",
+        "          1 of 2 replies of the planner",
     ]
+    assert result_lines(warehouse, config.run_id)["failures"] == ["1 time limit"]
     page = render_report(warehouse, config.run_id)
     assert "it is no plan" in page and "no call" in page
 

@@ -287,8 +287,10 @@ def _lines(sections: Mapping[str, Sequence[str]]) -> list[str]:
 
 
 _FAILURES = """
-SELECT failure_class, count(*)::BIGINT AS failures FROM failures
-WHERE run_id = $1 AND round = (SELECT max(round) FROM failures WHERE run_id = $1) GROUP BY 1 ORDER BY 2 DESC
+WITH ended AS (SELECT run_id, round, failure_class FROM failures
+    UNION ALL SELECT run_id, round, 'time limit' FROM trajectories WHERE stop_reason = 'time_limit')
+SELECT failure_class, count(*)::BIGINT AS failures FROM ended
+WHERE run_id = $1 AND round = (SELECT max(round) FROM ended WHERE run_id = $1) GROUP BY 1 ORDER BY 2 DESC
 """
 _MALFORMED = """
 SELECT role, count(malformed)::BIGINT AS malformed, count(*)::BIGINT AS replies FROM role_calls
@@ -315,9 +317,7 @@ def result_lines(warehouse: Warehouse, run_id: str) -> dict[str, list[str]]:
         "success": [_trend(name, success[split]) for split, name in SPLIT_NAMES.items() if split in success],
         "judge": [_trend(name, [getattr(row, name) for row in judge]) for name in ("precision", "kappa") if judge],
         "failures": [", ".join(f"{row.failures} {row.failure_class}" for row in failures) or "none"],
-        "malformed": [
-            f"{row.malformed:,} of {row.replies:,} replies of the {row.role} in the newest round" for row in malformed
-        ],
+        "malformed": [f"{row.malformed:,} of {row.replies:,} replies of the {row.role}" for row in malformed],
         "money": [f"{money(sum(costs))} in all, {money(sum(costs[-1:]))} in the last round"],
     }
 
