@@ -106,7 +106,7 @@ def view(
     serve_viewer(warehouse, host, port, token_file, lambda link: print(f"{link} (Ctrl-C ends it)", flush=True))
 
 
-@app.command(epilog="Example: trajmill status --config trajmill.toml")
+@app.command(epilog="Example: trajmill status")
 def status(
     config: ConfigFile = None,
     root: Root = None,
@@ -133,7 +133,7 @@ def status(
         raise BadInputError("the warehouse is damaged; `trajmill verify` names all damaged files")
 
 
-@app.command(epilog="Example: trajmill doctor --config trajmill.toml")
+@app.command(epilog="Example: trajmill doctor")
 def doctor(config: ConfigFile = None) -> None:
     """Check installation, disk, servers and warehouse. Prints how to fix what is wrong."""
     from trajmill.flows.doctor import examine
@@ -319,7 +319,7 @@ def export(
         print(f"left out  {count:,} steps: {reason}")
 
 
-@app.command("import", epilog="Example: trajmill import agentnet ~/AgentNet/ubuntu --config trajmill.toml")
+@app.command("import", epilog="Example: trajmill import agentnet ~/AgentNet/ubuntu")
 def import_(
     layout: str = Argument(
         ...,

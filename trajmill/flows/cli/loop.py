@@ -32,7 +32,7 @@ STAGE_COMMANDS = {
 """The stages that are commands of their own, with their help."""
 
 
-@app.command(epilog="Example: trajmill evolve --config trajmill.toml --workers 2")
+@app.command(epilog="Example: trajmill evolve --workers 2")
 def evolve(config: ConfigFile = None, new_run: NewRun = False, workers: Workers = None) -> None:
     """Run the loop, round after round. A second call continues where the first stopped."""
     settings = begin(config, new_run)
@@ -52,7 +52,7 @@ def evolve(config: ConfigFile = None, new_run: NewRun = False, workers: Workers 
     print_lines(*([f"\n{report.waiting}"] if report.waiting else []), style="yellow")
 
 
-@app.command(epilog="Example: trajmill walk --config docs/examples/desktop.toml")
+@app.command(epilog="Example: trajmill walk --queries 20")
 def walk(
     config: ConfigFile = None,
     queries: int = Option(12, min=1, max=10_000, help="How many queries to try."),
@@ -89,7 +89,7 @@ def pathways(
 def _add_stage_command(stage: str, purpose: str) -> None:
     about = f"{purpose} (One stage of the current round; a second call does nothing.)"
 
-    @app.command(stage, help=about, epilog=f"Example: trajmill {stage} --config trajmill.toml")
+    @app.command(stage, help=about, epilog=f"Example: trajmill {stage}")
     def command(config: ConfigFile = None, new_run: NewRun = False) -> None:
         _run_alone(stage, config, new_run)
 
@@ -98,7 +98,7 @@ for _stage, _purpose in STAGE_COMMANDS.items():
     _add_stage_command(_stage, _purpose)
 
 
-@app.command(epilog="Example: trajmill train --config trajmill.toml")
+@app.command(epilog="Example: trajmill train")
 def train(
     config: ConfigFile = None,
     new_run: NewRun = False,
@@ -136,7 +136,7 @@ def _run_alone(stage: str, config: Path | None, new_run: bool) -> None:
         tell_server(settings)
 
 
-@app.command(epilog="Example: trajmill judge --again --judge NAME --round 3")
+@app.command(epilog="Example: trajmill judge --again --judge strict --round 3")
 def judge(
     config: ConfigFile = None,
     new_run: NewRun = False,
@@ -167,7 +167,7 @@ def judge(
     print_lines(f"{made.trajectories:,} trajectories: {made.judged:,} judged, {made.before:,} judged before{apart}")
 
 
-@app.command(epilog="Example: trajmill calibrate --judge NAME --labels trajectories")
+@app.command(epilog="Example: trajmill calibrate --judge strict --labels AgentRewardBench")
 def calibrate(
     config: ConfigFile = None,
     names: list[str] | None = Option(
@@ -189,7 +189,7 @@ def calibrate(
             console.print(calibration_table(calibrated))
 
 
-@app.command(epilog="Example: trajmill compare 641dc79f qwen-32b --config trajmill.toml")
+@app.command(epilog="Example: trajmill compare 641dc79f qwen-32b")
 def compare(
     a: str = Argument(..., help="A policy version, or a part of it, or the NAME of an [endpoints.NAME]."),
     b: str = Argument(..., help="The other one."),
@@ -333,7 +333,7 @@ def _job_variables(written: list[str]) -> dict[str, Any]:
     return variables
 
 
-@policy.command("list", epilog="Example: trajmill policy list --config trajmill.toml")
+@policy.command("list", epilog="Example: trajmill policy list")
 def list_versions(config: ConfigFile = None) -> None:
     """List the policy versions of the run. Shows where each came from, and the last decision about it."""
     settings = load(config)
@@ -350,7 +350,7 @@ def list_versions(config: ConfigFile = None) -> None:
     print("* in force")
 
 
-@policy.command(epilog="Example: trajmill policy add --adapter adapters/round-3 --config trajmill.toml")
+@policy.command(epilog="Example: trajmill policy add --adapter adapters/round-3")
 def add(
     config: ConfigFile = None,
     model: str | None = Option(
@@ -390,7 +390,7 @@ def promote(
     print(f"{PolicyInForce.of(promote_policy(settings, version)).policy_row.model_version} is in force")
 
 
-@policy.command(epilog="Example: trajmill policy rollback --config trajmill.toml")
+@policy.command(epilog="Example: trajmill policy rollback")
 def rollback(config: ConfigFile = None) -> None:
     """Replace the version in force by its parent. The parent acts from the next stage on."""
     settings = load(config)

@@ -96,7 +96,7 @@ def check_task_files(
     print(f"{complete} of {len(checked)} tasks are complete (checked without a machine)")
 
 
-@env.command("serve", epilog="Example: trajmill env serve --config docs/examples/desktop.toml --port 8000 --slots 4")
+@env.command("serve", epilog="Example: trajmill env serve --port 8000 --slots 4")
 def serve_env(
     config: ConfigFile = None,
     host: str = Option("127.0.0.1", help="Address to listen on; any but loopback needs --token-file."),
