@@ -69,7 +69,7 @@ class Observation:
 
 
 class ScreenReader(Protocol):
-    """Reads stored screens, so that a stage needs no warehouse."""
+    """Reads stored screens without a warehouse."""
 
     def image(self, screen_id: str) -> bytes:
         """The encoded image. Raises KeyError for an unknown id."""

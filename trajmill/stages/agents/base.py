@@ -44,7 +44,7 @@ class Decision:
 
 @dataclass(frozen=True, slots=True)
 class EpisodeView:
-    """All that an agent may know; it has no path, slots or goal of the query."""
+    """What an agent may see; the query's path, slots and goal are left out."""
 
     instruction: str
     guidance: str | None
@@ -79,7 +79,7 @@ AgentMaker = Callable[[Query], Agent]
 
 
 class AgentModel(NamedTuple):
-    """The policy's model as an agent asks it, and the models of the agent's further roles by name."""
+    """The policy's model as an agent calls it, and the models of the agent's further roles by name."""
 
     model: ChatModel
     family: Family

@@ -54,7 +54,7 @@ CRITICS: Final = PartGroup(
 
 
 class StepCriticSpec(Spec):
-    """A critic of steps that asks no model; `judge.step_critic` names its kind."""
+    """A critic of steps that calls no model; `judge.step_critic` names its kind."""
 
     @abstractmethod
     def open(self, graphs: tuple[Path, ...]) -> StepCritic:
@@ -62,7 +62,7 @@ class StepCriticSpec(Spec):
 
 
 class TrajectoryCriticSpec(Spec):
-    """A critic of trajectories that asks no model; `judge.text_critic` or `judge.multimodal_critic` names its kind."""
+    """A critic of trajectories that calls no model; `judge.text_critic` or `judge.multimodal_critic` names its kind."""
 
     @abstractmethod
     def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic: ...

@@ -116,7 +116,7 @@ class GroundingSpec(KindSpec):
     screen. Empty disables OCR."""
     detector: str = ""
     """Address of an OmniParser server, which finds elements in pixels; elements and lines of text that it does not
-    find are refused. Nothing is asked if it is empty."""
+    find are refused. Not used if empty."""
     overlap: Fraction = 0.5
     """Smallest overlap (intersection over union) of an element with a box of the detector (the paper's 0.5)."""
 
@@ -239,7 +239,7 @@ class ReasoningSpec(KindSpec):
     prompts: ClassVar[tuple[str, ...]] = ("think", "act", "merge")
 
     sources: tuple[Literal["offline", "agents", "online"], ...] = ("offline", "agents", "online")
-    """`offline`: `derive.describer` thinks anew. `agents`: `derive.writer` merges what the roles of a multi-agent
+    """`offline`: `derive.describer` rewrites it. `agents`: `derive.writer` merges what the roles of a multi-agent
     framework said. `online`: the policy's own thought, if a model wrote it."""
     styles: Annotated[tuple[str, ...], Field(min_length=1)] = (
         "Go through it in this order: what the screen shows, what is done so far, what is missing, what to do now.",

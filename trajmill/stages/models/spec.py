@@ -57,7 +57,7 @@ class ModelSpec(Spec):
     as many as the family is published with; GUI-Owl is served with 1 to 3."""
     context_tokens: Annotated[int, Field(ge=4096)] = 32_000
     """Length of the model's context in tokens, for a request and its answer. A critic fills at most three quarters of
-    it with a trajectory, and says what was left out."""
+    it with a trajectory, and names what was left out."""
     max_images: Annotated[int, Field(ge=2)] = 24
     """Largest number of images in one request; the server must allow as many, e.g. with vLLM's
     `--limit-mm-per-prompt`."""

@@ -59,7 +59,7 @@ class GraphQueriesSpec(Spec):
     """Ids of the apps that are kept from training."""
 
     validation: NonNegativeInt = 80
-    """Queries that decide which policy is promoted: half of them new slot combinations, half of apps of their own."""
+    """Queries that decide which policy is promoted: half of them new slot combinations, half in validation apps."""
     validation_app_names: tuple[str, ...] = ("rides",)
     """Ids of the apps kept for validation queries; the default is ignored if there is no such app."""
     infeasible: Fraction = 0.05

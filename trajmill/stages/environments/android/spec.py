@@ -44,7 +44,7 @@ class AndroidWorldSpec(Spec):
 
 
 class AndroidSpec(TaskFileSpec):
-    """Android devices that adb knows (extra `android`)."""
+    """Android devices that adb lists (extra `android`)."""
 
     line: ClassVar[str] = f"{__package__}.task:PhoneTask"
 

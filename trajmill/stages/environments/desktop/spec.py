@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class OsworldSpec(Spec):
-    """OSWorld's own code for setup and evaluation, in an environment of its own (`make osworld-env`)."""
+    """OSWorld's own code for setup and evaluation, in a separate environment (`make osworld-env`)."""
 
     python: Annotated[Path, OPERATIONAL] = Path(".venv-osworld/bin/python")
     """Python interpreter with `desktop-env`."""

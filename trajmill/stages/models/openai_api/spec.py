@@ -59,7 +59,7 @@ class OpenAiSpec(ModelSpec):
     model: Annotated[str, Field(min_length=1)]
     """The model's name on its server; each row stores it as the version."""
     urls: Annotated[tuple[ServerAddress, ...], OPERATIONAL] = ()
-    """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; the least busy server is asked."""
+    """Base addresses of servers with this model, e.g. `http://gpu-1:8000/v1`; requests go to the least busy one."""
     api_key_variable: Annotated[str, OPERATIONAL] = ""
     """Environment variable with the key; if empty, no key is sent."""
     several_answers: Annotated[bool, OPERATIONAL] = True
@@ -77,7 +77,7 @@ class OpenAiSpec(ModelSpec):
     first_wait_seconds: Annotated[PositiveFloat, OPERATIONAL] = 0.5
     """Wait before the second attempt; it is doubled before each further one."""
     longest_wait_seconds: Annotated[PositiveFloat, OPERATIONAL] = 60.0
-    """Longest wait between two attempts; a server that asks for a longer one (`Retry-After`) fails the call."""
+    """Longest wait between two attempts; a server that requests a longer one (`Retry-After`) fails the call."""
     probe_seconds: Annotated[PositiveFloat, OPERATIONAL] = 10.0
     """Seconds between two health checks of a dead server."""
     input_price: NonNegativeFloat = 0.0
