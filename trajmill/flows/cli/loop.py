@@ -72,7 +72,7 @@ def walk(
 
 @app.command(epilog="Example: trajmill pathways mousepad pcmanfm --config docs/examples/desktop.toml")
 def pathways(
-    programs: list[str] | None = Argument(None, metavar="[PROGRAM]...", help="Programs to walk."),
+    programs: list[str] | None = Argument(None, metavar="PROGRAM", help="Programs to walk."),
     config: ConfigFile = None,
 ) -> None:
     """Make queries from menus, dialogs and tabs of programs. A second call does nothing."""
@@ -213,7 +213,7 @@ def compare(
 
 @app.command(epilog="Example: trajmill derive step")
 def derive(
-    kind: str | None = Argument(None, metavar="[KIND]", help=_KIND),
+    kind: str | None = Argument(None, metavar="KIND", help=_KIND),
     config: ConfigFile = None,
     new_run: NewRun = False,
 ) -> None:

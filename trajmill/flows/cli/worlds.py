@@ -22,7 +22,7 @@ tasks = typer.Typer(help="Task files of OSWorld.", no_args_is_help=True)
 graph = typer.Typer(help="Graphs of apps: pages, elements, slots, transitions.", no_args_is_help=True)
 app = typer.Typer()
 
-AppFiles = Annotated[list[Path], Argument(metavar="FILE...", help="YAML files, read with the built-in apps.")]
+AppFiles = Annotated[list[Path], Argument(metavar="FILE", help="YAML files, read with the built-in apps.")]
 ConfigArgument = Annotated[Path, Argument(metavar="CONFIG", help="Configuration with a section [explore].")]
 GraphFileArgument = Annotated[Path, Argument(metavar="GRAPH", help="YAML file of a graph.")]
 AppOption = Annotated[str, Option("--app", metavar="NAME", help="An app of [explore.apps].")]
@@ -206,7 +206,7 @@ def annotate_graph_file(file: GraphFileArgument, config: ConfigFile = None) -> N
 
 
 @graph.command("check", epilog="Example: trajmill graph check graphs/galculator.yaml")
-def check_graphs(files: list[Path] = Argument(..., metavar="GRAPH...", help="YAML files of graphs.")) -> None:
+def check_graphs(files: list[Path] = Argument(..., metavar="GRAPH", help="YAML files of graphs.")) -> None:
     """List the mistakes of graphs by line. Also lists pages where paths end, and what queries can ask for."""
     from trajmill.stages.graphs.asked import asked_line
     from trajmill.stages.graphs.check import check_graph
