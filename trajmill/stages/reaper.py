@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 
 SECONDS_TO_LEAVE = 3.0
@@ -28,9 +28,13 @@ class Reaper:
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
 
-    def watch(self, process_ids: Iterable[int], folders: Iterable[Path]) -> None:
-        """After the owner's end, also end these processes and remove these folders; naming one twice is fine."""
+    def watch(self, process_ids: Iterable[int], folders: Iterable[Path], groups: Iterable[int] = ()) -> None:
+        """After the owner's end, also end these processes and remove these folders; naming one twice is fine.
+
+        `groups` are leaders of process groups, which are asked to end; what outlives a leader is killed, too.
+        """
         names = [f"process {number}\0" for number in process_ids] + [f"folder {folder}\0" for folder in folders]
+        names += [f"group {number}\0" for number in groups]
         if not names:
             return
         if self._process is None or self._process.poll() is not None:
@@ -48,11 +52,11 @@ class Reaper:
             process.communicate()
 
 
-def end_processes(process_ids: Collection[int]) -> None:
+def end_processes(process_ids: Collection[int], groups: Collection[int] = ()) -> None:
     family: dict[int, int] = {}
     with contextlib.ExitStack() as handles:
         # All are stopped before one is killed, so that none starts another process or loses its parent meanwhile.
-        while new := with_descendants([*process_ids, *family]) - family.keys():
+        while new := with_descendants([*process_ids, *family], groups=groups) - family.keys():
             for number in new:
                 family[number] = _open(number)
                 if family[number] >= 0:
@@ -77,7 +81,7 @@ def main() -> None:
     # A signal that interrupts the owner must not end the reaper before it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    handles: dict[int, int] = {}
+    handles, groups = dict[int, int](), dict[int, int]()
     folders: list[Path] = []
     unread = b""
     while piece := os.read(0, 65536):
@@ -86,12 +90,22 @@ def main() -> None:
             kind, _, what = name.decode("utf-8", "surrogateescape").partition(" ")
             if kind == "folder":
                 folders.append(Path(what))
+            elif kind == "group":
+                groups[int(what)] = _open(int(what))
             elif int(what) not in handles or not _is_running(handles[int(what)]):
                 handles[int(what)] = _open(int(what))
-    _await_end(handles.values(), SECONDS_TO_LEAVE)
-    end_processes([number for number, handle in handles.items() if _is_running(handle)])
+    for group in _still_theirs(groups):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGTERM)
+    _await_end([*handles.values(), *groups.values()], SECONDS_TO_LEAVE)
+    end_processes([number for number, handle in handles.items() if _is_running(handle)], _still_theirs(groups))
     for folder in folders:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _still_theirs(groups: Mapping[int, int]) -> list[int]:
+    """Return the groups, given with their leaders' handles, whose ids nobody has got after the end of a whole group."""
+    return [number for number, leader in groups.items() if _is_running(leader) or not Path(f"/proc/{number}").exists()]
 
 
 def _open(process: int) -> int:
@@ -118,19 +132,20 @@ def _is_running(handle: int) -> bool:
     return handle >= 0 and not select.select([handle], [], [], 0)[0]
 
 
-def with_descendants(process_ids: Iterable[int], zombies_of: int = -1) -> set[int]:
-    """Return the running processes among some, and all their descendants; zombies only as children of `zombies_of`."""
+def with_descendants(process_ids: Iterable[int], zombies_of: int = -1, groups: Collection[int] = ()) -> set[int]:
+    """Return the running processes among some and in groups, and their descendants; zombies only of `zombies_of`."""
     children: dict[int, list[int]] = {}
-    existing = set[int]()
+    existing, members = set[int](), list[int]()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, IndexError):
-                state, parent = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:2]
+                state, parent, group = (entry / "stat").read_text(errors="replace").rpartition(")")[2].split()[:3]
                 if state not in "ZX" or int(parent) == zombies_of:
                     existing.add(int(entry.name))
+                    members += [int(entry.name)] if int(group) in groups else []
                     children.setdefault(int(parent), []).append(int(entry.name))
     found: set[int] = set()
-    waiting = [number for number in process_ids if number in existing]
+    waiting = [*(number for number in process_ids if number in existing), *members]
     while waiting:
         number = waiting.pop()
         found.add(number)
