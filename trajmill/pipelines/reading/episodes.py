@@ -11,7 +11,6 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple, TypeVar, Unpack
 
-import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -26,12 +25,10 @@ from trajmill.schemas.tables.trajectory import Purpose, Step, Trajectory
 from trajmill.schemas.tables.verdict import Judgement, JudgeRow, StepVerdict, TrajectoryVerdict
 from trajmill.stages.curate.history import History, JudgedAttempt
 from trajmill.stages.derive.rl_plan import RewardMoments, RLAttempt, moments, reward_of
-from trajmill.warehouse.delta_log import committed_names, newest_log_entry
+from trajmill.warehouse.delta_log import newest_log_entry
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.read import WantedRows, read_batches, read_rows, read_table, read_tuples, table_of, tuples
 from trajmill.warehouse.shards import file_schema
-from trajmill.warehouse.store.connection import unreadable
-from trajmill.warehouse.views import OFFLINE
 
 R = TypeVar("R", bound=Row)
 _CRITIC: Final = "critic"
@@ -166,17 +163,8 @@ class TrajectoryRecords(NamedTuple):
 
 def places_of(warehouse: Warehouse, start: str) -> list[TrajectoryPlace]:
     """Find trajectories whose ids begin with `start`. Raises BadInputError if a file or the table's log is damaged."""
-    # Ids are hashes, so every file may have one. DuckDB searches 400 small files in 0.14 s of CPU, pyarrow in 0.3 s.
-    with duckdb.connect(config=OFFLINE) as connection:
-        warehouse.store.register(connection)
-        files = [warehouse.store.uri(name) for name in committed_names(warehouse, "trajectories")]
-        found = "SELECT trajectory_id, run_id, round FROM read_parquet(?, hive_partitioning = false)"
-        try:
-            query = f"{found} WHERE starts_with(trajectory_id, ?)"
-            rows = connection.execute(query, [files, start]).fetchall() if files else []
-        except duckdb.Error as error:
-            raise unreadable(warehouse.store.uri("tables/trajectories"), error) from error
-    return [TrajectoryPlace(*row) for row in rows]
+    rows = read_table(warehouse, "trajectories", TrajectoryPlace._fields)
+    return [TrajectoryPlace(*row) for row in tuples(rows.filter(pc.starts_with(rows["trajectory_id"], start)))]
 
 
 def read_trajectory(warehouse: Warehouse, place: TrajectoryPlace) -> TrajectoryRecords:
