@@ -264,7 +264,6 @@ def serve(
 
         if not replace:
             refuse_to_replace(settings, alone=not is_own)
-        # A refused command leaves no run behind.
         begin_or_continue(settings, new_run=True)
         remember_server(warehouse, settings.run_id, address, datetime.now(UTC))
         let = f"Let other commands report to it: export PREFECT_API_URL={address}"

@@ -41,7 +41,7 @@ def load(config_file: Path | None, unneeded: str = "") -> Config:
 def begin(config_file: Path | None, new_run: bool, store: bool = True) -> Config:
     """Begin or continue the run; confirm a second run of its name on a terminal, elsewhere require `--new-run`.
 
-    Without `store`, leave the storing to the caller's `begin_or_continue`.
+    Without `store`, leave the storing to the caller's `begin_or_continue`: a refusal until then leaves no run behind.
     """
     config = load(config_file)
     from trajmill.flows.new_run import NewRunError, begin_or_continue, refuse_new_run
