@@ -21,7 +21,6 @@ from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.read import read_rows
 from trajmill.warehouse.staging import Progress, progress_of
-from trajmill.warehouse.store.base import FileStore
 
 pytestmark = pytest.mark.slow
 
@@ -65,18 +64,6 @@ def test_after_a_failed_shard_only_what_is_missing_is_done(work: WriteNames) -> 
     assert fan_out(work, payloads, BeamSettings()) == made
     assert (made.rows("failures"), made.dropped) == (4, {"dull": 4, "odd": 3})
     assert work.calls() == ["ab", "bad", "bad", "c"]
-
-
-def test_a_marker_is_looked_for_once(work: WriteNames, monkeypatch: pytest.MonkeyPatch) -> None:
-    looked, get = list[str](), FileStore.get
-
-    def look(store: FileStore, name: str) -> bytes | None:
-        looked.append(name)
-        return get(store, name)
-
-    monkeypatch.setattr(FileStore, "get", look)
-    fan_out(work, [[name] for name in NAMES], BeamSettings(), workers=2)
-    assert looked and len(set(looked)) == len(looked)
 
 
 def test_work_of_another_identity_is_done_anew_and_names_other_files(work: WriteNames) -> None:

@@ -125,9 +125,6 @@ class StageWork(Generic[P]):
             self.progress(shard.name).fill(items)
         return made
 
-    def named(self, shard: Shard) -> tuple[str, WrittenFiles]:
-        return shard.name, self.do(shard)
-
     def finished_shard(self, shard: str) -> WrittenFiles | None:
         result = read_marker(self.warehouse, self._folder / f"shard-{shard}", shard)
         if result is None:
@@ -169,9 +166,9 @@ def fan_out(
 
         run_on_machines(work, shards, settings, workers)
     elif workers > 1 and len(shards) > 1:
-        done = dict(side_by_side(work.named, shards, workers))
+        side_by_side(work.do, shards, workers)
     else:
-        done = dict(map(work.named, shards))
+        done = {shard.name: work.do(shard) for shard in shards}
     files: dict[str, list[DataFile]] = defaultdict(list)
     dropped: Counter[str] = Counter()
     for name in names:

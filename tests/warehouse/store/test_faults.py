@@ -24,6 +24,7 @@ from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.base import FileStore, StoreError, store_at
 from trajmill.warehouse.store.bucket import _file_system
 from trajmill.warehouse.store.connection import unreadable
+from trajmill.warehouse.store.ranges import _kept
 from trajmill.warehouse.upkeep import damage
 from trajmill.warehouse.views import connect, refresh_views
 
@@ -67,6 +68,7 @@ def test_a_server_that_stays_away_is_no_damage(
     refresh_views(warehouse)
     # This process has kept the small files.
     _file_system.cache_clear()
+    _kept.cache_clear()
     connection = connect(warehouse)
     monkeypatch.setattr("trajmill.warehouse.store.ranges.PATIENCE", 0.0)
     hasty = Warehouse(warehouse.store.impatient())
@@ -114,6 +116,7 @@ def test_each_damage_is_named_and_mended_by_a_copy(bucket_url: str, monkeypatch:
         assert whole is not None
         spoil(store, name)
         _file_system.cache_clear()
+        _kept.cache_clear()
         with pytest.raises(BadInputError) as caught:
             use()
         line = str(caught.value)
@@ -158,16 +161,6 @@ def test_each_thread_reads_where_it_has_set_its_position(bucket_url: str) -> Non
         other.submit(handler.seek, -2, io.SEEK_END).result()
         assert (handler.read(2), other.submit(handler.read).result()) == (b"bc", b"ef")
     assert (handler.tell(), handler.read(), handler.read(1)) == (3, b"def", b"")
-
-
-def test_small_data_files_are_read_once(bucket_url: str) -> None:
-    store = store_at(bucket_url)
-    names, (files, before) = [f"tables/steps/{number}.parquet" for number in range(40)], store.arrow_files()
-    for name in names:
-        store.put(name, b"PAR1")
-    for _ in range(2):
-        assert files is not None and {files.open_input_file(before + name).read() for name in names} == {b"PAR1"}
-        store.delete(*names)
 
 
 def test_duckdb_reads_all_row_groups_of_a_large_file(bucket_url: str) -> None:

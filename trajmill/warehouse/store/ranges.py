@@ -12,7 +12,7 @@ import re
 import threading
 from collections.abc import Awaitable, Callable
 from datetime import datetime
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any, Final, TypeVar
 
 from obstore.exceptions import BaseError, GenericError
@@ -24,7 +24,6 @@ R = TypeVar("R")
 _DATA_FILE: Final = re.compile(r"/tables/\w+/[^/]+\.parquet$")
 _READ_WHOLE: Final = 1 << 21
 """Bytes of the largest file that is read in one request: its footer and its columns would be several."""
-_KEPT_BYTES: Final = 64 << 20
 _BEHIND_THE_END: Final = "416 "
 """In the answer to a request for bytes behind the end of a file."""
 
@@ -41,9 +40,6 @@ class RangeStore(FsspecStore):
     def __init__(self, *arguments: Any, **keywords: Any) -> None:
         super().__init__(*arguments, **keywords)
         self._sizes: dict[str, dict[str, Any]] = {}
-        self._kept: dict[str, bytes] = {}
-        """Small files by name, the one that was read first comes first."""
-        self._busy = threading.Lock()
 
     async def _info(self, path: str, **named: Any) -> dict[str, Any]:
         # DuckDB names the scheme, pyarrow does not.
@@ -75,16 +71,17 @@ class RangeStore(FsspecStore):
     def whole(self, path: str, size: int) -> bytes:
         """Return the bytes of a small file; those of data files that were read last are kept."""
         name = path.rpartition("://")[2]
-        data: bytes = self._kept.get(name) or self.cat_file(path, start=0, end=size)
+        data: bytes = _kept(self, name, size) if name in self._sizes else self.cat_file(path, start=0, end=size)
         if not data.endswith(b"PAR1"):
             # It was cut, and somebody may restore it.
             self._sizes.pop(name, None)
-        elif name in self._sizes:
-            with self._busy:
-                self._kept[name] = data
-                while sum(map(len, self._kept.values())) > _KEPT_BYTES:
-                    del self._kept[next(iter(self._kept))]
         return data
+
+
+@lru_cache(maxsize=32)
+def _kept(files: RangeStore, path: str, size: int) -> bytes:
+    data: bytes = files.cat_file(path, start=0, end=size)
+    return data
 
 
 class RangeFile(io.RawIOBase):
