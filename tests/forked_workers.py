@@ -13,11 +13,10 @@ import socket
 import subprocess
 import sys
 from contextlib import redirect_stdout, suppress
-from multiprocessing import forkserver, resource_tracker
 from pathlib import Path
 from select import select
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final, NoReturn
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     import pytest
@@ -84,40 +83,7 @@ def _work(connection: socket.socket) -> None:
     for number, stream in enumerate(streams):
         os.dup2(stream, number)
         os.close(stream)
-    _fork_the_fork_server()
     exec(eval(sys.stdin.readline()), {"__name__": "__main__"})  # what execnet tells a new process, too
-
-
-def _fork_the_fork_server() -> None:
-    """Make multiprocessing's fork server a fork of this process, before it has threads; else its processes import."""
-    sys.warnoptions.append("ignore")  # of the tracker: it finds semaphores of processes that tests have killed
-    resource_tracker.ensure_running()
-    sys.warnoptions.pop()
-    ended, lives = os.pipe()
-    with socket.socket(socket.AF_UNIX) as listener:
-        listener.bind("")  # any free address
-        listener.listen()
-        address = listener.getsockname()
-        if (process := os.fork()) == 0:
-            _serve_forks(listener.detach(), ended)
-    os.close(ended)
-    at = {"_forkserver_address": address, "_forkserver_alive_fd": lives, "_forkserver_pid": process}
-    vars(vars(forkserver)["_forkserver"]).update(at)
-
-
-def _serve_forks(listener: int, ended: int) -> NoReturn:
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):  # the connection to pytest
-        os.dup2(nowhere, stream)
-    for descriptor in {int(file.name) for file in Path("/proc/self/fd").iterdir()} - {0, 1, 2, listener, ended}:
-        with suppress(OSError):
-            os.close(descriptor)
-    # As with `children_context`: its processes do not answer signals for a whole group until they have begun.
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGINT, signal.SIGTERM))
-    try:
-        forkserver.main(listener, ended, [])
-    finally:
-        os._exit(0)
 
 
 def _stand_in(address: str) -> None:

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import httpx
 import pytest
@@ -216,9 +217,5 @@ def test_a_taken_port_gives_one_error_line(tmp_path: Path) -> None:
 
 
 def test_an_ipv6_address_stands_in_brackets() -> None:
-    class Bound(socket.socket):
-        def getsockname(self) -> tuple[str, int, int, int]:
-            return "::1", 8000, 0, 0
-
-    with Bound() as listener:
-        assert url_of(listener) == "http://[::1]:8000"
+    listener = Mock(getsockname=lambda: ("::1", 8000, 0, 0))
+    assert url_of(listener) == "http://[::1]:8000"

@@ -159,9 +159,7 @@ def test_a_named_warehouse_shows_its_own_runs(tmp_path: Path, command: CommandLi
     (tmp_path / f"runs/{configs[0].run_id}/config.json").write_text('{"gone": 1, "train": {"gone": 2, "epochs": 3.0}}')
     assert config_of(create_warehouse(tmp_path), configs[0].run_id).train.epochs == 3.0  # type: ignore[attr-defined]
     (tmp_path / f"runs/{configs[0].run_id}/config.json").write_text("{")
-    assert "config.json: not a configuration; restore it, or start the run again" in command.refused(
-        "status", "--root", tmp_path
-    )
+    assert "json: not a configuration; restore it, or start" in command.refused("status", "--root", tmp_path)
 
 
 @pytest.mark.slow

@@ -129,17 +129,12 @@ NOTES = {
 
 def test_pairs_that_no_lesson_had_do_not_count() -> None:
     found, network = lessons(attempts().turns, SCREENS), untrained_network(0)
-
-    def scores() -> torch.Tensor:
-        with torch.no_grad():
-            scored: torch.Tensor = network(found.situations, network.word_vectors(found.bags), found.bags.weights)
-        return scored
-
-    before = scores()
+    asked = found.situations, network.word_vectors(found.bags), found.bags.weights
+    before = network(*asked)
     torch.nn.init.ones_(network.pairs.table.weight)
-    assert torch.equal(scores(), before)
+    assert torch.equal(network(*asked), before)
     network.pairs.meet(found.situations)
-    assert not torch.equal(scores(), before)
+    assert not torch.equal(network(*asked), before)
 
 
 @pytest.mark.slow

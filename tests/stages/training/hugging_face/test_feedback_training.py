@@ -93,22 +93,6 @@ def test_a_role_learns_from_what_the_executor_does(
     assert ("Thought of the Planner" in said) is isinstance(recipe, CodaSpecialistSpec)
 
 
-def test_a_stopped_training_goes_on_bit_for_bit(tiny: Path, pool: Path, server: FaultServer, tmp_path: Path) -> None:
-    recipe = RECIPES[0].model_copy(update={"batch": 2, "rows_at_once": 1, "checkpoint_updates": 1})
-    job = TrainingJob(recipe, policy(tiny, server, recipe), pool, 1, tmp_path / "whole")
-    whole = train_in_this_process(job)
-
-    def stop(done: int, _: int) -> None:
-        if done == 2:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        train_in_this_process(job._replace(folder=tmp_path / "stopped"), progress=stop)
-    assert train_in_this_process(job._replace(folder=tmp_path / "stopped")) == whole
-    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "stopped"))
-    assert all(torch.equal(one[name], two[name]) for name in one)
-
-
 def test_a_silent_executor_is_never_a_reward_and_missing_models_and_rows_are_one_line(
     tiny: Path, pool: Path, server: FaultServer, tmp_path: Path
 ) -> None:
