@@ -369,11 +369,14 @@ def _paragraphs(text: str | None) -> str:
 
 
 def api_page() -> str:
-    """Return the public names, grouped as in `trajmill/__init__.py`."""
-    homes = inspect.getsource(trajmill).partition("_NAMES = (\n")[2].partition("\n)")[0]
+    """Return the public names, grouped as in `trajmill/__init__.pyi`."""
     lines = [_API.rstrip()]
-    for comment, home, names in re.findall(r"^    (?:# (.+)|\(\"(.+)\", \"(.+)\"\),)$", homes, re.MULTILINE):
-        lines += ["", f"## {comment}", ""] if comment else [_name(home, name) for name in names.split()]
+    for line in (Path(str(trajmill.__file__)).with_suffix(".pyi")).read_text(encoding="utf-8").splitlines():
+        if line.startswith("# "):
+            lines += ["", f"## {line[2:]}", ""]
+        elif line.startswith("from "):
+            _, home, _, names = line.split(" ", 3)
+            lines += [_name(home, name) for name in re.findall(r"(\w+) as", names)]
     return "\n".join(lines) + "\n"
 
 
@@ -381,7 +384,7 @@ def _name(home: str, name: str) -> str:
     found = getattr(trajmill, name)
     if not (inspect.isclass(found) or inspect.isfunction(found)):
         # The text below a constant is in its source alone.
-        source = inspect.getsource(import_module(f"trajmill.{home}"))
+        source = inspect.getsource(import_module(home))
         [written] = re.findall(rf'^{name}\b[^"]*?=.*?^"""(.+?)"""$', source, re.MULTILINE | re.DOTALL)
         return f"- **`{name}`**: {_text(written)}"
     # Not of a base class, and not the one that NamedTuple and dataclass write.

@@ -166,7 +166,7 @@ def imported(tree: ast.Module) -> None:
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trajmill"):
             home = ROOT / (node.module or "").replace(".", "/")
-            source = (home / "__init__.py" if home.is_dir() else home.with_suffix(".py")).read_text(encoding="utf-8")
+            source = (home / "__init__.pyi" if home.is_dir() else home.with_suffix(".py")).read_text(encoding="utf-8")
             for name in node.names:
                 assert re.search(rf"\b{name.name}\b", source), (node.module, name.name)
 
