@@ -9,8 +9,7 @@ import shutil
 import sys
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, requires, version
 from pathlib import Path
 from typing import NamedTuple
@@ -26,9 +25,9 @@ from trajmill.stages.environments.desktop.spec import DesktopSpec
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
 from trajmill.warehouse.delta_log import committed_files
 from trajmill.warehouse.layout import VERSION_FILE, Warehouse, open_warehouse
-from trajmill.warehouse.releases import checked_weights, release_names, verify_release
 from trajmill.warehouse.store.base import local_folder, store_at
 from trajmill.warehouse.store.connection import damage_as_error
+from trajmill.warehouse.upkeep import damage
 
 _MEND = "`trajmill verify` lists all damaged files"
 _ENGINES = ("prefect", "apache-beam", "deltalake", "duckdb", "pyarrow", "torch", "transformers")
@@ -64,31 +63,22 @@ def examine(config: Config) -> Iterator[Finding]:
 
 
 def check_consistency(warehouse: Warehouse) -> Iterator[Finding]:
-    """Check every table's log and files, every release, and every policy version."""
+    """Check every marker, release and policy version, and of every table the log and the footers of its files."""
+    lines = dict.fromkeys((*damage(warehouse, lambda name: not name.startswith("tables/")), *_footers(warehouse)))
+    yield from (Finding("warehouse", line, _MEND) for line in lines)
+    if not lines:
+        yield Finding("warehouse", f"{warehouse.address} is intact")
+
+
+def _footers(warehouse: Warehouse) -> Iterator[str]:
     system, before = warehouse.store.arrow_files()
-
-    def check_table(table: str) -> None:
-        for path in committed_files(warehouse, table):
-            with damage_as_error(path):
-                pq.read_metadata(before + warehouse.name(path), filesystem=system)
-
-    checks: Mapping[str, Mapping[str, Callable[[], object]]] = {
-        "tables": {table: partial(check_table, table) for table in TABLES},
-        "releases": {name: partial(verify_release, warehouse, name) for name in release_names(warehouse)},
-        "policy versions": {
-            name: partial(checked_weights, warehouse, warehouse.model(name))
-            for name in warehouse.store.folders("models")
-        },
-    }
-    for what, named in checks.items():
-        damaged = 0
-        for name, check in named.items():
-            try:
-                check()
-            except BadInputError as error:
-                damaged += 1
-                yield Finding(f"{what}, {name}", str(error), _MEND)
-        yield Finding(what, f"{len(named) - damaged} of {len(named)} are intact")
+    for table in TABLES:
+        try:
+            for path in committed_files(warehouse, table):
+                with damage_as_error(path):
+                    pq.read_metadata(before + warehouse.name(path), filesystem=system)
+        except BadInputError as error:
+            yield str(error)
 
 
 def check_installation(config: Config) -> Iterator[Finding]:
