@@ -105,7 +105,7 @@ def main() -> None:
 
 def _still_theirs(groups: Mapping[int, int]) -> list[int]:
     """Return the groups, given with their leaders' handles, whose ids nobody has got after the end of a whole group."""
-    return [number for number, leader in groups.items() if _is_running(leader) or not Path(f"/proc/{number}").exists()]
+    return [number for number, leader in groups.items() if _is_running(leader) or not with_descendants([number])]
 
 
 def _open(process: int) -> int:
