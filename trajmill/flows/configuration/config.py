@@ -109,7 +109,7 @@ class RolloutSection(Spec):
     """Episodes that one worker runs at the same time."""
     temperature: PositiveFloat = 1.0
     """Sampling temperature of the policy; evaluation is greedy."""
-    max_seconds: PositiveFloat = 60.0
+    max_seconds: PositiveFloat = 300.0
     """Time limit of one episode, from its first screen to the agent's last step."""
     environment_tries: PositiveInt = 3
     """Tries of an attempt, each on a fresh environment, before its failure is stored."""

@@ -148,8 +148,8 @@ QUALIFY row_number() OVER (PARTITION BY purpose ORDER BY attempts DESC, is_new D
 ORDER BY list_position(['evaluate', 'train', 'guided'], purpose), attempts DESC, is_new DESC, task, app, screen
 """,
     "void": """
-SELECT failure_class, count(*) AS attempts FROM trajectories WHERE run_id = $1 AND status = 'failed'
-GROUP BY ALL ORDER BY 2 DESC, 1
+SELECT if(stop_reason = 'time_limit', 'time limit', failure_class) AS reason, count(*) AS attempts FROM trajectories
+WHERE run_id = $1 AND (status = 'failed' OR stop_reason = 'time_limit') GROUP BY ALL ORDER BY 2 DESC, 1
 """,
     # Attempts that were made to collect training data.
     "collected": """
