@@ -175,9 +175,9 @@ def test_only_served_queries_can_be_asked_for_and_wrong_requests_keep_the_sessio
     with toy_server() as server, connect(session_address(server.url), proxy=None) as raw:
         for kind, data, said in (
             ("step", {"reply": "x"}, "reset first"),
-            ("reset", {"query_id": 5}, "query_id: Input should be a valid string"),
-            ("reset", {"seed": -1}, "seed: Input should be greater than or equal to 0"),
-            ("reset", {"policy": "\0"}, "policy: String should match"),
+            ("reset", {"query_id": 5}, "query_id should be text in quotes"),
+            ("reset", {"seed": -1}, "seed should be at least 0"),
+            ("reset", {"policy": "\0"}, "policy should match"),
             ("reset", {"query_id": "press"}, "Press Go"),
             ("step", {"reply": "x", "stop": True}, "one of reply"),
         ):

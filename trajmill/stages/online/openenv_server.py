@@ -20,9 +20,9 @@ from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Query, Split
 from trajmill.stages.environments.openenv.wire import WireAction, WireMessage, WireScreen, WireTask, to_screen
-from trajmill.stages.environments.tasks import first_mistake
 from trajmill.stages.models.base import ChatMessage
 from trajmill.stages.online.host import EndedEpisode, EpisodeHost, EpisodeOrder, ShownStep, SteppedEpisode
+from trajmill.stages.parts import first_mistake
 
 # OpenEnv works without Gradio, whose import takes four seconds; its web page is not served.
 _GRADIO = sys.modules.setdefault("gradio", None)  # type: ignore[arg-type]
