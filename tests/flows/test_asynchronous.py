@@ -153,7 +153,7 @@ def killed_in_rollout(config: Config) -> None:
 def test_a_rollout_ahead_that_is_killed_goes_on_with_the_same_policy(tmp_path: Path) -> None:
     # One after the other, so that of several the first one is finished early.
     one_by_one = {"episodes_per_round": 12, "concurrency": 1}
-    config = changed(smallest_config(tmp_path, rounds=2), rollout=one_by_one, run={"asynchronous": True, "seed": 6})
+    config = changed(smallest_config(tmp_path, rounds=2), rollout=one_by_one, run={"asynchronous": True, "seed": 3})
     process = PROCESSES.Process(target=killed_in_rollout, args=(config,))
     process.start()
     process.join(300)

@@ -48,7 +48,7 @@ def served(config: Config, **changes: object) -> Config:
 
 
 def test_nights_collect_and_a_retraining_learns_from_all_of_them(tmp_path: Path, prefect_server: Path) -> None:
-    file, base = tmp_path / "a.toml", changed(smallest_config(tmp_path / "d"), queries={"fresh": 2}, run={"seed": 6})
+    file, base = tmp_path / "a.toml", changed(smallest_config(tmp_path / "d"), queries={"fresh": 2}, run={"seed": 8})
 
     def said(work: object, enough: int = 10_000) -> tuple[str, str]:
         file.write_text(config_as_toml(served(base, retrain_after_accepted=enough, when_busy="skip")))
