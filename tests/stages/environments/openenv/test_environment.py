@@ -59,8 +59,8 @@ async def test_an_episode_is_as_in_the_environment_itself_and_only_the_run_recor
 
 @pytest.mark.parametrize("broken", [ToyEnvironment(raised=EnvironmentFailure("gone")), ToyEnvironment("step")])
 async def test_a_failed_or_hanging_environment_is_tried_again_in_another_session(broken: ToyEnvironment) -> None:
-    with toy_server(ToySpec.of(broken), step_seconds=2.0) as server:
-        (made,) = await roll(server.url, step_seconds=1.0)
+    with toy_server(ToySpec.of(broken), step_seconds=6.0) as server:
+        (made,) = await roll(server.url, step_seconds=3.0)
     assert made.episode.trajectory.reward == 1.0
     assert made.earlier_failure is not None and made.earlier_failure.failure_class is FailureClass.ENVIRONMENT
 
