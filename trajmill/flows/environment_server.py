@@ -48,7 +48,7 @@ def serve_environment(
 
     There are at most `slots` sessions at the same time. `family` is that of the trainer's model, by default that of the
     configuration's policy; `judge` gives the reward, by default the environment's own check. Raises BadInputError (an
-    option is wrong, the port is taken, or a package is missing), EnvironmentFailure (the environment cannot be
+    option is wrong, or the port is taken), EnvironmentFailure (a package is missing, or the environment cannot be
     prepared), RunInUseError (another server stores episodes of the run).
     """
     refuse_without("openenv", "openenv")

@@ -104,7 +104,7 @@ def main() -> None:
 
 
 def _still_theirs(groups: Mapping[int, int]) -> list[int]:
-    """Return the groups, given with their leaders' handles, whose ids nobody has got after the end of a whole group."""
+    """Return the groups whose ids are not reused; `groups` has the handle of each leader by its id."""
     return [number for number, leader in groups.items() if _is_running(leader) or not with_descendants([number])]
 
 

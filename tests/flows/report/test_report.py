@@ -158,7 +158,7 @@ def test_bars_are_drawn_at_the_length_of_their_value() -> None:
     assert svg.count('class="series-1"') == 2
 
 
-_NO_ROWS: dict[str, list[SimpleNamespace]] = {name: [] for name in ("models", "void", "malformed", "failures")}
+_NO_ROWS: dict[str, list[SimpleNamespace]] = {name: [] for name in ("models", "unrewarded", "malformed", "failures")}
 _NO_ROWS["rounds"] = [SimpleNamespace(trained=True)]
 QUIET = Figures("run-a", _NO_ROWS, rounds=(1, 2))
 
@@ -190,13 +190,13 @@ def test_what_somebody_should_look_into() -> None:
     assert list(needs(QUIET)) == []
     tables = {
         "rounds": [SimpleNamespace(round=2, trained=False, reason="judge precision 0.50 is under 0.80")],
-        "void": [SimpleNamespace(reason="environment", attempts=1200)],
+        "unrewarded": [SimpleNamespace(reason="environment", attempts=1200)],
         "malformed": [SimpleNamespace(agent="ces", role="planner", malformed=3, replies=40)],
         "failures": [SimpleNamespace(stage="derive", failures=5), SimpleNamespace(stage="judge", failures=1)],
     }
     assert list(needs(QUIET._replace(tables=_NO_ROWS | tables))) == [
         "Round 2 did not train: judge precision 0.50 is under 0.80.",
-        "1,200 attempts are void (environment): see `trajmill view`.",
+        "1,200 attempts have no reward (environment): see `trajmill view`.",
         "3 of 40 replies of ces's planner are malformed.",
         "6 inputs became no row, most of them in derive.",
     ]

@@ -319,7 +319,7 @@ def refuse_to_replace(config: Config, alone: bool = False) -> None:
     Of two processes that serve the same deployments, the first to end pauses the schedules of both.
     """
     warehouse = create_warehouse(config.run.root)
-    # A refused run has none, and gets none.
+    # It is not made here: a refused run leaves nothing behind.
     resource = (warehouse.store.get(warehouse.run_file(config.run_id, RESOURCE_FILE)) or b"").decode()
     with get_client(sync_client=True) as client:
         for flow in (nightly, retrain, maintain):

@@ -147,7 +147,7 @@ FROM failure_clusters WHERE run_id = $1 AND round = (SELECT max(round) FROM roun
 QUALIFY row_number() OVER (PARTITION BY purpose ORDER BY attempts DESC, is_new DESC, task, app, screen) <= 10
 ORDER BY list_position(['evaluate', 'train', 'guided'], purpose), attempts DESC, is_new DESC, task, app, screen
 """,
-    "void": """
+    "unrewarded": """
 SELECT if(stop_reason = 'time_limit', 'time limit', failure_class) AS reason, count(*) AS attempts FROM trajectories
 WHERE run_id = $1 AND (status = 'failed' OR stop_reason = 'time_limit') GROUP BY ALL ORDER BY 2 DESC, 1
 """,

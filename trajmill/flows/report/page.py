@@ -150,8 +150,8 @@ def warnings(figures: Figures) -> Iterator[str]:
 def needs(figures: Figures) -> Iterator[str]:
     if figures.rounds and not (last := figures.tables["rounds"][-1]).trained:
         yield f"Round {last.round} did not train: {last.reason or 'it was told not to'}."
-    for row in figures.tables["void"]:
-        yield f"{row.attempts:,} attempts are void ({row.reason}): see `trajmill view`."
+    for row in figures.tables["unrewarded"]:
+        yield f"{row.attempts:,} attempts have no reward ({row.reason}): see `trajmill view`."
     for row in figures.tables["malformed"]:
         yield f"{row.malformed:,} of {row.replies:,} replies of {row.agent}'s {row.role} are malformed."
     if rows := figures.tables["failures"]:

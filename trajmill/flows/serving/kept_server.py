@@ -34,7 +34,7 @@ class KeptServer:
                 start_new_session=True,
             )
         self._reaper = Reaper()
-        self._reaper.watch([], [], [self.process.pid])
+        self._reaper.watch([], [], groups=[self.process.pid])
 
     def end(self) -> None:
         """End the server with all its processes, and wait until they are gone."""

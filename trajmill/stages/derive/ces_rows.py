@@ -53,8 +53,9 @@ class CesRows(KindDeriver[CesDataSpec]):
 def state_after(conclusions: Sequence[str]) -> str:
     """Return the compressed state after some steps (CES 4.2.3): what was done once, and values until they are typed.
 
-    Titles of screens, repetitions on one, older values, and steps that only moved the view are left out. Steps of one
-    verb share it. Of a longer state, the latest `LONGEST_STATE` characters of steps are kept. Sentences of models stay.
+    It leaves out titles of screens, steps that only moved the view, repeated steps on one screen, and values that a
+    newer one replaces. Steps of one verb share it. Sentences of models stay. If it exceeds `LONGEST_STATE` characters,
+    the oldest steps go.
     """
     done, notes = dict[tuple[str, str, str], None](), dict[tuple[str, str], str]()
     for conclusion in conclusions:

@@ -53,7 +53,7 @@ def run_child(
             said = error.strerror or error
             raise TrainingFailedError(f"the trainer {command[0]} cannot be started: {said}") from error
         reaper = Reaper()
-        reaper.watch([], [], [process.pid])
+        reaper.watch([], [], groups=[process.pid])
         last: deque[str] = deque(maxlen=_LAST_LINES)
         try:
             for line in _lines(process, written, silent_seconds, seconds, last):
