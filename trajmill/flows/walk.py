@@ -10,7 +10,7 @@ from rich.table import Table
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.policies.policy import endpoint_of, untrained_policy
-from trajmill.flows.report.figures import TABLES, run_views
+from trajmill.flows.report.figures import run_views
 from trajmill.flows.report.page import write_report
 from trajmill.flows.serving.models_ready import working_on
 from trajmill.flows.stage import RoundContext, StageOutcome, run_once
@@ -113,7 +113,7 @@ def walk_for_pathways(config: Config, programs: tuple[str, ...]) -> PathwaysRepo
         run_once(context, PATHWAY_QUERIES, make_queries, "rows")
         report = write_report(context.warehouse, context.run_id)
     with run_views(context.warehouse, context.run_id) as views:
-        rows = views.rows(TABLES["pathways"])
+        rows = views.rows("pathways")
     headings = ("program", "pathways", "dialogs", "tabs", "need a selection", "seconds", "per second")
     table = Table(*headings, title=f"{sum(row.pathways for row in rows)} pathways")
     for row in rows:

@@ -19,27 +19,6 @@ from trajmill.schemas.tables.query import Split
 from trajmill.stages.metrics.intervals import PairedOutcomes, holm
 from trajmill.warehouse.atomic import write_bytes
 
-# The last attempt of each policy at each query. All have the same seed, whatever the policy and the round.
-_SIDES = """
-WITH measured AS (
-    SELECT t.query_id, t.model_version, t.trajectory_id, t.reward >= 1 AS passed FROM trajectories AS t
-    WHERE t.run_id = $1 AND t.purpose IN ('evaluate', 'compare') AND t.status = 'finished' AND t.reward IS NOT NULL
-        AND t.model_version IN ($2, $3)
-    QUALIFY row_number() OVER (PARTITION BY model_version, query_id ORDER BY t.written_at DESC, t.trajectory_id) = 1
-)
-SELECT a.query_id, q.split, q.task, q.apps, q.instruction, a.trajectory_id AS a, b.trajectory_id AS b,
-    CASE WHEN a.passed AND b.passed THEN 'both' WHEN b.passed THEN 'gained' WHEN a.passed THEN 'lost' ELSE 'neither' END
-        AS side
-FROM measured AS a JOIN measured AS b USING (query_id) JOIN queries AS q USING (query_id)
-WHERE a.model_version = $2 AND b.model_version = $3 AND q.run_id = $1
-ORDER BY q.split, q.task, a.query_id
-"""
-_POLICIES = """
-SELECT model_version AS policy, max(round) AS round FROM trajectories
-WHERE run_id = $1 AND purpose IN ('evaluate', 'compare') AND status = 'finished' AND reward IS NOT NULL
-GROUP BY ALL ORDER BY max(written_at) DESC, policy
-"""
-
 
 class ComparedQuery(Record):
     query_id: str
@@ -82,12 +61,12 @@ class Comparison(NamedTuple):
 
 def measured_policies(views: RunViews) -> list[tuple[str, int]]:
     """The policies with scored attempts on the measured queries and their last round, the newest first."""
-    return [(row.policy, row.round) for row in views.rows(_POLICIES)]
+    return [(row.policy, row.round) for row in views.rows("measured_policies")]
 
 
 def compare_measured(views: RunViews, a: str, b: str) -> Comparison:
     """Compare two policies on the queries on which both have a scored attempt; there may be none."""
-    queries = tuple(ComparedQuery.model_validate(vars(row)) for row in views.rows(_SIDES, a, b))
+    queries = tuple(ComparedQuery.model_validate(vars(row)) for row in views.rows("compared_queries", a, b))
     return Comparison(a, b, queries, tuple(_groups(queries)))
 
 

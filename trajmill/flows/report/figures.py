@@ -9,6 +9,8 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -42,17 +44,24 @@ def money(price: float) -> str:
 
 
 class RunViews(NamedTuple):
-    """The views of a warehouse, and the run whose id is the parameter of all queries."""
+    """The views of a warehouse, and the run whose id is the first parameter of all queries."""
 
     warehouse: Warehouse
     connection: duckdb.DuckDBPyConnection
     run_id: str
 
-    def rows(self, query: str, *parameters: object) -> Rows:
+    def rows(self, name: str, *parameters: object) -> Rows:
+        """Return the rows of a query in the folder `sql`."""
+        query = _query(name)
         check_files(self.warehouse, query)
         found = self.connection.execute(query, [self.run_id, *parameters])
         names = [column[0] for column in found.description]
         return [SimpleNamespace(**dict(zip(names, row, strict=True))) for row in found.fetchall()]
+
+
+@cache
+def _query(name: str) -> str:
+    return files(__package__).joinpath("sql", f"{name}.sql").read_text(encoding="utf-8")
 
 
 @contextmanager
@@ -99,123 +108,27 @@ class Figures(NamedTuple):
     """What decides the run's rows, by key; empty for a run of an earlier trajmill."""
 
 
-TABLES = {
-    "rounds": """
-SELECT r.*, r.written_at AS ended, c.accepted, coalesce(c.seconds, 0) AS seconds, coalesce(c.cost, 0) AS cost,
-    c.cost_per_accepted
-FROM rounds AS r LEFT JOIN cost_per_accepted AS c USING (run_id, round) WHERE r.run_id = $1 ORDER BY r.round
-""",
-    # Rounds whose attempts were made by another version than the one that was then trained on them.
-    "earlier_versions": """
-SELECT DISTINCT r.round, t.model_version AS acted, r.policy_before AS trained
-FROM rounds AS r JOIN trajectories AS t USING (run_id, round)
-WHERE r.run_id = $1 AND t.purpose = 'train' AND t.model_version <> r.policy_before ORDER BY ALL
-""",
-    "totals": """
-SELECT (SELECT count(*) FROM trajectories WHERE run_id = $1) AS trajectories,
-    (SELECT count(*) FROM steps WHERE run_id = $1) AS steps,
-    (SELECT count(*) FROM screens WHERE run_id = $1) AS screens,
-    (SELECT count(*) FROM examples WHERE run_id = $1) AS examples,
-    (SELECT coalesce(sum(seconds), 0) FROM cost_by_stage WHERE run_id = $1) AS seconds
-""",
-    # Trajectories that each critic voted on, by channel and by how their queries were made.
-    "critics": """
-SELECT v.made_by AS critic, v.channel, q.source, count(DISTINCT v.trajectory_id)::BIGINT AS judged,
-    count(DISTINCT v.trajectory_id) FILTER (WHERE v.correct)::BIGINT AS correct
-FROM trajectory_verdicts AS v
-JOIN trajectories AS t USING (run_id, trajectory_id) JOIN queries AS q USING (run_id, query_id)
-WHERE v.run_id = $1 GROUP BY ALL ORDER BY 2, 1, 3
-""",
-    "lift": "FROM guidance_lift JOIN rounds USING (run_id, round) WHERE run_id = $1 ORDER BY round",
-    # Agents that made guided attempts in place of the policy.
-    "demonstrators": """
-SELECT DISTINCT agent FROM trajectories WHERE run_id = $1 AND purpose = 'guided' AND guidance_id IS NULL ORDER BY 1
-""",
-    "models": "FROM model_versions WHERE run_id = $1 ORDER BY round, model_version",
-    "failures": """
-SELECT stage, failure_class, sum(failures)::BIGINT AS failures, min(example) AS example
-FROM failures_by_class WHERE run_id = $1 GROUP BY ALL ORDER BY 3 DESC, 1, 2
-""",
-    "pathways": "FROM pathways_by_program WHERE run_id = $1 ORDER BY program",
-    "disagreements": """
-SELECT *, count(*) OVER () AS in_all FROM disagreements WHERE run_id = $1 ORDER BY round DESC, trajectory_id LIMIT 10
-""",
-    # Why attempts of the last round failed, those that measure the policy first.
-    "clusters": """
-SELECT *, sum(attempts) OVER (PARTITION BY purpose)::BIGINT AS failed, count(*) OVER (PARTITION BY purpose) AS in_all
-FROM failure_clusters WHERE run_id = $1 AND round = (SELECT max(round) FROM rounds WHERE run_id = $1)
-QUALIFY row_number() OVER (PARTITION BY purpose ORDER BY attempts DESC, is_new DESC, task, app, screen) <= 10
-ORDER BY list_position(['evaluate', 'train', 'guided'], purpose), attempts DESC, is_new DESC, task, app, screen
-""",
-    "unrewarded": """
-SELECT if(stop_reason = 'time_limit', 'time limit', failure_class) AS reason, count(*) AS attempts FROM trajectories
-WHERE run_id = $1 AND (status = 'failed' OR stop_reason = 'time_limit') GROUP BY ALL ORDER BY 2 DESC, 1
-""",
-    # Attempts that were made to collect training data.
-    "collected": """
-FROM metrics_by_round WHERE run_id = $1 AND purpose IN ('train', 'guided') ORDER BY round, purpose DESC
-""",
-    # The papers' metrics of the policy that was measured last.
-    "splits": f"""
-FROM metrics_by_round LEFT JOIN action_match USING (run_id, round, policy_version, split)
-WHERE run_id = $1 AND purpose = 'evaluate' AND split IN {tuple(SPLIT_NAMES)}
-QUALIFY round = max(round) OVER () AND policy_version = last_value(policy_version) OVER (ORDER BY round, policy_version
-    ROWS BETWEEN UNBOUNDED PRECEDING AND UNBOUNDED FOLLOWING) ORDER BY list_position({list(SPLIT_NAMES)}, split)
-""",
-    # Failed attempts of the last measured round, by class.
-    "errors": """
-SELECT error, sum(attempts)::BIGINT AS attempts FROM error_attribution
-WHERE run_id = $1 AND purpose = 'evaluate' AND round = (SELECT max(round) FROM error_attribution WHERE run_id = $1)
-GROUP BY ALL ORDER BY 2 DESC, 1
-""",
-    "malformed": """
-SELECT agent, role, count(*)::BIGINT AS replies, count(malformed)::BIGINT AS malformed, mode(malformed) AS reason
-FROM role_calls WHERE run_id = $1 GROUP BY ALL HAVING count(malformed) > 0 ORDER BY 4 DESC, 1, 2
-""",
-}
-_SHARES = "successes / n AS share, wilson_low(successes, n) AS low, wilson_high(successes, n) AS high"
-SUCCESS = f"""
-WITH measured AS (
-    SELECT run_id, round, unnest(success_after, recursive := true) FROM rounds
-    UNION ALL
-    SELECT run_id, round - 1, unnest(success_before, recursive := true) FROM rounds
-    QUALIFY round = min(round) OVER (PARTITION BY run_id)
+TABLES = (
+    *("rounds", "earlier_versions", "totals", "critics", "lift", "demonstrators", "models", "failures", "pathways"),
+    *("disagreements", "clusters", "unrewarded", "collected", "splits", "errors", "malformed"),
 )
-SELECT run_id, split AS name, round, successes, queries AS n, {_SHARES} FROM measured
-WHERE queries > 0 AND $1 IN ('', run_id) ORDER BY round
-"""
-"""Success on each split after each round, and before the first one; of all runs without the id of one."""
-JUDGE = "SELECT *, level AS name FROM judge_by_round WHERE $1 IN ('', run_id) ORDER BY round"
-_FUNNEL = "SELECT *, stage AS name FROM funnel WHERE run_id = $1"
-_SECONDS = "SELECT round, stage, seconds FROM cost_by_stage WHERE run_id = $1"
-_ATTEMPTS = f"""
-SELECT purpose AS name, round, count(*) FILTER (reward >= 1) AS successes, count(*) AS n, {_SHARES} FROM trajectories
-WHERE run_id = $1 AND status = 'finished' AND reward IS NOT NULL AND purpose IN ('train', 'guided')
-GROUP BY ALL ORDER BY round
-"""
-_MEASURED = f"""
-SELECT name, round, count(*) FILTER (passed) AS successes, count(*) AS n, {_SHARES} FROM (
-    SELECT {{}} AS name, t.round, t.reward >= 1 AS passed
-    FROM trajectories AS t JOIN queries AS q USING (run_id, query_id)
-    WHERE t.run_id = $1 AND t.purpose = 'evaluate' AND t.status = 'finished' AND t.reward IS NOT NULL
-) GROUP BY ALL ORDER BY name, round
-"""
+"""The queries whose rows the page shows as they are."""
 
 
 def read_figures(views: RunViews) -> Figures:
-    tables = {name: views.rows(query) for name, query in TABLES.items()}
-    rounds = tuple(row.round for row in tables["rounds"])
-    by_task, by_app = (views.rows(_MEASURED.format(name)) for name in ("q.task", "unnest(q.apps)"))
+    tables = {name: views.rows(name) for name in TABLES}
+    rounds, successes = tuple(row.round for row in tables["rounds"]), views.rows("measured")
+    by_task, by_app = ([row for row in successes if row.kind == kind] for kind in ("task", "app"))
     measured = tuple(sorted({row.round for row in by_task})[-_MOST_ROUNDS:])
     tasks = _pivot(by_task, measured)
     return Figures(
         run_id=views.run_id,
         rounds=rounds,
-        success=_series(views.rows(SUCCESS), SPLIT_NAMES),
-        attempts=_series(views.rows(_ATTEMPTS), {"train": "without guidance", "guided": "with guidance"}),
-        funnel=_pivot(views.rows(_FUNNEL), rounds),
-        judge=_pivot(views.rows(JUDGE), rounds),
-        seconds=_seconds(views.rows(_SECONDS)),
+        success=_series(views.rows("success"), SPLIT_NAMES),
+        attempts=_series(views.rows("attempts"), {"train": "without guidance", "guided": "with guidance"}),
+        funnel=_pivot(views.rows("funnel"), rounds),
+        judge=_pivot(views.rows("judge"), rounds),
+        seconds=_seconds(views.rows("seconds")),
         measured_rounds=measured,
         apps=_pivot(by_app, measured),
         # Those that were not measured in the last round come last.

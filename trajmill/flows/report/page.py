@@ -174,44 +174,12 @@ class Filmstrip(NamedTuple):
     frames: tuple[FilmstripFrame, ...]
 
 
-_SOLVED = "t.status = 'finished' AND t.reward >= 1"
-_LAST = f"""
-SELECT t.trajectory_id, t.query_id, t.round FROM trajectories AS t
-WHERE t.run_id = $1 AND t.purpose = 'train' AND {_SOLVED}
-ORDER BY t.round DESC, abs(t.steps - 9), t.trajectory_id LIMIT 1
-"""
-_PICKS = {
-    "The first try": f"""
-SELECT t.trajectory_id, t.round FROM trajectories AS t JOIN ({_LAST}) AS last USING (query_id)
-WHERE t.run_id = $1 AND t.purpose = 'train' AND t.status = 'finished' AND t.reward < 1 AND t.round < last.round
-ORDER BY t.round, abs(t.steps - 9), t.trajectory_id LIMIT 1
-""",
-    "The same query, the last round": f"SELECT trajectory_id, round FROM ({_LAST})",
-    "Solved with guidance": f"""
-SELECT t.trajectory_id, t.round FROM trajectories AS t JOIN queries AS q USING (run_id, query_id)
-WHERE t.run_id = $1 AND t.purpose = 'guided' AND {_SOLVED}
--- A second join on run_id would begin with every query beside every judgement.
-AND t.trajectory_id IN (SELECT trajectory_id FROM latest_judgements WHERE run_id = $1 AND correct)
-ORDER BY len(q.apps) DESC, q.platform, abs(t.steps - 9), t.trajectory_id LIMIT 1
-""",
-    "Where the judge and the check disagree": """
-SELECT t.trajectory_id, t.round FROM disagreements AS d JOIN trajectories AS t USING (run_id, trajectory_id)
-WHERE t.run_id = $1 ORDER BY t.round DESC, t.steps, t.trajectory_id LIMIT 1
-""",
-    "Tried": """
-SELECT t.trajectory_id, t.round FROM trajectories AS t WHERE t.run_id = $1
-AND NOT EXISTS (SELECT 1 FROM trajectories AS other WHERE other.run_id = $1 AND other.purpose = 'train')
-ORDER BY t.status = 'finished' AND coalesce(t.reward, 0) >= 1, abs(t.steps - 9), t.trajectory_id LIMIT 6
-""",
-}
-
-
 def pick_filmstrips(views: RunViews) -> tuple[Filmstrip, ...]:
     """Pick an early failure, a late success at the same query, a guided success and a wrong judgement, if any."""
-    picked = [(title, row) for title, query in _PICKS.items() for row in views.rows(query)]
-    titles, rounds = dict[str, str](), {row.round for _, row in picked}
-    for title, row in picked:
-        titles.setdefault(row.trajectory_id, title)
+    picked, titles = views.rows("filmstrips"), dict[str, str]()
+    for row in picked:
+        titles.setdefault(row.trajectory_id, row.title)
+    rounds = {row.round for row in picked}
     episodes = read_episodes(views.warehouse, views.run_id, list(titles), sorted(rounds), with_verdicts=True)
     screens = WarehouseScreens(views.warehouse)
     return tuple(_filmstrip(title, episodes[trajectory_id], screens) for trajectory_id, title in titles.items())

@@ -28,7 +28,7 @@ from trajmill.flows.new_run import RESOURCE, run_resource
 from trajmill.flows.nights.log import last_ends, served, trouble
 from trajmill.flows.policies.policy import acting_round, choices, policy_before
 from trajmill.flows.progress import StageCounter
-from trajmill.flows.report.figures import JUDGE, SPLIT_NAMES, SUCCESS, TABLES, money, run_views
+from trajmill.flows.report.figures import SPLIT_NAMES, money, run_views
 from trajmill.flows.round import first_unfinished, stages_of
 from trajmill.flows.stage import RoundContext, has_begun, report_of
 from trajmill.flows.tasks.rollout import ROLLOUT
@@ -286,24 +286,11 @@ def _lines(sections: Mapping[str, Sequence[str]]) -> list[str]:
     ]
 
 
-_FAILURES = """
-WITH ended AS (SELECT run_id, round, failure_class FROM failures
-    UNION ALL SELECT run_id, round, 'time limit' FROM trajectories WHERE stop_reason = 'time_limit')
-SELECT failure_class, count(*)::BIGINT AS failures FROM ended
-WHERE run_id = $1 AND round = (SELECT max(round) FROM ended WHERE run_id = $1) GROUP BY 1 ORDER BY 2 DESC
-"""
-_MALFORMED = """
-SELECT role, count(malformed)::BIGINT AS malformed, count(*)::BIGINT AS replies FROM role_calls
-WHERE run_id = $1 AND round = (SELECT max(round) FROM trajectories WHERE run_id = $1)
-GROUP BY 1 HAVING count(malformed) > 0 ORDER BY 2 DESC, 1
-"""
-
-
 def result_lines(warehouse: Warehouse, run_id: str) -> dict[str, list[str]]:
     """Describe what a run has reached, by section: rounds, success, judge, failures, malformed replies, money."""
     with run_views(warehouse, run_id) as views:
-        rounds, failures, malformed = views.rows(TABLES["rounds"]), views.rows(_FAILURES), views.rows(_MALFORMED)
-        measured, judged = views.rows(SUCCESS), views.rows(JUDGE)
+        rounds, measured, judged = map(views.rows, ("rounds", "success", "judge"))
+        failures, malformed = map(views.rows, ("last_failures", "last_malformed"))
     recent = max(rounds[0].round, rounds[-1].round - 1) if rounds else 0
     success = defaultdict[str, list[float]](list)
     for row in measured:

@@ -15,7 +15,7 @@ from fastapi.responses import RedirectResponse, Response
 from PIL import Image, UnidentifiedImageError
 
 from trajmill.flows.report.comparison import compare_measured, measured_policies
-from trajmill.flows.report.figures import JUDGE, SPLIT_NAMES, SUCCESS, run_views
+from trajmill.flows.report.figures import SPLIT_NAMES, run_views
 from trajmill.flows.viewer.attempts import ATTEMPT_COLUMNS, Catalogue, Row
 from trajmill.pipelines.reading.episodes import TrajectoryPlace, read_trajectory
 from trajmill.pipelines.reading.slots import read_slots, slot_screen
@@ -43,17 +43,6 @@ SELECT run_id, round, purpose, count(*) AS attempts, count(*) FILTER (outcome = 
     count(*) FILTER (judged = 'correct') AS accepted, count(*) FILTER (outcome = 'void') AS void
 FROM attempts GROUP BY ALL ORDER BY run_id, round, purpose
 """
-_ROUNDS = """
-SELECT run_id, round, policy_before, policy_after, trained, reason, release, stages, written_at
-FROM rounds WHERE $1 IN ('', run_id) ORDER BY run_id, round
-"""
-_FAILURES = """
-SELECT * EXCLUDE (run_id, purpose) FROM failure_clusters
-WHERE run_id = $1 AND purpose = $2 AND round = coalesce($3, (
-    SELECT max(round) FROM trajectories
-    WHERE run_id = $1 AND purpose = $2 AND status = 'finished' AND reward IS NOT NULL
-))
-"""
 _PURPOSE_ROUNDS = """
 SELECT DISTINCT round FROM attempts
 WHERE run_id = $run AND purpose = $purpose AND outcome IN ('passed', 'not passed') ORDER BY round DESC
@@ -70,7 +59,7 @@ def run_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
         A round that has not ended yet is only in `counts`; the first one has the success `before` it.
         """
         with run_views(warehouse) as views:
-            rounds, success, judge = (list(map(vars, views.rows(query))) for query in (_ROUNDS, SUCCESS, JUDGE))
+            rounds, success, judge = (list(map(vars, views.rows(name))) for name in ("run_rounds", "success", "judge"))
         places = list(SPLIT_NAMES)
         shares = sorted((row for row in success if row["name"] in places), key=lambda row: places.index(row["name"]))
         for row in rounds:
@@ -91,7 +80,7 @@ def run_routes(warehouse: Warehouse, catalogue: Catalogue) -> APIRouter:
         """Group the failed attempts of a round, by default the last one, and list the rounds with any attempts."""
         rounds = [row["round"] for row in catalogue.ask(_PURPOSE_ROUNDS, run=run, purpose=purpose)]
         with run_views(warehouse, run) as views:
-            return {"rounds": rounds, "clusters": list(map(vars, views.rows(_FAILURES, purpose, round)))}
+            return {"rounds": rounds, "clusters": list(map(vars, views.rows("clusters_of_round", purpose, round)))}
 
     @routes.get("/live")
     def live() -> list[Row]:

@@ -1,0 +1,1 @@
+SELECT *, stage AS name FROM funnel WHERE run_id = $1
