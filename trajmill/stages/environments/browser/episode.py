@@ -28,6 +28,7 @@ from trajmill.stages.environments.browser.page import (
     make_reproducible,
     observe_page,
     open_session,
+    read_script,
     settle,
 )
 from trajmill.stages.environments.browser.proxy import origin_of
@@ -37,13 +38,6 @@ _MOST_TABS, _MOST_DOWNLOADS = 8, 16
 _LARGEST_DOWNLOAD = 20_000_000
 _LEAVE = "Leave site? Changes that you made may not be saved."
 _TEXT = "(selector) => { const found = document.querySelector(selector); return found ? found.innerText : null; }"
-_VALUE = """
-(selector) => {
-  const found = document.querySelector(selector);
-  if (!found) return null;
-  return found.type === "checkbox" || found.type === "radio" ? String(found.checked) : String(found.value ?? "");
-}
-"""
 _SCREEN, _PHONE, _PHONE_SCALE = Size(1280, 720), Size(360, 640), 2
 _TICKS, _TICK_SECONDS = 3, 0.2
 _LONGEST_WAIT = 10.0
@@ -179,7 +173,7 @@ async def goal_holds(goal: BrowserGoal, start: BrowserStart, page: Page, downloa
             case task.TextIs(selector=selector):
                 actual = await _selected(page, _TEXT, selector)
             case task.ValueIs(selector=selector):
-                actual = await _selected(page, _VALUE, selector)
+                actual = await _selected(page, read_script("value"), selector)
             case task.StorageIs(key=key):
                 actual = await _stored(page, start, key)
             case task.DownloadIs(name=name):

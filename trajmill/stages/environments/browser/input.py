@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 from playwright.async_api import CDPSession, Page
 
 from trajmill.schemas import actions
+from trajmill.stages.environments.browser.page import read_script
 from trajmill.stages.environments.keys import find_keys
 
 _WHEEL_PIXELS = 100
@@ -18,18 +19,6 @@ _LONGEST_WAIT_MS = 5000
 _MOST_CLICKS = 3
 _SCROLL_POSITIONS = "() => [...document.querySelectorAll('*')].reduce((sum, e) => sum + e.scrollTop + e.scrollLeft, 0)"
 _DATE_OR_TIME = re.compile(r"\d{4}-\d\d-\d\d(T\d\d:\d\d)?|\d{4}-\d\d|\d{4}-W\d\d|\d\d:\d\d(:\d\d)?")
-# Fill the date or time field that has the focus; returns whether there is one.
-_FILL_DATE = """
-(text) => {
-  let field = document.activeElement;
-  while (field && field.shadowRoot) field = field.shadowRoot.activeElement;
-  const types = ["date", "time", "month", "week", "datetime-local"];
-  if (!field || field.tagName !== "INPUT" || !types.includes(field.type)) return false;
-  Object.getOwnPropertyDescriptor(HTMLInputElement.prototype, "value").set.call(field, text);
-  for (const name of ["input", "change"]) field.dispatchEvent(new Event(name, { bubbles: true, composed: true }));
-  return true;
-}
-"""
 _MOST_POLLS, _POLLS_AT_REST, _POLL_SECONDS = 40, 4, 0.03
 _MOVES = 10
 _MOST_TAPS = 3
@@ -54,7 +43,7 @@ async def perform(page: Page, action: actions.Action, scale: int) -> None:
     """Do an action; one that a page cannot do changes nothing. `scale` is screenshot pixels per CSS pixel."""
     # A date field takes keys in the order of its locale; `2026-12-01` means the same in each.
     typed = action if isinstance(action, actions.TypeText) and _DATE_OR_TIME.fullmatch(action.text) else None
-    if typed is not None and await page.evaluate(_FILL_DATE, typed.text):
+    if typed is not None and await page.evaluate(read_script("fill_date"), typed.text):
         action = actions.PressKeys(keys=("enter",)) if typed.enter else actions.Wait(seconds=0)
     for call in playwright_calls(action, scale):
         await call.on(page)

@@ -30,16 +30,6 @@ _ADVANCE_CLOCK = "(duration) => window.__advanceClock && window.__advanceClock(d
 _SECONDS_PER_FRAME = 2.0
 _ENDLESS = ("websocket", "eventsource", "ping")
 _CUT = ("net::ERR_EMPTY_RESPONSE", "net::ERR_CONNECTION_RESET", "net::ERR_CONNECTION_CLOSED")
-# Where the page of an iframe begins within the box of its element, and how large it is.
-_INSIDE = """
-(holder) => {
-  const style = getComputedStyle(holder);
-  const left = parseFloat(style.paddingLeft), top = parseFloat(style.paddingTop);
-  const width = holder.clientWidth - left - parseFloat(style.paddingRight);
-  const height = holder.clientHeight - top - parseFloat(style.paddingBottom);
-  return [holder.clientLeft + left, holder.clientTop + top, width, height];
-}
-"""
 _LONGEST_ADDRESS = 200
 
 
@@ -186,7 +176,7 @@ async def _elements_in_frame(frame: Frame, whole: Box, scale: int) -> list[UIEle
     outside = await holder.bounding_box()
     if outside is None or not await holder.is_visible():
         return []
-    left, top, width, height = await holder.evaluate(_INSIDE)
+    left, top, width, height = await holder.evaluate(read_script("inside"))
     left, top = outside["x"] + left, outside["y"] + top
     seen = Box(round(left), round(top), round(left + width), round(top + height)).within(whole)
     return [_element(row, seen, scale, left, top) for row in await frame.evaluate(read_script("elements"))]

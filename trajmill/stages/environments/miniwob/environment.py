@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Awaitable, Sequence
-from functools import partial
+from functools import cache, partial
 from importlib.resources import files
 from time import monotonic
 from typing import Any, NamedTuple, TypeVar
@@ -45,23 +45,15 @@ _SECONDS_PER_CALL = 20.0
 _SECONDS_TO_START, _SECONDS_TO_SETTLE = 0.7, 0.5
 _SECONDS_TO_LOAD, _POLL_SECONDS = 3.0, 0.01
 _LONGEST_WAIT = 10.0
-# The page's own reward display would widen the page and show the outcome to the agent. The page's own limit of ten
-# seconds would end slow episodes; here only actions let time pass.
-_START = """
-(seed) => {
-  Math.seedrandom(String(seed));
-  core.EPISODE_MAX_TIME = 3600000;
-  document.getElementById("reward-display").style.display = "none";
-  core.startEpisodeReal();
-  window.scrollTo(0, 0);
-  const goal = core.getUtterance();
-  return typeof goal === "string" ? { utterance: goal, fields: null } : goal;
-}
-"""
 _OBSERVE = "(milliseconds) => window.__observe(milliseconds)"
 _RAW_REWARD = "window.WOB_RAW_REWARD_GLOBAL"
 _MAKER = "miniwob"
 _AT_ONCE = 4
+
+
+@cache
+def _script(name: str) -> str:
+    return files(__package__).joinpath(f"{name}.js").read_text(encoding="utf-8")
 
 
 class PageTask(NamedTuple):
@@ -107,7 +99,7 @@ class MiniWobEnvironment:
                 # A page that is not loaded again keeps the changes of the last episode.
                 await self._page.goto(path.as_uri())
                 await self._page.mouse.move(0, 0)
-                answer = await self._page.evaluate(_START, seed)
+                answer = await self._page.evaluate(_script("start"), seed)
                 await advance_clock(self._context, _SECONDS_TO_START)
         except TimeoutError as error:
             raise EnvironmentFailure(f"MiniWoB++ page {page} does not start", FailureClass.SETUP) from error
@@ -172,8 +164,8 @@ class MiniWobFactory:
         context = await self._browser.new_context(self._viewport)
         try:
             await make_reproducible(context, 0)
-            observe = files(__package__).joinpath("observe.js").read_text(encoding="utf-8")
-            await context.add_init_script(f"({observe})({read_script('settled')}, {read_script('elements')})")
+            observe = f"({_script('observe')})({read_script('settled')}, {read_script('elements')})"
+            await context.add_init_script(observe)
             page = await context.new_page()
             return MiniWobEnvironment(context, page, await context.new_cdp_session(page), self._viewport)
         except Error as error:
