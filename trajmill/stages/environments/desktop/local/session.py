@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import time
 from collections.abc import Callable, Sequence
+from importlib.resources import files
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -26,66 +27,13 @@ _NEEDED = ("Xvfb", "openbox", "dbus-daemon")
 _SECONDS_TO_START = 30.0
 _POLL_SECONDS = 0.01
 _SECONDS_PER_CALL = 5.0
-_GTK = """[Settings]
-gtk-cursor-blink=0
-gtk-enable-animations=0
-gtk-font-name=DejaVu Sans 10
-gtk-recent-files-enabled=0
-"""
-_OPENBOX = """<?xml version="1.0"?>
-<openbox_config xmlns="http://openbox.org/3.4/rc">
-  <focus><focusNew>yes</focusNew><followMouse>no</followMouse></focus>
-  <placement><policy>Smart</policy><center>yes</center></placement>
-  <theme><name>Clearlooks</name><animateIconify>no</animateIconify></theme>
-  <desktops><number>1</number></desktops>
-  <keyboard>
-    <keybind key="A-F4"><action name="Close"/></keybind>
-    <keybind key="A-Tab"><action name="NextWindow"/></keybind>
-  </keyboard>
-  <mouse>
-    <dragThreshold>4</dragThreshold>
-    <context name="Titlebar">
-      <mousebind button="Left" action="Drag"><action name="Move"/></mousebind>
-      <mousebind button="Left" action="DoubleClick"><action name="ToggleMaximize"/></mousebind>
-      <mousebind button="Left" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
-    </context>
-    <context name="Client">
-      <mousebind button="Left" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
-      <mousebind button="Middle" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
-      <mousebind button="Right" action="Press"><action name="Focus"/><action name="Raise"/></mousebind>
-    </context>
-    <context name="Close">
-      <mousebind button="Left" action="Click"><action name="Close"/></mousebind>
-    </context>
-    <context name="Maximize">
-      <mousebind button="Left" action="Click"><action name="ToggleMaximize"/></mousebind>
-    </context>
-    <context name="Iconify">
-      <mousebind button="Left" action="Click"><action name="Iconify"/></mousebind>
-    </context>
-  </mouse>
-</openbox_config>
-"""
-_OFFICE_SETTINGS = (
-    ("/org.openoffice.Office.Common/Misc", "FirstRun", "false"),
-    ("/org.openoffice.Office.Common/Misc", "ShowTipOfTheDay", "false"),
-    ("/org.openoffice.Setup/Product", "ooSetupLastVersion", "99.9"),
-    ("/org.openoffice.Setup/Product", "LastTimeDonateShown", "4102444800"),
-    ("/org.openoffice.Setup/Product", "LastTimeGetInvolvedShown", "4102444800"),
-    ("/org.openoffice.Office.Common/Save/Document", "WarnAlienFormat", "false"),
-    ("/org.openoffice.Office.Recovery/AutoSave", "Enabled", "false"),
-)
-_OFFICE_ITEM = '<item oor:path="{}"><prop oor:name="{}" oor:op="fuse"><value>{}</value></prop></item>'
-_OFFICE = (
-    '<?xml version="1.0" encoding="UTF-8"?><oor:items xmlns:oor="http://openoffice.org/2001/registry">'
-    + "".join(_OFFICE_ITEM.format(*setting) for setting in _OFFICE_SETTINGS)
-    + "</oor:items>"
-)
+_SETTINGS = files(__package__) / "settings"
 _FILES = {
-    "gtk-3.0/settings.ini": _GTK,
-    "openbox/rc.xml": _OPENBOX,
-    "libreoffice/4/user/registrymodifications.xcu": _OFFICE,
+    "gtk-3.0/settings.ini": (_SETTINGS / "gtk.ini").read_bytes(),
+    "openbox/rc.xml": (_SETTINGS / "openbox.xml").read_bytes(),
+    "libreoffice/4/user/registrymodifications.xcu": (_SETTINGS / "libreoffice.xml").read_bytes(),
 }
+"""Settings of programs, read before the process mounts another `/home` and drops the rights of root."""
 CREATED = 1_767_225_600
 """Modification time of all files in a fresh home, in seconds since 1970; programs show it."""
 _FOLDERS = ("Desktop", "Documents", "Downloads", ".cache", ".local/share")
@@ -236,10 +184,10 @@ def make_home(user: Path, folder: Path) -> SessionFolders:
     (home.folder / ".config").symlink_to(home.config)
     for name in _FOLDERS:
         (home.folder / name).mkdir(parents=True, exist_ok=True)
-    for name, text in _FILES.items():
+    for name, content in _FILES.items():
         path = home.config / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text)
+        path.write_bytes(content)
     for path in (*home.folder.rglob("*"), *home.config.rglob("*")):
         os.utime(path, (CREATED, CREATED))
     return home
