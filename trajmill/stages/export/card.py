@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 import yaml
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from trajmill.stages.curate.diversity import Diversity
 from trajmill.stages.derive.collected import TEMPLATE, writes_templates
@@ -86,24 +87,16 @@ class _Config(NamedTuple):
     def rows(self) -> int:
         return sum(part.rows for part in self.parts) - self.left_out.rows
 
+    @property
+    def columns(self) -> list[tuple[str, str]]:
+        return [(f"`{field.name}`", f"`{field.type}`") for field in self.schema]
 
-_HOW_MADE = """\
-An agent attempted generated queries in GUI environments. A step critic labelled every action and two channels judged
-every trajectory; both had to call it correct. Of each query the shortest successes were kept. HARMFUL steps and
-NEUTRAL steps that changed nothing were left out; the prompts of the steps after them still tell what really happened.
-Where an attempt was made with guidance, the guidance is not in the prompt. Exact duplicates were removed.
-
-All rows are of split `train`; held-out queries are never exported. Coordinates are pixels of the image in the row.
-Images are the stored screenshots, byte for byte. `rl`, where there is one, holds the round's groups of attempts at one
-query whose rewards differ: `advantage` is the trajectory's reward (accuracy plus format) normalised within its group
-unless `[rl]` says otherwise, `step_weight` weighs its steps, `replayed` marks remembered successes."""
-
-_SHARED = (
-    "Rows lie in shards that other releases share, in the warehouse that this folder is in; `filters` in the head of "
-    f"this page leaves out those that are not of this release. `{SELECTION_FILE}` has their order and what each counts "
-    "in this release; `loss_weight` in a shard is what it counted before tasks were weighed. `trajmill export` makes a "
-    "folder that needs nothing else."
-)
+    @property
+    def described(self) -> tuple[object, ...]:
+        """Its row in the table of files."""
+        parts = self.parts
+        place = f"`{parts[0].path}`" if len(parts) == 1 else f"`{self.file}` of {len(parts)} shards"
+        return self.name, place, self.rows, sum(part.bytes for part in parts), self.row_is
 
 
 def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: Iterable[ExportedFile]) -> str:
@@ -118,44 +111,36 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
     ]
     configs = [config for config in configs if config.rows]
     lineage = [("code", contents.code_version), ("policy", contents.policy), ("judge", contents.judge)]
-    tables = [(f"table `{name}`", version) for name, version in sorted(contents.tables.items())]
-    authors = [
-        (each.configuration, each.variant, each.author, words_of(*each[:3]), each.rows) for each in contents.authors
-    ]
-    authored = markdown_table(("configuration", "sort", "written by", "words", "rows"), authors)
-    columns = [
-        f"`{config.name}`\n\n"
-        + markdown_table(("column", "type"), [(f"`{field.name}`", f"`{field.type}`") for field in config.schema])
-        for config in configs
-    ]
-    sections = [
-        _front_matter(contents, configs),
-        f"# {markdown_cell(contents.name)}\n\nTrajectories of a GUI agent, produced and judged by trajmill in round "
-        f"{contents.round} of run `{contents.run_id}`: {contents.trajectories} trajectories of "
-        f"{contents.queries} queries.",
-        _files(configs),
-        _loading(configs),
-        "## How it was made\n\n" + _HOW_MADE,
-        *(["## Who wrote what is learned\n\n" + authored] if authors else []),
-        *([_diversity(contents)] if contents.diversity else []),
-        "\n\n".join(
-            [
-                "## What was left out",
-                *contents.notes,
-                markdown_table(("reason", "rows"), sorted(contents.dropped.items())),
-            ]
-        ),
-        "## Lineage\n\n" + markdown_table(("what", "version"), [*lineage, *tables]),
-        "## Columns\n\n" + "\n\n".join(columns),
-        "\n".join(
-            [
-                "## For trainers\n",
-                *(each.advice for each in exporters),
-                "The placeholder dialects of the files do not mix.",
-            ]
-        ),
-    ]
-    return "\n\n".join(sections) + "\n"
+    return render_card(
+        __package__,
+        contents=contents,
+        configs=configs,
+        exporters=exporters,
+        front=_front_matter(contents, configs),
+        shared=any("../" in part.path for config in configs for part in config.parts),
+        selection_file=SELECTION_FILE,
+        authors=[
+            (each.configuration, each.variant, each.author, words_of(*each[:3]), each.rows) for each in contents.authors
+        ],
+        diversity=[
+            (of.aspect, of.rows, of.distinct_values, f"{of.effective:.1f}", of.largest, f"{of.largest_share:.0%}")
+            for of in contents.diversity
+        ],
+        lineage=[*lineage, *((f"table `{name}`", version) for name, version in sorted(contents.tables.items()))],
+    )
+
+
+def render_card(package: str, **values: object) -> str:
+    """Fill in the template `card.md.jinja` of a package, in which `table` and `cell` make Markdown of any values."""
+    environment = Environment(
+        loader=PackageLoader(package, "."),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters["number"] = "{:,}".format
+    return environment.get_template("card.md.jinja").render(table=markdown_table, cell=markdown_cell, **values)
 
 
 def _front_matter(contents: CardContents, configs: Sequence[_Config]) -> str:
@@ -173,39 +158,6 @@ def _front_matter(contents: CardContents, configs: Sequence[_Config]) -> str:
         entries.append(entry if entries else entry | {"default": True})
     size = next((name for limit, name in limits if most < limit), "n>1M")
     return front_matter(contents.name, contents.licence, {"size_categories": [size], "configs": entries})
-
-
-def _files(configs: Sequence[_Config]) -> str:
-    rows = []
-    for config in configs:
-        parts = config.parts
-        place = f"`{parts[0].path}`" if len(parts) == 1 else f"`{config.file}` of {len(parts)} shards"
-        rows.append((config.name, place, config.rows, sum(part.bytes for part in parts), config.row_is))
-    return "## Files\n\n" + markdown_table(("configuration", "file", "rows", "bytes", "one row is"), rows)
-
-
-def _loading(configs: Sequence[_Config]) -> str:
-    lines = "\n".join(f'{config.name} = load_dataset("PATH", "{config.name}", split="train")' for config in configs)
-    text = f"## Loading\n\n```python\nfrom datasets import load_dataset\n\n{lines}\n```\n\n`PATH` is this folder."
-    if any("../" in part.path for config in configs for part in config.parts):
-        text += " " + _SHARED
-    return text
-
-
-_ASPECTS = """\
-Of the supervised rows. `thought` is its skeleton, with quoted texts, numbers and values masked; `x` and `y` are the
-tenths of the screen's width and height in which actions press; `steps` and `ending` count trajectories. As many equally
-frequent values as `effective` would be as varied."""
-
-
-def _diversity(contents: CardContents) -> str:
-    head = ("aspect", "rows", "values", "effective", "most frequent", "its share")
-    rows = (
-        (of.aspect, of.rows, of.distinct_values, f"{of.effective:.1f}", of.largest, f"{of.largest_share:.0%}")
-        for of in contents.diversity
-    )
-    warnings = "\n".join(f"- narrower than the release before in {markdown_cell(each)}" for each in contents.narrowed)
-    return "\n\n".join(["## Diversity", _ASPECTS, markdown_table(head, rows), *([warnings] if warnings else [])])
 
 
 def words_of(kind: str, variant: str, author: str) -> str:
