@@ -128,13 +128,19 @@ def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
     with noticing_interrupts() as interrupt:
         if ends_in_time:
             threading.Thread(target=_end_in_time, args=[interrupt], daemon=True).start()
+        given = [argument for argument in arguments if argument != "--traceback"]
         try:
-            app(args=[argument for argument in arguments if argument != "--traceback"], prog_name="trajmill")
-        except SystemExit as end:
-            code = end.code if isinstance(end.code, int) else 1
+            code = app(args=given, prog_name="trajmill", standalone_mode=False) or 0
             return _interrupted(interrupt) if code == INTERRUPTED else code
-        except KeyboardInterrupt:
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else 1
+        except (KeyboardInterrupt, typer.Abort):
             return _interrupted(interrupt)
+        except typer.TyperException as error:
+            text = error.format_message()
+            # A group of commands without one gives its help.
+            print(text if "\n" in text else f"{text.rstrip('.')}; --help explains the command", file=sys.stderr)
+            return error.exit_code
         except Exception as error:
             from trajmill.warehouse.store.base import LeaseLostError  # imports pydantic
 
@@ -143,7 +149,6 @@ def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
             text = "".join(format_exception(error)) if "--traceback" in arguments else f"{_message_of(error)}\n"
             print(Secrets.of(os.environ).scrub(text), end="", file=sys.stderr)
             return 1
-    return 0
 
 
 def _message_of(error: Exception) -> str:
