@@ -35,7 +35,7 @@ from trajmill.stages.environments.android.restore import (
 from trajmill.stages.environments.android.screen import DeviceScreen, ListEnds, capture_screen
 from trajmill.stages.environments.android.spec import AndroidSpec
 from trajmill.stages.environments.android.world import WorldServer
-from trajmill.stages.environments.base import make_observation, refuse_without
+from trajmill.stages.environments.base import begun, make_observation, refuse_without
 from trajmill.stages.environments.pool.machines import POLL_SECONDS, Machines, MachineState, machine_address
 from trajmill.stages.environments.tasks import read_part
 
@@ -235,9 +235,7 @@ class AndroidEnvironment:
         return self._screen
 
     def _running(self) -> tuple[DeviceScreen, _AndroidEpisode]:
-        if self._screen is None or self._episode is None:
-            raise EnvironmentFailure("there was no reset", FailureClass.SETUP)
-        return self._screen, self._episode
+        return begun(self._screen), begun(self._episode)
 
     def _observation(self, screen: DeviceScreen) -> Observation:
         elements = self._episode.ends.correct(screen.elements) if self._episode else screen.elements

@@ -13,7 +13,7 @@ from trajmill.schemas.actions import Action
 from trajmill.schemas.errors import EnvironmentFailure, FailureClass
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.tables.query import Platform, Query
-from trajmill.stages.environments.base import Patience, make_observation
+from trajmill.stages.environments.base import Patience, begun, make_observation
 from trajmill.stages.environments.browser.dialog import (
     DialogAnswer,
     DialogLayout,
@@ -89,7 +89,7 @@ class BrowserEnvironment:
 
     async def step(self, action: Action) -> Observation:
         seen = await self._step(action)
-        if away := self._away(self._running()):
+        if away := self._away(begun(self._episode)):
             raise EnvironmentFailure(f"the server stopped answering during the episode ({away})")
         return seen
 
@@ -97,10 +97,10 @@ class BrowserEnvironment:
         """Return where the page is; None if its address does not restore it."""
         if self._layout is not None:
             return None
-        return await within_time(self._running().place(), self._timeouts.turn, "the page")
+        return await within_time(begun(self._episode).place(), self._timeouts.turn, "the page")
 
     async def _step(self, action: Action) -> Observation:
-        episode = self._running()
+        episode = begun(self._episode)
         if self._layout is not None:
             used = use_dialog(self._layout, action)
             if isinstance(used, DialogAnswer):
@@ -112,7 +112,7 @@ class BrowserEnvironment:
         return await self._observe_turn(episode, episode.act(action), self._timeouts.turn)
 
     async def score(self) -> float | None:
-        episode = self._running()
+        episode = begun(self._episode)
         if not episode.has_check:
             return None
         while self._layout is not None:
@@ -140,11 +140,6 @@ class BrowserEnvironment:
     def _away(self, episode: BrowserEpisode) -> str:
         """Why the site of an episode counts as away; empty if it answers."""
         return self._proxy.unreachable.get(self._host, episode.tabs.requests.away)
-
-    def _running(self) -> BrowserEpisode:
-        if self._episode is None:
-            raise EnvironmentFailure("the browser was not reset")
-        return self._episode
 
     async def _observe_turn(
         self, episode: BrowserEpisode, work: Coroutine[object, object, Observation], seconds: float

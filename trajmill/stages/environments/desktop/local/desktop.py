@@ -127,10 +127,8 @@ class LocalDesktop:
         deadline = time.monotonic() + _SECONDS_FOR_WINDOW
         second_process_ended = False
         while before.issuperset(window.number for window in self.windows.all()):
-            code = program.process.poll()
-            if code:
-                raise EnvironmentFailure(f"{program.name} ended with status {code}")
-            if code == 0 and not second_process_ended:
+            self._refuse_crashed()
+            if program.process.poll() == 0 and not second_process_ended:
                 # A program that already runs opens the window in its first process, and the second process ends.
                 second_process_ended, deadline = True, time.monotonic() + _SECONDS_FOR_WINDOW_OF_ANOTHER
             if time.monotonic() > deadline:

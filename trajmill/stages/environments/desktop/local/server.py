@@ -110,10 +110,8 @@ def _route(desktop: LocalDesktop, path: str, kind: str, body: bytes) -> HttpAnsw
             return _json({"AT": desktop.tree()})
         case "/action":
             desktop.act(action_from_json(body.decode()))
-            return _json({"status": "success"})
         case "/reset":
             desktop.reset()
-            return _json({"status": "success"})
         case "/capabilities":
             return _json({"typed_actions": True, "reset": True})
         case "/platform":
