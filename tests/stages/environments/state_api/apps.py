@@ -8,64 +8,21 @@ import json
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import parse_qs, urlsplit
 
 from tests import http_server
 from tests.http_server import QuietHandler
 
-_PAGE = """<!doctype html><html lang=en><title>%s</title>
-<style>body { font: 16px sans-serif; margin: 16px } button, input { font: inherit; margin: 4px; padding: 6px 12px }
-p { margin: 4px; display: flex; align-items: center; gap: 8px }</style><h1>%s</h1><div id="app"></div><script>
-const sid = new URLSearchParams(location.search).get("sid"), app = document.getElementById("app");
-const ask = (path, body) => fetch(`${path}?sid=${sid}`, body && { method: "POST", body: JSON.stringify(body) })
-  .then((answer) => answer.json());
-let state;
-const newId = () => "n" + Math.random().toString(36).slice(2, 8);
-const save = () => { draw(); return ask("/post", { action: "set_current", state }); };
-const put = (tag, text, id, press) => { const made = document.createElement(tag); made.textContent = text; made.id = id;
-  if (press) made.onclick = press; return made; };
-const row = (...parts) => { const made = document.createElement("p"); made.append(...parts); app.append(made); };
-const draw = () => { app.replaceChildren(); show(); };
-%s
-ask("/go").then(({ current_state }) => { state = { ...defaults, ...current_state }; save(); });
-</script>"""
-_TASK_LIST = """
-const defaults = { tasks: [], archive: [], theme: "light" };
-const show = () => {
-  const text = document.createElement("input");
-  text.id = "new"; text.placeholder = "New task";
-  const add = () => { if (!text.value) return;
-    state.tasks.push({ id: newId(), title: text.value, done: false, added: Date.now() }); save(); };
-  row(text, put("button", "Add", "add", add));
-  for (const task of state.tasks) row(
-    put("button", task.done ? "Open" : "Done", "done-" + task.id, () => { task.done = !task.done; save(); }),
-    put("button", "Delete", "delete-" + task.id, () => { state.tasks = state.tasks.filter((t) => t !== task);
-      save(); }),
-    put("span", task.title + (task.done ? ", done" : ""), "title-" + task.id));
-};"""
-_SHOP = """
-const defaults = { cart: {}, orders: [], stock: { apple: 5, bread: 5, cheese: 5 } };
-const show = () => {
-  for (const name of Object.keys(state.stock)) row(
-    put("button", "Buy " + name, "buy-" + name, () => { state.cart[name] = (state.cart[name] || 0) + 1; save(); }),
-    put("button", "Return " + name, "return-" + name, () => { delete state.cart[name]; save(); }),
-    put("span", (state.cart[name] || 0) + " in the cart", "count-" + name));
-  row(put("button", "Order", "order", () => {
-    state.orders.push({ id: newId(), items: state.cart }); state.cart = {}; save(); }),
-    put("span", state.orders.length + " orders", "orders"));
-};"""
-_PHONE = """
-const defaults = { quiet: false };
-let page = "Home";
-const go = (to) => put("button", to, "go-" + to.toLowerCase(), () => { page = to; draw(); });
-const show = () => {
-  row(put("h2", page, "now"), go("Home"), go("Sound"));
-  if (page === "Sound") row(put("button", state.quiet ? "Is quiet" : "Is loud", "quiet", () => {
-    state.quiet = !state.quiet; save(); }));
-};"""
-_SCRIPTS = {"Tasks": _TASK_LIST, "Shop": _SHOP, "Phone": _PHONE}
-TASK_LIST, SHOP, PHONE = (_PAGE % (name, name, script) for name, script in _SCRIPTS.items())
+
+def _page(title: str) -> str:
+    folder = Path(__file__).with_name("pages")
+    page, script = (folder / "page.html").read_text(), (folder / f"{title.lower()}.js").read_text()
+    return page.replace("TITLE", title).replace("SCRIPT", script)
+
+
+TASK_LIST, SHOP, PHONE = map(_page, ("Tasks", "Shop", "Phone"))
 Sessions = dict[str, dict[str, Any]]
 
 
