@@ -111,8 +111,9 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
     ]
     configs = [config for config in configs if config.rows]
     lineage = [("code", contents.code_version), ("policy", contents.policy), ("judge", contents.judge)]
-    return render_card(
+    return render_markdown(
         __package__,
+        "card.md.jinja",
         contents=contents,
         configs=configs,
         exporters=exporters,
@@ -130,8 +131,8 @@ def dataset_card(contents: CardContents, exporters: Sequence[Exporter], files: I
     )
 
 
-def render_card(package: str, **values: object) -> str:
-    """Fill in the template `card.md.jinja` of a package, in which `table` and `cell` make Markdown of any values."""
+def render_markdown(package: str, template: str, /, **values: object) -> str:
+    """Fill in a template of a package, in which `table` and `cell` make Markdown of any values."""
     environment = Environment(
         loader=PackageLoader(package, "."),
         undefined=StrictUndefined,
@@ -140,7 +141,7 @@ def render_card(package: str, **values: object) -> str:
         keep_trailing_newline=True,
     )
     environment.filters["number"] = "{:,}".format
-    return environment.get_template("card.md.jinja").render(table=markdown_table, cell=markdown_cell, **values)
+    return environment.get_template(template).render(table=markdown_table, cell=markdown_cell, **values)
 
 
 def _front_matter(contents: CardContents, configs: Sequence[_Config]) -> str:

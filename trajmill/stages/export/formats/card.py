@@ -18,7 +18,7 @@ from trajmill.stages.export.card import (
     front_matter,
     markdown_cell,
     markdown_table,
-    render_card,
+    render_markdown,
     words_of,
 )
 from trajmill.stages.export.formats.base import TrainerFormat, TrainerSettings
@@ -132,8 +132,9 @@ def export_card(
 
     sizes = sorted(Counter(replies.group_sizes.values()).items())
     rules = (f"`{markdown_cell(rule)}` ({count:,} steps)" for rule, count in counts.rules.most_common())
-    return render_card(
+    return render_markdown(
         __package__,
+        "card.md.jinja",
         source=source,
         form=form,
         settings=settings,

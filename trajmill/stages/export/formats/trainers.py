@@ -14,12 +14,33 @@ from trajmill.schemas.coordinates import QWEN3_VL
 from trajmill.schemas.dialects.families import Family
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.query import Split
+from trajmill.stages.export.card import render_markdown
 from trajmill.stages.export.formats.base import DATA_FOLDER, TrainerFormat, TrainerSettings
 from trajmill.stages.export.formats.steps import RLStepExample, StepExample
 from trajmill.stages.export.images import BLOCK_MESSAGES, STRING_MESSAGES, in_blocks, in_one_prompt, in_strings
 
 
-class TrlFormat(TrainerFormat):
+class _BuiltInFormat(TrainerFormat):
+    def advice(self, settings: TrainerSettings) -> str:
+        """Fill in the template of the format in `advice/`."""
+        family = settings.family
+        return render_markdown(
+            __package__,
+            f"advice/{self.kind}.md.jinja",
+            settings=settings,
+            budget=family.budget,
+            data_folder=DATA_FOLDER,
+            reward_file=REWARD_FILE,
+            settings_file=SETTINGS_FILE,
+            dataset=DATASET,
+            template=_template(family),
+            never_shrunk=_never_shrunk(settings),
+            never_enlarged=_NEVER_ENLARGED,
+            model_type=_model_type(family),
+        ).rstrip("\n")
+
+
+class TrlFormat(_BuiltInFormat):
     columns: ClassVar = (pa.field("prompt", BLOCK_MESSAGES), pa.field("completion", BLOCK_MESSAGES))
     kind: Literal["trl"] = "trl"
     """Prompt and completion for `SFTTrainer`."""
@@ -28,18 +49,8 @@ class TrlFormat(TrainerFormat):
         blocks = in_blocks(example.messages)
         return {"prompt": blocks[:-1], "completion": blocks[-1:]}
 
-    def advice(self, settings: TrainerSettings) -> str:
-        budget = settings.family.budget
-        return (
-            f"`SFTConfig(max_length={settings.max_length})` or `max_length=None`: the default of 1,024 cuts images in "
-            "two. `SFTTrainer` reads `prompt`, `completion` and `images`, and learns the completion alone. It ignores "
-            "`loss_weight`; `WeightedSFTTrainer` of `trajmill.stages.training.trl_sft` takes the same "
-            "arguments and weighs each row. Pass the processor with the bounds: `AutoProcessor.from_pretrained(MODEL, "
-            f"min_pixels={budget.min_pixels}, max_pixels={budget.max_pixels})`."
-        )
 
-
-class GrpoFormat(TrainerFormat):
+class GrpoFormat(_BuiltInFormat):
     columns: ClassVar = (pa.field("prompt", BLOCK_MESSAGES), pa.field("target", pa.string()))
     rl_columns: ClassVar = (pa.field("prompt", BLOCK_MESSAGES), pa.field("completion", BLOCK_MESSAGES))
     kind: Literal["grpo"] = "grpo"
@@ -51,18 +62,6 @@ class GrpoFormat(TrainerFormat):
     def rl_row(self, example: RLStepExample) -> Mapping[str, Any]:
         blocks = in_blocks(example.messages)
         return {"prompt": blocks[:-1], "completion": blocks[-1:]}
-
-    def advice(self, settings: TrainerSettings) -> str:
-        budget = settings.family.budget
-        return (
-            "```python\nfrom trajmill.stages.export.rewards import ces_rewards  # or coda_rewards, action_rewards\n\n"
-            f"processor = AutoProcessor.from_pretrained(MODEL, min_pixels={budget.min_pixels}, "
-            f"max_pixels={budget.max_pixels})\n"
-            "trainer = GRPOTrainer(model, reward_funcs=ces_rewards, train_dataset=rows, args=GRPOConfig(...), "
-            "processing_class=processor)\n```\n\n"
-            "Replies are parsed in the dialect of the family and held against the column `target`: the stored action "
-            "and the box of its element."
-        )
 
 
 REWARD_FILE: Final = "reward.py"
@@ -84,7 +83,7 @@ _EXTRA_INFO = pa.struct(
 )
 
 
-class VerlFormat(TrainerFormat):
+class VerlFormat(_BuiltInFormat):
     columns: ClassVar = (
         pa.field("data_source", pa.string()),
         pa.field("prompt", STRING_MESSAGES),
@@ -121,18 +120,8 @@ class VerlFormat(TrainerFormat):
     def write_settings(self, folder: Path, settings: TrainerSettings) -> None:
         (folder / REWARD_FILE).write_text(_REWARD, encoding="utf-8")
 
-    def advice(self, settings: TrainerSettings) -> str:
-        return (
-            f"`data.max_prompt_length={settings.max_length} data.image_key=images "
-            f"reward.custom_reward_function.path=FOLDER/{REWARD_FILE} "
-            "reward.custom_reward_function.name=compute_score "
-            "+reward.custom_reward_function.reward_kwargs.rule=ces` (or `coda`, `action`). verl drops longer prompts "
-            "without an error: with its default of 1,024 all of them. Each image carries `min_pixels` and "
-            "`max_pixels`, by which verl resizes it; the processor of the model must not have narrower bounds."
-        )
 
-
-class VerlSftFormat(TrainerFormat):
+class VerlSftFormat(_BuiltInFormat):
     columns: ClassVar = (pa.field("messages", STRING_MESSAGES),)
     images_have_bounds: ClassVar[bool] = True
     kind: Literal["verl-sft"] = "verl-sft"
@@ -140,15 +129,6 @@ class VerlSftFormat(TrainerFormat):
 
     def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
         return {"messages": in_strings(in_one_prompt(example.messages))}
-
-    def advice(self, settings: TrainerSettings) -> str:
-        return (
-            f"`data.messages_key=messages data.max_length={settings.max_length} "
-            "data.truncation=error`. Every row has one assistant message, since verl learns all that there are; "
-            "earlier turns stand in the user message as the chat template writes them. Each image carries "
-            "`min_pixels` and `max_pixels`, by which verl resizes it; the processor of the model must not have "
-            "narrower bounds."
-        )
 
 
 DATASET: Final = "trajmill"
@@ -171,7 +151,7 @@ _INFO = {
 }
 
 
-class LlamaFactoryFormat(TrainerFormat):
+class LlamaFactoryFormat(_BuiltInFormat):
     stage: ClassVar[str] = "sft"
     info: ClassVar[Mapping[str, Any]] = _INFO
     kind: Literal["llamafactory"] = "llamafactory"
@@ -192,19 +172,6 @@ class LlamaFactoryFormat(TrainerFormat):
             "image_max_pixels": _never_shrunk(settings),
         }
         (folder / SETTINGS_FILE).write_text(yaml.safe_dump(needed, sort_keys=False), encoding="utf-8")
-
-    def advice(self, settings: TrainerSettings) -> str:
-        budget = settings.family.budget
-        return (
-            f"Call it in this folder, with what `{SETTINGS_FILE}` says: `dataset_dir: .`, `dataset: {DATASET}`, "
-            f"`template: {_template(settings.family)}`, `cutoff_len: {settings.max_length}`, "
-            f"`image_max_pixels: {_never_shrunk(settings)}`, `image_min_pixels: {_NEVER_ENLARGED}`. With these "
-            "LLaMA-Factory hands every picture on as it is; by default it shrinks those above 589,824 pixels, by a "
-            "rule of its own, and the positions are wrong. The processor of the model then fits pictures into the "
-            f"bounds of its `preprocessor_config.json`, which must be {budget.min_pixels:,} and {budget.max_pixels:,} "
-            "pixels: the recipe `command` writes them there. Every row has one assistant message: earlier turns stand "
-            "in the user message as the chat template writes them."
-        )
 
 
 def _never_shrunk(settings: TrainerSettings) -> int:
@@ -247,14 +214,8 @@ class DpoFormat(LlamaFactoryFormat):
         replies = {"asked": asked, "better": better, "worse": in_strings([rejected])[0]}
         return replies | {"prompt": in_blocks(prompt), "chosen": in_blocks([chosen]), "rejected": in_blocks([rejected])}
 
-    def advice(self, settings: TrainerSettings) -> str:
-        return (
-            f"TRL: `DPOConfig(max_length={settings.max_length})` or `max_length=None`; `DPOTrainer` reads `prompt`, "
-            f"`chosen`, `rejected` and `images`. LLaMA-Factory: {super().advice(settings)}"
-        )
 
-
-class SwiftFormat(TrainerFormat):
+class SwiftFormat(_BuiltInFormat):
     kind: Literal["swift"] = "swift"
     """Messages with a loss scale each."""
     weights_as_rows: bool = False
@@ -263,17 +224,6 @@ class SwiftFormat(TrainerFormat):
     def row(self, example: StepExample, number: int) -> Mapping[str, Any]:
         *said, reply = in_strings(in_one_prompt(example.messages))
         return {"messages": [*said, {**reply, "loss_scale": example.loss_weight}]}
-
-    def advice(self, settings: TrainerSettings) -> str:
-        budget = settings.family.budget
-        return (
-            f"`ROOT_IMAGE_DIR=FOLDER MAX_PIXELS={budget.max_pixels} MIN_PIXELS={budget.min_pixels} swift sft "
-            f"--model MODEL --model_type {_model_type(settings.family)} --template {_model_type(settings.family)} "
-            f"--dataset FOLDER/{DATA_FOLDER}/*.jsonl --max_length {settings.max_length} --truncation_strategy delete "
-            "--is_binary_loss_scale false`. Several of its templates fit one architecture, so both are named. "
-            "Without `--is_binary_loss_scale false` the weights of the replies have no effect; the end of a turn "
-            "counts once whatever the weight."
-        )
 
 
 def _model_type(family: Family) -> str:
