@@ -28,7 +28,6 @@ from trajmill.stages.training.hugging_face.feedback import (
     FeedbackTask,
     executed_action,
     feedback_tasks,
-    has_format,
     reward_of,
     score_of,
 )
@@ -62,7 +61,7 @@ GOOD = "<think>The wallet is shown.</think><answer>Tap it.</answer>"
     ],
 )
 def test_the_format_of_a_role(role: str, reply: str, expected: bool) -> None:
-    assert has_format(role, reply) is expected
+    assert score_of(role, reply, None, TARGET).format == expected
 
 
 @pytest.mark.parametrize(

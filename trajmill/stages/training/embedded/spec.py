@@ -8,10 +8,9 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, PositiveFloat, PositiveInt
 
-from trajmill.schemas.spec import LATER
+from trajmill.schemas.spec import LATER, Fraction
 from trajmill.stages.training.spec import LearningRate, ParentPolicy, Progress, RecipeSpec, TrainingReport
 
-Share = Annotated[float, Field(ge=0, le=1)]
 Dropout = Annotated[float, Field(ge=0, lt=1)]
 
 
@@ -57,11 +56,11 @@ class EmbeddedSftSpec(EmbeddedRecipe):
     """Chance that the meaning of a word of the instruction is hidden for one update."""
     pair_dropout: Dropout = 0.25
     """Chance that the memory of word pairs is off for a row; the rest of the network then learns from it."""
-    strange_apps: Share = 0.4
+    strange_apps: Fraction = 0.4
     """Chance that an app looks unknown for one update; prepares the policy for unseen apps."""
-    renamed_controls: Share = 0.15
+    renamed_controls: Fraction = 0.15
     """Chance that the controls of a row have unknown labels; the policy then learns from page and position."""
-    detours: Share = 0.3
+    detours: Fraction = 0.3
     """Chance that a press on an app, a list item, a menu or a button follows wrong presses that were undone; the policy
     then learns to look elsewhere."""
     forks: Annotated[bool, LATER] = False

@@ -361,14 +361,10 @@ _FORMATS = {
 }
 
 
-def has_format(role: str, reply: str) -> bool:
-    """Return whether a reply has exactly the tags of its role, each around some text (CES, equation 22)."""
-    return _FORMATS[role].fullmatch(reply) is not None
-
-
 def score_of(role: str, reply: str, action: Action | None, right: RightAction) -> ReplyScore:
-    match = match_action(action, right)
-    return ReplyScore(float(has_format(role, reply)), float(match.type), float(match.parameters), match.closeness)
+    """Score a reply, whose format is exactly the tags of its role, each around some text (CES, equation 22)."""
+    has_format, match = _FORMATS[role].fullmatch(reply) is not None, match_action(action, right)
+    return ReplyScore(float(has_format), float(match.type), float(match.parameters), match.closeness)
 
 
 def reward_of(recipe: FeedbackRecipe, score: ReplyScore) -> float:

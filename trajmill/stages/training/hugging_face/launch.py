@@ -60,12 +60,11 @@ def launch_training(job: TrainingJob, progress: Progress | None) -> TrainingRepo
             )
     launcher = _launcher(recipe)
     folder.mkdir(parents=True, exist_ok=True)
-    job_file, outcome = folder / "job.pickle", folder / "outcome.json"
+    job_file, outcome = folder.resolve() / "job.pickle", folder.resolve() / "outcome.json"
     job_file.write_bytes(job.pickled())
     outcome.unlink(missing_ok=True)
     module = "trajmill.stages.training.hugging_face.launch"
-    command = [recipe.python or sys.executable, "-m", *launcher, module]
-    command += [str(job_file.resolve()), str(outcome.resolve())]
+    command = [recipe.python or sys.executable, "-m", *launcher, module, str(job_file), str(outcome)]
 
     def on_line(line: str) -> None:
         if progress is not None and line.startswith(PROGRESS):
