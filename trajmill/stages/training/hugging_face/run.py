@@ -77,13 +77,7 @@ def run_training(
     model = load_trained(job.recipe, job.parent, args.seed)
     given = {"args": args, "processing_class": model.tokenizer, "callbacks": [TrainingWatch(progress)]}
     trainer = trainer_of(model, given)
-    whole = dict[int, Path]()
-    for state in (job.folder / CHECKPOINTS).glob(f"checkpoint-*/{TRAINER_STATE_NAME}"):
-        # The last file of a checkpoint; a killed trainer may have left it cut.
-        with suppress(ValueError):
-            json.loads(state.read_text())
-            whole[int(state.parent.name.rpartition("-")[2])] = state.parent
-    last = whole[max(whole)] if whole else None
+    last = _last_checkpoint(job.folder / CHECKPOINTS)
     divided = trainer.is_fsdp_enabled or trainer.is_deepspeed_enabled
     if divided:
         all_see_or_none(trainer.train_dataset)
@@ -105,24 +99,37 @@ def run_training(
     # Of a divided model, all processes gather the weights.
     gathered = trainer.accelerator.get_state_dict(trainer.model) if divided else None
     if trainer.accelerator.is_main_process:
-        # In the precision of the parent, with copies of the parent's other files.
-        network = trainer.accelerator.unwrap_model(trainer.model)
-        adapted = bool(job.recipe.lora_rank or job.parent.adapter)
-        if gathered is not None and not adapted:
-            gathered = {name: weight.to(model.dtype) for name, weight in gathered.items()}
-        elif not adapted:
-            network = network.to(model.dtype)
-        try:
-            network.save_pretrained(job.folder, state_dict=gathered)
-            if not adapted:
-                copy_settings(job.parent.folder, job.folder)
-        except OSError as error:
-            raise TrainingFailedError(f"{job.folder}: the new weights cannot be written: {error}") from error
+        _save(trainer.accelerator.unwrap_model(trainer.model), gathered, model.dtype, job)
         for left in (CHECKPOINTS, ROWS):
             shutil.rmtree(job.folder / left, ignore_errors=True)
         write_metrics(job.folder, report, history)
     trainer.accelerator.wait_for_everyone()
     return report
+
+
+def _last_checkpoint(folder: Path) -> Path | None:
+    whole = dict[int, Path]()
+    for state in folder.glob(f"checkpoint-*/{TRAINER_STATE_NAME}"):
+        # The last file of a checkpoint; a killed trainer may have left it cut.
+        with suppress(ValueError):
+            json.loads(state.read_text())
+            whole[int(state.parent.name.rpartition("-")[2])] = state.parent
+    return whole[max(whole)] if whole else None
+
+
+def _save(network: Any, gathered: dict[str, Tensor] | None, dtype: torch.dtype, job: TrainingJob) -> None:
+    """Save the adapter alone, or all weights in the parent's precision; `gathered` are those of a divided model."""
+    adapted = bool(job.recipe.lora_rank or job.parent.adapter)
+    if gathered is not None and not adapted:
+        gathered = {name: weight.to(dtype) for name, weight in gathered.items()}
+    elif not adapted:
+        network = network.to(dtype)
+    try:
+        network.save_pretrained(job.folder, state_dict=gathered)
+        if not adapted:
+            copy_settings(job.parent.folder, job.folder)
+    except OSError as error:
+        raise TrainingFailedError(f"{job.folder}: the new weights cannot be written: {error}") from error
 
 
 def all_see_or_none(rows: Dataset) -> None:
@@ -361,5 +368,4 @@ def reference_log_probs(network: Any, rows: Dataset, collate: ReplyCollator, at_
             batch = ReplyBatch(**send_to_device(made, network.device))
             log_probs = token_log_probs(reply_logits(network, batch), batch.tokens).cpu()
             found.extend(row[mask.bool()].tolist() for row, mask in zip(log_probs, made["mask"], strict=True))
-    gathered: list[list[float]] = gather_object(found)
-    return gathered
+    return list(gather_object(found))
