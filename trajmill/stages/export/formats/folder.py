@@ -88,7 +88,16 @@ def write_folder(
     settings = TrainerSettings(family, max(counts.max_length, rl_counts.max_length), counts.largest_image)
     form.write_settings(folder, settings)
     (folder / "README.md").write_text(export_card(source, form, settings, exported), encoding="utf-8")
-    figures = {
+    figures = _figures(source, form, settings, exported)
+    (folder / FIGURES_FILE).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
+    return exported
+
+
+def _figures(
+    source: ExportedRelease, form: TrainerFormat, settings: TrainerSettings, exported: ExportedFolder
+) -> dict[str, Any]:
+    written, counts, rl_counts, family = exported.written, exported.counts, exported.rl_counts, settings.family
+    return {
         **source._asdict(),
         "format": form.kind,
         "family": family.name,
@@ -101,13 +110,11 @@ def write_folder(
         "repeated_rows": exported.repeated_rows,
         "shards": list(written.shards),
         "left_out": dict(sorted(counts.left_out.items())),
-        "rl_rows": rl_written.rows,
-        "rl_shards": list(rl_written.shards),
+        "rl_rows": exported.rl_written.rows,
+        "rl_shards": list(exported.rl_written.shards),
         "rl_left_out": dict(sorted(rl_counts.left_out.items())),
         "rl_group_sizes": {str(size): count for size, count in sorted(Counter(rl_counts.group_sizes.values()).items())},
     }
-    (folder / FIGURES_FILE).write_text(json.dumps(figures, indent=1) + "\n", encoding="utf-8")
-    return exported
 
 
 def supervised_schema(form: TrainerFormat) -> pa.Schema:
