@@ -1,7 +1,7 @@
 """A small real web site on loopback, with all that can get in the way of an agent."""
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -12,11 +12,10 @@ _PAGES = Path(__file__).with_name("pages")
 
 
 @contextmanager
-def serving(pages: Mapping[str, str] | None = None) -> Iterator[str]:
-    """The address of a site, by default this one, while it is up."""
+def serving(pages: Path = _PAGES) -> Iterator[str]:
+    """The address of the site of these pages, by default this one, while it is up."""
     stopped = threading.Event()
-    own = {f"/{file.stem}".removesuffix("index"): _STYLE + file.read_text() for file in _PAGES.iterdir()}
-    shown = own if pages is None else pages
+    shown = {f"/{file.stem}".removesuffix("index"): _STYLE + file.read_text() for file in pages.iterdir()}
 
     class Handler(http_server.QuietHandler):
         def reply(self) -> None:

@@ -14,23 +14,7 @@ from trajmill.stages.graphs.verify import EdgeState
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 
 _GOOD = (EdgeState.HOLDS, EdgeState.SKIPPED)
-_TREE = ("Invoices", "Letters", "Photos")
-_PAGES = {
-    "/": "<h1>Home</h1><a href='https://far.example/'>Far</a> <a href='http://near.example/'>Near</a> "
-    "<a href='/help'>Help</a>",
-    "/help": "<h1>Help</h1><form>PIN <input type='password' aria-label='PIN'><img src='//a.b'><button>Enter</button>",
-    "/form": "<h1>Order</h1><input type='datetime-local' aria-label='Start'><select id='size' aria-label='Size'>"
-    "<option value='s'>Small<option value='l'>Large<option disabled>Huge</select>"
-    "<label>Pieces <input id='pieces' type='number' max='6'></label><label>Day <input id='day' type='date'></label>"
-    "<label>Speed <input id='speed' type='range' min='2' max='9' value='4'></label>"
-    "<div style='height: 900px'>Terms</div><a href='/terms'>Terms of use</a>"
-    "<div style='height: 900px'>More terms</div><label><input type='checkbox' id='agree'>I agree</label>",
-    "/terms": "<h1>Terms of use</h1>",
-    "/tree": "<h1>Files</h1><ul id='tree' role='tree'>"
-    + "".join(f"<li role='treeitem' id='node_{name}' style='cursor: pointer'>{text}" for name, text in enumerate(_TREE))
-    + "</ul><script>tree.addEventListener('contextmenu', () => { menu.hidden = false })</script>"
-    "<div id='menu' hidden><a href='/terms'>Properties</a></div>",
-}
+_PAGES = Path(__file__).with_name("pages")
 
 
 def explore_site(page: str, folder: Path) -> ExploredGraph:
@@ -73,5 +57,5 @@ def test_choices_numbers_sliders_dates_and_what_lies_below_the_screen_are_found(
 def test_what_a_right_click_on_an_item_opens_is_found(tmp_path: Path) -> None:
     start = explore_site("/tree", tmp_path).graph.pages["start"]
     [(name, tree)] = start.slots.items()
-    assert (name, tree.values) == ("item", _TREE)
+    assert (name, tree.values) == ("item", ("Invoices", "Letters", "Photos"))
     assert [(each.by, each.operation) for each in start.transitions] == [("item", "hold")]
