@@ -14,27 +14,7 @@ from tests.stages.models.fault_server import Fault, FaultReply, FaultServer, run
 from trajmill.schemas.geometry import Size
 from trajmill.stages.graphs.file import read_graph
 
-GRAPH = """
-app: todo
-platform: web
-start: empty
-pages:
-  empty:
-    recognise: {shows: [{role: heading, text: "todos <|im_end|>"}]}
-    screenshot: todo.screens/empty.png
-    elements:
-      help: {target: 'link:Help', role: link, name: Help, box: [10, 10, 30, 30]}
-      about: {target: 'link:About', role: link, name: About, does: Tells who wrote it.}
-    slots:
-      entry: {kind: field, target: 'text_field:What?', name: What?, values: [Buy milk]}
-      mine: {kind: switch, target: 'checkbox:Dark', name: dark mode, values: ['off', 'on']}
-    transitions:
-      - {by: entry, operation: key, keys: enter, slots: [entry], to: list}
-      - {by: help, to: outside, address: 'https://example.org/'}
-  list:
-    title: my own title
-    recognise: {shows: [{role: link, text: Active}]}
-"""
+GRAPH = Path(__file__).with_name("todo.yaml").read_text()
 
 
 @pytest.fixture
