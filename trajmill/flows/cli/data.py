@@ -359,5 +359,5 @@ def import_(
         f"{done.accepted_since_training:,} accepted since the last training{not_judged}",
     )
     if done.bad and not (done.trajectories or done.known):
-        raise BadInputError(f"nothing of {folder} could be imported")
+        raise BadInputError(f"nothing of {folder} could be imported; the lines above say why")
     tell_server(settings)

@@ -200,7 +200,7 @@ def _tested_world(kind: str, place: str) -> World:
 
             answer = ask_server(_address(place))
             if answer.status != 200:
-                raise BadInputError(f"{place} does not answer ({answer.status_text})")
+                raise BadInputError(f"{place} does not answer ({answer.status_text}); start it, or correct the address")
             titles = re.search(r"<title[^>]*>\s*([^<]{1,80})", answer.text, re.IGNORECASE)
             parts = _TITLE_PARTS.split(html.unescape(titles[1]).strip()) if titles else ["the site"]
             # The other parts are a slogan, or the kind of page (`Home`).
@@ -213,7 +213,7 @@ def _tested_world(kind: str, place: str) -> World:
             try:
                 program = shlex.split(place)[0]
             except (ValueError, IndexError):
-                raise BadInputError(f"{place!r:.100} is no command") from None
+                raise BadInputError(f"{place!r:.100} is no command; close its quotes, or name a program") from None
             missing = [each for each in (program, "Xvfb", "openbox", "dbus-daemon") if shutil.which(each) is None]
             if missing:
                 raise BadInputError(f"not in PATH: {', '.join(missing)}; see `make system-deps`")
@@ -259,7 +259,7 @@ def _adb_port() -> int:
     """The port of the adb server, as adb itself reads it."""
     port = os.environ.get("ANDROID_ADB_SERVER_PORT", "5037")
     if not port.isdecimal():
-        raise BadInputError(f"ANDROID_ADB_SERVER_PORT={port!r:.40} is no port")
+        raise BadInputError(f"ANDROID_ADB_SERVER_PORT={port!r:.40} is no port; name that of the adb server")
     return int(port)
 
 

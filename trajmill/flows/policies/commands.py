@@ -134,7 +134,9 @@ def add_and_evaluate(config: Config, added: Addition) -> StageReport:
         raise BadInputError("name either a model (--model NAME) or an adapter (--adapter DIR)")
     if added.adapter is not None:
         if not (added.adapter / ADAPTER_CONFIG).is_file():
-            raise BadInputError(f"{added.adapter} is no LoRA adapter: it has no {ADAPTER_CONFIG}")
+            raise BadInputError(
+                f"{added.adapter} is no LoRA adapter: it has no {ADAPTER_CONFIG}; name one that PEFT saved"
+            )
         kind = config.endpoints[config.models.policy]
         if not kind.takes_adapters:
             line = f"a model of kind {kind.kind!r} takes no adapter; add a folder of merged weights (--model)"

@@ -138,5 +138,5 @@ def write_comparison(compared: Comparison, folder: Path) -> list[Path]:
             table = pa.Table.from_pylist([row.model_dump() for row in rows])
             pq.write_table(table, path, write_page_checksum=True)
     except OSError as error:
-        raise BadInputError(f"{folder}: the comparison cannot be written there: {error.strerror}") from error
+        raise BadInputError(f"{folder}: cannot be written ({error.strerror}); name another folder") from error
     return files

@@ -66,7 +66,8 @@ def served(servers: Sequence[ModelServer], logs: Path) -> Iterator[dict[str, int
         port, other = server.section.port, taken.setdefault(server.section.port, server.endpoint)
         if other != server.endpoint:
             raise BadInputError(
-                f"endpoints.{server.endpoint}.serve.port is {port}, which endpoints.{other} has already"
+                f"endpoints.{server.endpoint}.serve.port is {port}, which endpoints.{other} has already; "
+                "choose another port"
             )
     missing, started = [server for server in servers if not _is_running(server)], dict[str, KeptServer]()
     try:
@@ -93,7 +94,10 @@ def _is_running(server: ModelServer) -> bool:
         )
     models = served_models(server.address, server.api_key)
     if isinstance(models, ServerAnswer):
-        raise BadInputError(f"{where} has a server that does not tell its models ({models.status_text})")
+        raise BadInputError(
+            f"{where} has a server that does not tell its models ({models.status_text}); "
+            "choose another port, or stop that server"
+        )
     if server.model not in models:
         raise BadInputError(
             f"{where} has a server of {', '.join(sorted(models)) or 'no model'}, not of {server.model}; "
@@ -216,7 +220,7 @@ def served_models(address: str, api_key: str = "") -> frozenset[str] | ServerAns
 def load_adapter(address: str, name: str, folder: Path, api_key: str = "") -> None:
     """Load an adapter as model `name`; twice is fine. Raises BadInputError (refused), TrajmillError (no answer)."""
     if not (folder / ADAPTER_CONFIG).is_file():
-        raise BadInputError(f"{folder} is no LoRA adapter: it has no {ADAPTER_CONFIG}")
+        raise BadInputError(f"{folder} is no LoRA adapter: it has no {ADAPTER_CONFIG}; name one that PEFT saved")
     body = {"lora_name": name, "lora_path": str(folder.absolute()), "load_inplace": True}
     _ask_about_adapter("load", address, body, api_key, _LOAD_SECONDS)
 
@@ -232,7 +236,7 @@ def _ask_about_adapter(verb: str, address: str, body: Mapping[str, object], api_
     answer = ask_server(f"{address}/{verb}_lora_adapter", body, api_key, seconds)
     what = f"the LoRA adapter {body['lora_name']}"
     if answer.status == 0:
-        raise TrajmillError(f"the model server {address} does not answer ({answer.reason})")
+        raise TrajmillError(f"the model server {address} does not answer ({answer.reason}); start it")
     if answer.status in (404, 405) and "does not exist" not in answer.text:
         raise BadInputError(
             f"the model server {address} cannot {verb} {what}: start it with --enable-lora and "

@@ -141,7 +141,7 @@ def serve_policy(spec: OpenAiSpec, version: str, folder: Path | None, adapter: P
     for address in spec.addresses:
         models = served_models(address, spec.api_key(os.environ))
         if isinstance(models, ServerAnswer):
-            raise TrajmillError(f"the model server {address} does not answer ({models.reason})")
+            raise TrajmillError(f"the model server {address} does not answer ({models.reason}); start it")
         if version in models:
             continue
         if adapter is not None:

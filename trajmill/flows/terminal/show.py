@@ -74,7 +74,7 @@ def write_images(episode: Episode, warehouse: Warehouse, folder: Path) -> int:
         for path, picture in pictures.items():
             path.write_bytes(picture)
     except OSError as error:
-        raise BadInputError(f"{folder}: pictures cannot be written there: {error.strerror}") from None
+        raise BadInputError(f"{folder}: pictures cannot be written ({error.strerror}); name another folder") from None
     return len(pictures)
 
 

@@ -257,7 +257,7 @@ def compare_releases(first: Path, second: Path) -> ReleaseDiff:
 
     def ids(release: Path) -> set[str]:
         if not has_rows_of(release, SFT_FILE):
-            raise BadInputError(f"release {release.name}: it has no supervised rows to compare")
+            raise BadInputError(f"release {release.name}: it has no supervised rows to compare; name another release")
         try:
             return set(released_rows(release, SFT_FILE, ["example_id"])["example_id"].to_pylist())
         except (pa.ArrowInvalid, OSError) as error:

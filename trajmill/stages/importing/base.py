@@ -117,7 +117,7 @@ class LayoutSpec(Spec):
     def checked_lists(self, folder: Path) -> Sequence[Path]:
         """Return the files that list the recordings, or raise BadInputError with what was expected."""
         if not folder.is_dir():
-            raise BadInputError(f"there is no folder {folder}")
+            raise BadInputError(f"there is no folder {folder}; name the folder of the recordings")
         files = self.lists(folder)
         if not files:
             raise BadInputError(f"{folder}: nothing to import: expected {self.expected}")
@@ -202,7 +202,7 @@ def within(folder: Path, *names: str) -> Path | None:
 def read_screen(file: Path | None, name: str) -> RecordedScreen:
     """Read a picture file, or raise BadRecordingError if it is missing, too large or no picture."""
     if file is None:
-        raise BadRecordingError(f"screenshot {name!r:.80} is not in the folder")
+        raise BadRecordingError(f"screenshot {name!r:.80} is not in the folder of the recordings")
     with file.open("rb") as stream:
         return screen_of(stream.read(_MOST_IMAGE_BYTES + 1), name)
 
@@ -215,7 +215,9 @@ def screen_of(image: bytes, name: str, elements: tuple[UIElement, ...] | None = 
         with Image.open(io.BytesIO(image)) as picture:
             width, height = picture.size
             if width * height > _MOST_PIXELS:
-                raise BadRecordingError(f"screenshot {name!r:.80} has {width} x {height} pixels")
+                raise BadRecordingError(
+                    f"screenshot {name!r:.80} has {width} x {height} pixels; at most {_MOST_PIXELS:,} are read"
+                )
             picture.load()
     except (OSError, SyntaxError, ValueError, EOFError, Image.DecompressionBombError) as error:
         raise BadRecordingError(f"screenshot {name!r:.80} cannot be decoded: {type(error).__name__}") from None

@@ -57,9 +57,11 @@ def rows_of(recording: Recording, layout: str, origin: Origin) -> ImportedRows:
     """Make the rows of a recording; raises BadRecordingError without an instruction or steps, or with too many."""
     instruction = " ".join(storable(recording.instruction).split())
     if not instruction or len(instruction) > _LONGEST_INSTRUCTION:
-        raise BadRecordingError(f"its instruction has {len(instruction):,} characters")
+        raise BadRecordingError(
+            f"its instruction has {len(instruction):,} characters; 1 to {_LONGEST_INSTRUCTION:,} are read"
+        )
     if not 0 < len(recording.steps) <= _MOST_STEPS:
-        raise BadRecordingError(f"it has {len(recording.steps):,} steps")
+        raise BadRecordingError(f"it has {len(recording.steps):,} steps; 1 to {_MOST_STEPS:,} are read")
     decisions = _decisions(recording, instruction)
     acting = [step.screen for step in recording.steps]
     observations = tuple(map(_observation, [*acting, recording.last or acting[-1]]))

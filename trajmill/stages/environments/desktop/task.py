@@ -169,7 +169,7 @@ def import_tasks(folder: Path, held_out: float, origin: Origin, validation: floa
 def task_files(folder: Path) -> list[Path]:
     if files := sorted(folder.rglob("*.json")):
         return files
-    raise BadInputError(f"{folder}: there are no task files (*.json)")
+    raise BadInputError(f"{folder}: there are no task files (*.json); name a folder that has some")
 
 
 def make_queries(
@@ -183,7 +183,7 @@ def make_queries(
     tasks = sorted(tasks, key=lambda task: task.id)
     ids = [task.id for task in tasks]
     if len(set(ids)) < len(ids):
-        raise BadInputError(f"{folder}: two tasks have the id {next(i for i in ids if ids.count(i) > 1)!r}")
+        raise BadInputError(f"{folder}: two tasks have the id {next(i for i in ids if ids.count(i) > 1)!r}; rename one")
     by_chance = sorted(ids, key=lambda task_id: content_id("held-out", task_id))
     first, last = round(held_out * len(ids)), round((held_out + validation) * len(ids))
     splits = dict.fromkeys(by_chance[:first], Split.HELDOUT_SLOTS)

@@ -192,7 +192,7 @@ class Exploration:
             async with self._pool.lease() as environment:
                 seen = await AppWalker(environment, self._start, self._app.opening, self._budget).go(())
         except EnvironmentFailure as error:
-            raise TrajmillError(f"{self._app.app} does not start: {error}") from error
+            raise TrajmillError(f"{self._app.app} does not start: {error}; correct how it opens") from error
         self._findings.book.add(seen_screen(seen), ())
         self._keep(seen)
 

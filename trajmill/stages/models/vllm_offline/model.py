@@ -45,7 +45,7 @@ def adapter_arguments(adapter: Path | None) -> dict[str, Any]:
     try:
         rank = json.loads(file.read_text())["r"]
     except OSError as error:
-        raise BadInputError(f"{adapter} is no LoRA adapter: it has no {file.name}") from error
+        raise BadInputError(f"{adapter} is no LoRA adapter: it has no {file.name}; name one that PEFT saved") from error
     except (ValueError, KeyError, TypeError) as error:
         raise BadInputError(f"{file}: it does not say the adapter's rank (r)") from error
     room = next((most for most in _RANKS if isinstance(rank, int) and 0 < rank <= most), None)
