@@ -17,7 +17,7 @@ from pydantic import ConfigDict
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.progress import watched_work
 from trajmill.pipelines.executors.cluster import check_workers
-from trajmill.pipelines.fan_out import DASK, P, StageWork, WrittenFiles, fan_out
+from trajmill.pipelines.fan_out import P, StageWork, WrittenFiles, fan_out
 from trajmill.pipelines.reading.episodes import queries_of, read_verdicts
 from trajmill.schemas.errors import TrajmillError
 from trajmill.schemas.record import Origin, Record, Row
@@ -82,11 +82,8 @@ class RoundContext:
 
     @property
     def workers(self) -> int:
-        """How many workers share a stage now. Raises BadInputError if one of a cluster cannot work."""
-        workers = self.config.beam.workers(self.config.rollout.workers)
-        if self.config.beam.runner == DASK:
-            check_workers(self.config.beam, self.warehouse.store)
-        return workers
+        """How many workers share a stage now. Raises BadInputError if no cluster answers."""
+        return self.config.beam.workers(self.config.rollout.workers)
 
     def at(self, stage: str) -> StageRun:
         return StageRun(self.run_id, self.round, stage)
@@ -136,8 +133,12 @@ class RoundContext:
     def fan_out(
         self, work: StageWork[P], payloads: Sequence[P], workers: int = 0, screens_by: str = ""
     ) -> WrittenFiles:
-        """Do the work of a stage on each payload, with the configured runner and, if 0, the configured workers."""
-        return fan_out(work, payloads, self.config.beam, workers or self.workers, screens_by)
+        """Do the work of a stage on each payload, with the configured runner and, if 0, the configured workers.
+
+        Raises BadInputError before the stage begins if a worker of a cluster cannot work.
+        """
+        check_workers(self.config.beam, self.warehouse.store)
+        return fan_out(work, payloads, self.config.beam, workers or self.config.rollout.workers, screens_by)
 
 
 @dataclass(frozen=True)

@@ -22,12 +22,15 @@ from tests.stages.environments.processes import eventually
 from tests.warehouse.samples import stage_run, step_verdicts
 from trajmill.flows.cli.app import run
 from trajmill.flows.stage import RoundContext, has_begun
+from trajmill.flows.tasks.rollout import attempt_all
 from trajmill.pipelines.executors import beam
 from trajmill.pipelines.executors.cluster import DASHBOARD, compare, connected
 from trajmill.pipelines.fan_out import BeamSettings, StageWork, WrittenFiles, fan_out
+from trajmill.pipelines.models import ActingAgent
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.verdict import StepVerdict
+from trajmill.stages.agents.spec import ReferenceSpec
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.layout import create_warehouse
 from trajmill.warehouse.read import read_rows
@@ -124,8 +127,11 @@ def test_no_stage_begins_while_a_worker_has_no_access(settings: BeamSettings, bu
     with started(*_JOIN, settings.cluster, "--name=unfit", AWS_ACCESS_KEY_ID="nobody"):
         with Client(settings.cluster, set_as_default=False) as client:
             client.wait_for_workers(3, timeout=100)
-        with pytest.raises(BadInputError, match=r"\Aworker unfit: s3://\S+: .* denies access; .*stop this worker\Z"):
+        line = r"\Aworker unfit: s3://\S+: .* denies access; .*stop this worker\Z"
+        with pytest.raises(BadInputError, match=line):
             context.fan_out(work, [[0]])
+        with pytest.raises(BadInputError, match=line):
+            attempt_all(context, context.at("rollout"), [], ActingAgent(ReferenceSpec()))
         assert not has_begun(context, "judge")
 
 

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from trajmill.flows.configuration.config import policy_gives_tokens
 from trajmill.flows.policies.policy import acting, acting_round, policy_before
 from trajmill.flows.stage import RoundContext, StageOutcome, finished, stage
+from trajmill.pipelines.executors.cluster import check_workers
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.episodes import read_history
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
@@ -134,6 +135,7 @@ def shares(context: RoundContext, episodes: int) -> tuple[Share, Share]:
 
 
 def attempt_all(context: RoundContext, at: StageRun, attempts: Sequence[Attempt], agent: ActingAgent) -> StageOutcome:
+    check_workers(context.config.beam, context.warehouse.store)
     made = run_in_shards(attempts_of(context, at, agent), attempts, context.workers, context.config.beam)
     return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files)
 

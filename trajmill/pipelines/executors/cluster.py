@@ -14,7 +14,7 @@ from functools import cache, lru_cache
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from trajmill.pipelines.fan_out import BeamSettings, StageWork
+from trajmill.pipelines.fan_out import DASK, BeamSettings, StageWork
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.warehouse.layout import Warehouse
 from trajmill.warehouse.staging import ShardProgress
@@ -32,7 +32,9 @@ def check_scheduler(address: str) -> None:
 
 
 def check_workers(settings: BeamSettings, store: FileStore) -> None:
-    """Raise BadInputError if a worker or the scheduler has other versions, or a worker has no access to the store."""
+    """Raise BadInputError if a worker of a cluster has other versions, as its scheduler, or no access to the store."""
+    if settings.runner != DASK:
+        return
     client = connected(settings.cluster)
     found = client.get_versions(packages=["trajmill"])
     here = found["client"]["packages"]
