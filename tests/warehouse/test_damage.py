@@ -245,6 +245,16 @@ def test_readers_notice_a_flipped_bit_of_a_footer(whole: Warehouse) -> None:
         flip(path, place, place % 8)
 
 
+def test_changed_sizes_of_a_log_are_named_instead_of_its_entries(whole: Warehouse) -> None:
+    sizes = whole.table(TABLE) / "_log_sizes.json"
+    for place in range(0, sizes.stat().st_size - 1, 5):
+        flip(sizes, place)
+        _read_log.cache_clear()
+        with pytest.raises(BadInputError, match=r"\A[^\n]*_log_sizes\.json:1: [^\n]*; restore it from a copy\Z"):
+            read_table(whole, TABLE)
+        flip(sizes, place)
+
+
 @pytest.mark.slow
 def test_a_lost_log_entry_is_noticed_even_with_the_sizes_of_the_log(whole: Warehouse) -> None:
     folder = whole.table(TABLE)

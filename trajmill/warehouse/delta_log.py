@@ -29,6 +29,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from trajmill.schemas.errors import BadInputError
+from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.registry import TABLES
 from trajmill.warehouse.atomic import write_bytes
 from trajmill.warehouse.layout import Warehouse
@@ -108,9 +109,12 @@ def known_log(warehouse: Warehouse, table: str) -> _Known:
         if isinstance(known, list):
             # An earlier trajmill kept the sizes alone.
             known = {f"{version:020d}.json": (size, "") for version, size in enumerate(known)}
+        digest = known.pop(_SIZES, None)
+        if digest not in (None, content_id(known)):
+            raise ValueError
         return {str(file): (int(size), str(digest)) for file, (size, digest) in known.items()}
     except (ValueError, TypeError, AttributeError):
-        line = "not the sizes of the log's entries; restore it from a copy, or delete it"
+        line = "not the sizes of the log's entries, or changed; restore it from a copy"
         raise BadInputError(f"{warehouse.store.uri(name)}:1: {line}") from None
 
 
@@ -254,7 +258,8 @@ def _make_log_durable(warehouse: Warehouse, table: str, folder: Path) -> None:
             write_bytes(warehouse.root / name, data)
         if path.name != _LAST_CHECKPOINT:
             known[path.name] = (len(data), hashlib.sha256(data).hexdigest())
-    store.put(f"tables/{table}/{_SIZES}", (json.dumps(known) + "\n").encode())
+    sizes = json.dumps({**known, _SIZES: content_id(known)})
+    store.put(f"tables/{table}/{_SIZES}", f"{sizes}\n".encode())
     log.known = known
 
 
