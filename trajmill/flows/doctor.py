@@ -124,7 +124,11 @@ def check_surroundings(config: Config) -> Iterator[Finding]:
             yield _answers(name, spec)
     # The server that PREFECT_API_URL names, or that served the run last.
     is_there = store_at(config.run.root).size(VERSION_FILE) is not None
-    known = flow_runs(open_warehouse(config.run.root) if is_there else None, config.run_id)
+    try:
+        known = flow_runs(open_warehouse(config.run.root) if is_there else None, config.run_id)
+    except BadInputError as error:
+        yield Finding("Prefect server", str(error), "run `trajmill doctor` again")
+        return
     text, mend = f"{known.address} answers, {len(known.next)} deployments are scheduled", ""
     if known.problem:
         text, mend = known.problem, "start it (`trajmill serve`), or correct PREFECT_API_URL"

@@ -170,14 +170,19 @@ def test_what_a_damaged_warehouse_still_has_is_shown(tmp_path: Path, capsys: pyt
     commit_rows(context.warehouse, context.at(PROMOTE), round_summary(context.at(PROMOTE)))
     refresh_views(context.warehouse)
     run_once(context, GENERATE, lambda at: StageOutcome(0, 0))
-    [marker], [rows] = (list(tmp_path.glob(f"*/*/{name}")) for name in ("r0001-generate/done.json", "*.parquet"))
-    for damaged, kept in ((marker, "rounds    1 finished"), (rows, "now       idle; round 1, baseline is next")):
+    remember_server(context.warehouse, context.run_id, "http://127.0.0.1:1/api", datetime.now(UTC))
+    night = {"flow_run_id": "1", "flow": "nightly", "began": datetime.now(UTC), "ended": datetime.now(UTC)}
+    remember(context.warehouse, context.run_id, EndedFlow(**night, state="Collected", line=""))
+    paths = ("*/*/r0001-generate/done.json", "*/*/*.parquet", "runs/*/served.json", "runs/*/flows/*")
+    [marker], [rows], [served], [end] = (list(tmp_path.glob(path)) for path in paths)
+    now = "now       idle; round 1, baseline is next"
+    for damaged, kept in ((marker, "rounds    1 finished"), (rows, now), (served, now), (end, now)):
         whole = damaged.read_bytes()
         damaged.write_bytes(whole[1:])
         assert trajmill(["status", "--root", str(tmp_path)]) == 1
         shown = capsys.readouterr()
         assert kept in shown.out and re.search(rf"^to do     needs a person: {damaged}.*; restore it", shown.out, re.M)
-        assert shown.err == "the warehouse is damaged; `trajmill verify` names all damaged files\n"
+        assert shown.err == "the warehouse is damaged, see `to do`; `trajmill verify` reads all its rows\n"
         damaged.write_bytes(whole)
 
 

@@ -130,7 +130,7 @@ def status(
     found = list(map(status_of, runs))
     print("\n\n".join("\n".join(status.lines) for status in found))
     if any(status.damaged for status in found):
-        raise BadInputError("the warehouse is damaged; `trajmill verify` names all damaged files")
+        raise BadInputError("the warehouse is damaged, see `to do`; `trajmill verify` reads all its rows")
 
 
 @app.command(epilog="Example: trajmill doctor")

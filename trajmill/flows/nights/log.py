@@ -6,13 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from cronsim import CronSim
+from pydantic import ValidationError
 
 from trajmill.flows.configuration.sections import ServeSection
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Record
+from trajmill.stages.parts import first_mistake
 from trajmill.warehouse.layout import Warehouse, worker_of
+
+R = TypeVar("R", bound=Record)
 
 NIGHTLY = "nightly"
 _GRACE = timedelta(hours=1)
@@ -79,9 +84,9 @@ def remember(warehouse: Warehouse, run_id: str, ended: EndedFlow) -> bool:
 
 
 def ended_flows(warehouse: Warehouse, run_id: str, most: int) -> list[EndedFlow]:
+    """Return the newest ends, oldest first. Raises BadInputError if the file of one is damaged."""
     names = sorted(file.name for file in warehouse.store.files(warehouse.run_file(run_id, "flows")))
-    contents = (warehouse.store.get(name) for name in names[-most:])
-    return [EndedFlow.model_validate_json(content) for content in contents if content]
+    return [ended for name in names[-most:] if (ended := _read(EndedFlow, warehouse, name)) is not None]
 
 
 def last_ends(warehouse: Warehouse, run_id: str) -> dict[str, list[EndedFlow]]:
@@ -116,8 +121,18 @@ def remember_server(warehouse: Warehouse, run_id: str, address: str, now: dateti
 
 
 def served(warehouse: Warehouse, run_id: str) -> Served | None:
-    stored = warehouse.store.get(warehouse.run_file(run_id, "served.json"))
-    return None if stored is None else Served.model_validate_json(stored)
+    return _read(Served, warehouse, warehouse.run_file(run_id, "served.json"))
+
+
+def _read(record: type[R], warehouse: Warehouse, name: str) -> R | None:
+    stored = warehouse.store.get(name)
+    try:
+        return None if stored is None else record.model_validate_json(stored)
+    except ValidationError as error:
+        mistake = first_mistake(error, "the record")
+        raise BadInputError(
+            f"{warehouse.store.uri(name)}:1: {mistake}; restore it from a copy, or delete it"
+        ) from error
 
 
 def missed_night(warehouse: Warehouse, run_id: str, settings: ServeSection, now: datetime) -> EndedFlow | None:

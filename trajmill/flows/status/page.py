@@ -343,14 +343,17 @@ def status_of(context: RoundContext) -> Status:
             damaged.extend({str(error)}.difference(damaged))
             return None
 
-    runs, now = flow_runs(warehouse, context.run_id), readable(lambda: working_stage(context))
+    runs = readable(lambda: flow_runs(warehouse, context.run_id)) or FlowRuns()
+    nights = readable(lambda: list(trouble(warehouse, context.run_id, context.config.serve, datetime.now(UTC))))
+    now = readable(lambda: working_stage(context))
     results = readable(lambda: result_lines(warehouse, context.run_id)) or {}
     # A choice by a command or the configuration counts more than the last round.
     if (chosen := readable(lambda: choices(first_unfinished(context)))) and results:
         finished, version = results["rounds"][0].partition(",")[0], chosen[-1].policy_row.model_version
         results["rounds"] = [f"{finished}, policy {version}, chosen since then; see `trajmill policy list`"]
     disk = shutil.disk_usage(warehouse.root)
-    needs = [*_needs(context, runs, now), *([_DISK_IS_FULL] if disk.free < LITTLE_DISK * disk.total else [])]
+    needs = list(_needs(context, nights or (), runs, now))
+    needs += [_DISK_IS_FULL] if disk.free < LITTLE_DISK * disk.total else []
     used = "used" if warehouse.store.is_local else "of copies on this machine"
     sections = {
         "run": [f"{context.run_id} in {warehouse.address}"],
@@ -366,17 +369,16 @@ def status_of(context: RoundContext) -> Status:
     return Status(_lines(sections), damaged)
 
 
-def _needs(context: RoundContext, runs: FlowRuns, now: WorkingStage | None) -> Iterator[str]:
+def _needs(context: RoundContext, nights: Sequence[str], runs: FlowRuns, now: WorkingStage | None) -> Iterator[str]:
     warehouse = context.warehouse
     uncommitted = warehouse.store.get(warehouse.run_file(context.run_id, TROUBLE))
     if uncommitted is not None:
         yield f"`trajmill env serve` cannot commit its episodes, and tries again: {uncommitted.decode()}"
-    stored = list(trouble(warehouse, context.run_id, context.config.serve, datetime.now(UTC)))
-    yield from stored
+    yield from nights
     for run in runs.last:
         how = f"{run.flow} ended as {run.state}"
         # Those that ended so may have no entry in the warehouse.
-        if run.state in ("Crashed", "Failed", "TimedOut") and not any(each.startswith(how) for each in stored):
+        if run.state in ("Crashed", "Failed", "TimedOut") and not any(each.startswith(how) for each in nights):
             yield f"{how}: {run.line}"
     if runs.problem and runs.address:
         yield f"{runs.problem}; start `trajmill serve` again, or correct PREFECT_API_URL"
