@@ -21,20 +21,19 @@ from trajmill.warehouse.store.base import LeaseLostError
 pytestmark = pytest.mark.slow
 
 
-def test_a_named_server_is_used_and_stays(prefect_server: Path, tmp_path: Path) -> None:
+def test_a_named_server_is_used_and_stays(prefect_server: Path) -> None:
     assert names_a_server()
     address = os.environ["PREFECT_API_URL"]
-    with long_lived_server(tmp_path / "log", 1) as used:
+    with long_lived_server(1) as used:
         assert used == address
     assert os.environ["PREFECT_API_URL"] == address
-    assert not (tmp_path / "log").exists()
 
 
 def test_a_home_that_cannot_be_written_gives_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     line = r"\A[^\n]+home, the folder of Prefect, cannot be written [^\n]+ PREFECT_HOME [^\n]+\Z"
     home = temporary_settings({PREFECT_HOME: tmp_path / "file" / "home"}, restore_defaults={PREFECT_API_URL})
-    with home, pytest.raises(TrajmillError, match=line), long_lived_server(tmp_path / "log", 1):
+    with home, pytest.raises(TrajmillError, match=line), long_lived_server(1):
         raise AssertionError("no server can have started")
 
 
@@ -49,10 +48,10 @@ def test_a_named_server_that_does_not_answer_is_reported(
     assert line.startswith(f"the Prefect server {address} does not answer")
 
 
-def test_a_taken_port_is_reported(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other, temporary_settings(restore_defaults={PREFECT_API_URL}):
         port = other.getsockname()[1]
-        with pytest.raises(TrajmillError, match=f"port {port} is taken"), long_lived_server(tmp_path / "log", port):
+        with pytest.raises(TrajmillError, match=f"port {port} is taken"), long_lived_server(port):
             raise AssertionError("no server can have started")
 
 

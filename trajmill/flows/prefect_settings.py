@@ -108,8 +108,10 @@ def short_lived_server(log: Path) -> Iterator[None]:
 
 
 @contextmanager
-def long_lived_server(log: Path, port: int) -> Iterator[str]:
+def long_lived_server(port: int) -> Iterator[str]:
     """A server with schedules, or the user's; gives its address. Raises TrajmillError: it does not start or answer."""
+    from prefect.settings import get_current_settings
+
     if names_a_server():
         yield named_server()
         return
@@ -118,6 +120,8 @@ def long_lived_server(log: Path, port: int) -> Iterator[str]:
             f"port {port} is taken, so no Prefect server can be started there; if it is one, set "
             f"PREFECT_API_URL={_address(port)} and start again"
         )
+    # Beside its database, since it may serve several runs.
+    log = get_current_settings().home / "trajmill-server.log"
     # Without it the page uses port 4200.
     with _own_server(port, log, {"PREFECT_UI_API_URL": _address(port)}) as address:
         yield address

@@ -109,7 +109,11 @@ def wait_for(what: Callable[[], bool], seconds: float = 500, pause: float = 0.5)
 
 
 def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_retraining(
-    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    served: Served,
+    prefect_home: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", served.api)
     monkeypatch.chdir(served.folder)
@@ -166,6 +170,7 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     served.process.send_signal(signal.SIGINT)
     assert served.process.wait(300) == 0
     assert "Traceback" not in (served.folder / "words").read_text(encoding="utf-8")
+    assert (prefect_home / "trajmill-server.log").exists(), "not among the files of a run, which may be refused"
 
 
 @pytest.mark.parametrize(

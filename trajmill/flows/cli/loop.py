@@ -256,7 +256,7 @@ def serve(
     set_talkative_defaults()
     settings = begin(config, new_run, store=False)
     warehouse, is_own = create_warehouse(settings.run.root), not names_a_server()
-    with long_lived_server(warehouse.run(settings.run_id) / "prefect-server.log", port) as address:
+    with long_lived_server(port) as address:
         from trajmill.flows.new_run import begin_or_continue, run_resource
         from trajmill.flows.nights.log import remember_server
         from trajmill.flows.nights.nightly import refuse_to_replace, serve_deployments
