@@ -31,7 +31,7 @@ from trajmill.stages.models.local.chat import (
     use_template,
 )
 from trajmill.stages.models.local.folder import FolderModel, VllmSpec
-from trajmill.stages.reaper import Reaper
+from trajmill.stages.reaper import Reaper, with_descendants
 
 _RANKS: Final = (1, 8, 16, 32, 64, 128, 256, 320, 512)
 """The ranks that vLLM has room for; an adapter takes the smallest that holds it."""
@@ -98,7 +98,8 @@ class _Engine:
             others = {child.pid for child in active_children()}
             self._llm, self._adapter = asyncio.run_coroutine_threadsafe(_start(spec), self._loop).result()
             reaper = Reaper()  # The engine is a process of its own, and does not notice that its owner has ended.
-            reaper.watch({child.pid for child in active_children() if child.pid is not None} - others, [])
+            started = {child.pid for child in active_children() if child.pid is not None} - others
+            reaper.watch(with_descendants(started), [])  # Its workers may outlive it.
         except BaseException:
             _end_loop(self._loop, thread)
             raise
