@@ -19,6 +19,7 @@ from trajmill.warehouse.layout import StageRun, Warehouse, checked_name, create_
 from trajmill.warehouse.read import read_batches, read_rows, read_table
 from trajmill.warehouse.shards import WRITTEN_AT, DataFile, write_shard
 from trajmill.warehouse.sql import run_sql
+from trajmill.warehouse.upkeep import damage
 
 TABLE = "step_verdicts"
 
@@ -50,6 +51,16 @@ def test_committing_twice_is_a_no_op_and_a_committed_file_never_changes(warehous
     assert write(warehouse, at, count=3) == file
     assert commit(warehouse, TABLE, [file], at) == version
     assert read_table(warehouse, TABLE).num_rows == 5
+
+
+def test_only_the_last_two_checkpoints_of_a_log_stay_and_earlier_versions_are_read(warehouse: Warehouse) -> None:
+    for number in range(1, 42):
+        at = stage_run("judge", number)
+        commit(warehouse, TABLE, [write(warehouse, at, count=1)], at)
+    found = sorted(path.name[18:20] for path in (warehouse.table(TABLE) / "_delta_log").glob("*.checkpoint.parquet"))
+    assert found == ["29", "39"]
+    assert [read_table(warehouse, TABLE, version=version).num_rows for version in (0, 15, 40)] == [1, 16, 41]
+    assert list(damage(warehouse)) == []
 
 
 def test_several_shards_become_one_version_and_one_without_rows_none(warehouse: Warehouse) -> None:

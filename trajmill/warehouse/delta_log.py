@@ -41,6 +41,9 @@ HASHES = "trajmill.sha256"
 """Key of an entry's `commitInfo` that has the SHA-256 of each data file that it adds, by name, as JSON."""
 _ENTRY = re.compile(r"/[0-9]{20}\.json$")
 _LAST_CHECKPOINT = "_last_checkpoint"
+_CHECKPOINT = ".checkpoint.parquet"
+_KEPT_CHECKPOINTS = 2
+"""Each lists all files of a table. Who opens the table meanwhile may still read the one before the last."""
 _Known = Mapping[str, tuple[int, str]]
 
 
@@ -196,12 +199,13 @@ def _copied_log(warehouse: Warehouse, table: str, files: Sequence[StoredFile], w
     A copy is used if it has the hash that was committed. Raises BadInputError if a file itself has another.
     """
     paths = [warehouse.root / file.name for file in files if not file.name.endswith(_LAST_CHECKPOINT)]
-    for path in warehouse.table(table).glob("_delta_log/[0-9]*"):
-        if path not in paths and path < paths[-1] and not warehouse.store.is_local:
-            # Of an earlier log at this address. What is newer another process may have listed later.
-            path.unlink(missing_ok=True)
+    if not warehouse.store.is_local:
+        for path in {*warehouse.table(table).glob("_delta_log/[0-9]*")}.difference(paths):
+            if path < paths[-1]:
+                # Of an earlier log at this address. What is newer another process may have listed later.
+                path.unlink(missing_ok=True)
     known = _read_log(warehouse, table).known or {}
-    checkpoints = [place for place, path in enumerate(paths) if path.name.endswith(".checkpoint.parquet")]
+    checkpoints = [place for place, path in enumerate(paths) if path.name.endswith(_CHECKPOINT)]
     needed = paths[checkpoints[-1] :] if checkpoints and not whole else paths
     for path in needed:
         digest = known.get(path.name, (0, ""))[1]
@@ -238,7 +242,7 @@ def log_to_extend(warehouse: Warehouse, table: str) -> Iterator[tuple[Path, Delt
 
 
 def _make_log_durable(warehouse: Warehouse, table: str, folder: Path) -> None:
-    """Bring new entries to the disk or the bucket, and store sizes and hashes of all."""
+    """Bring new entries to the disk or the bucket, store sizes and hashes of all, and delete old checkpoints."""
     look_again(warehouse, table)
     store, log, names = warehouse.store, _read_log(warehouse, table), f"tables/{table}/_delta_log"
     known = dict(log.known or {})
@@ -258,9 +262,13 @@ def _make_log_durable(warehouse: Warehouse, table: str, folder: Path) -> None:
             write_bytes(warehouse.root / name, data)
         if path.name != _LAST_CHECKPOINT:
             known[path.name] = (len(data), hashlib.sha256(data).hexdigest())
+    outdated = sorted(name for name in known if name.endswith(_CHECKPOINT))[:-_KEPT_CHECKPOINTS]
+    known = {name: value for name, value in known.items() if name not in outdated}
     sizes = json.dumps({**known, _SIZES: content_id(known)})
     store.put(f"tables/{table}/{_SIZES}", f"{sizes}\n".encode())
     log.known = known
+    if outdated:
+        store.delete(*(f"{names}/{name}" for name in outdated))
 
 
 def logged_names(delta: DeltaTable) -> list[str]:
