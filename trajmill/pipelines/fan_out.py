@@ -118,12 +118,15 @@ class StageWork(Generic[P]):
         made = self.finished_shard(shard.name)
         if made is None:
             made = self(f"{shard.name}{attempt}", shard.payload)
-            files = {table: [list(file) for file in written] for table, written in made.files.items()}
-            result = {"files": files, "dropped": dict(made.dropped)}
+            result = {"files": dict(made.files), "dropped": dict(made.dropped)}
             mark_done(self.warehouse, self._folder / f"shard-{shard.name}", shard.name, result)
         if items := self.items(shard.payload):
             self.progress(shard.name).fill(items)
         return made
+
+    def named(self, shard: Shard) -> tuple[str, WrittenFiles]:
+        """Do a shard, and return its files with its name, because processes end in any order."""
+        return shard.name, self.do(shard)
 
     def finished_shard(self, shard: str) -> WrittenFiles | None:
         result = read_marker(self.warehouse, self._folder / f"shard-{shard}", shard)
@@ -166,9 +169,9 @@ def fan_out(
 
         run_on_machines(work, shards, settings, workers)
     elif workers > 1 and len(shards) > 1:
-        side_by_side(work.do, shards, workers)
+        done = dict(side_by_side(work.named, shards, workers))
     else:
-        done = {shard.name: work.do(shard) for shard in shards}
+        done = dict(map(work.named, shards))
     files: dict[str, list[DataFile]] = defaultdict(list)
     dropped: Counter[str] = Counter()
     for name in names:
