@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import wait
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import copy_context
 from functools import partial
 from itertools import groupby
-from threading import Thread
 
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.interrupt import asked_to_stop
@@ -20,6 +19,7 @@ from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.record import Row
 from trajmill.schemas.tables.policy_version import RoundSummary
+from trajmill.stages.concurrency import in_thread
 from trajmill.stages.training.promotion import Promotion
 from trajmill.warehouse.layout import StageRun
 
@@ -103,17 +103,7 @@ def concurrently(work: Callable[[], object]) -> Iterator[None]:
     An error of the block comes before one of the work. After Ctrl-C nothing is waited for: the thread ends with its
     process, and its work is continued like work that was killed.
     """
-    done: Future[object] = Future()
-    context = copy_context()
-
-    def do() -> None:
-        try:
-            done.set_result(context.run(work))
-        except BaseException as error:
-            done.set_exception(error)
-
-    # A thread of an executor would keep the interpreter from ending.
-    Thread(target=do, name="concurrently", daemon=True).start()
+    done = in_thread(partial(copy_context().run, work))
     try:
         yield
     except BaseException as error:

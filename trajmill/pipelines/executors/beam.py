@@ -12,9 +12,8 @@ import logging
 import pickle
 import re
 import shutil
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import wait
 from contextlib import contextmanager, nullcontext, redirect_stderr, suppress
 from functools import cached_property, lru_cache
 from importlib.metadata import version
@@ -28,6 +27,7 @@ from trajmill.pipelines.fan_out import DASK, BeamSettings, Shard, StageWork
 from trajmill.schemas.errors import BadInputError, TrajmillError
 from trajmill.schemas.names import instead_of
 from trajmill.schemas.spec import Spec, content_of, decisive_fields
+from trajmill.stages.concurrency import in_thread
 from trajmill.warehouse.atomic import replacing
 from trajmill.warehouse.store.base import FileStore
 
@@ -152,22 +152,11 @@ class _DoShard(beam.DoFn):
 
 def _wait_for(job: Any) -> None:
     """Wait for the end of a job; cancel it if that is interrupted or an error ends it."""
-    ended: Future[object] = Future()
-
-    def wait() -> None:
-        try:
-            ended.set_result(job.wait_until_finish())
-        except BaseException as error:
-            ended.set_exception(error)
-
-    # Beam's waiting cannot be interrupted, and a machine that is cut off does not answer.
-    threading.Thread(target=wait, daemon=True).start()
     try:
-        ended.result()
+        # Beam's waiting cannot be interrupted, and a machine that is cut off does not answer.
+        in_thread(job.wait_until_finish).result()
     except BaseException:
-        cancelling = threading.Thread(target=job.cancel, daemon=True)
-        cancelling.start()
-        cancelling.join(_CANCEL_SECONDS)
+        wait([in_thread(job.cancel)], _CANCEL_SECONDS)
         raise
 
 

@@ -29,6 +29,7 @@ from multiprocessing.util import Finalize, _run_finalizers  # type: ignore[attr-
 from typing import Any, Generic, TypeVar
 
 from trajmill.schemas.errors import TrajmillError
+from trajmill.stages.concurrency import in_thread
 from trajmill.warehouse.store.base import is_alive
 
 S = TypeVar("S")
@@ -60,19 +61,9 @@ def side_by_side(do: Callable[[S], T], shards: Sequence[S], workers: int) -> lis
     All are picklable; a shard may be done twice. Returns the results as they came. Raises TrajmillError if `do` raised
     it, or too many processes died.
     """
-    waiting, others = _Shards(do, shards), Future[None]()
-
-    def do_in_others() -> None:
-        try:
-            waiting.do_in_processes(workers - 1)
-        except BaseException as error:
-            others.set_exception(error)
-        else:
-            others.set_result(None)
-
+    waiting = _Shards(do, shards)
     with waiting.ending_after_errors():
-        # A thread of an executor would keep the interpreter from ending.
-        threading.Thread(target=do_in_others, name="side by side", daemon=True).start()
+        others = in_thread(lambda: waiting.do_in_processes(workers - 1))
         waiting.do_here()
         others.result()
     return waiting.results
