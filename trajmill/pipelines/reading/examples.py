@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Final, NamedTuple
 
 import pyarrow as pa
@@ -76,19 +75,12 @@ class StoredExamples:
     """The rows in their order, in the schema `DIGESTS`, with the weights that they have in a release."""
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
-        if self.digests.num_rows <= _ROWS_AT_ONCE:
-            yield from self._few
-        else:
-            for start in range(0, self.digests.num_rows, _ROWS_AT_ONCE):
-                yield from self._read(self.digests.slice(start, _ROWS_AT_ONCE))
+        for start in range(0, self.digests.num_rows, _ROWS_AT_ONCE):
+            yield from self._read(self.digests.slice(start, _ROWS_AT_ONCE))
 
     def screens(self) -> set[str]:
         batches = self._found(self.digests, ["example_id", "screens"])
         return {screen for batch in batches for screen in batch["screens"].flatten().unique().to_pylist()}
-
-    @cached_property
-    def _few(self) -> list[pa.RecordBatch]:
-        return self._read(self.digests)
 
     def _read(self, digests: pa.Table) -> list[pa.RecordBatch]:
         rows = pa.Table.from_batches(self._found(digests), file_schema("examples").remove_metadata())
