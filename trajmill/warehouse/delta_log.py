@@ -24,7 +24,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
-import pyarrow as pa
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
@@ -45,6 +44,7 @@ _CHECKPOINT = ".checkpoint.parquet"
 _KEPT_CHECKPOINTS = 2
 """Each lists all files of a table. Who opens the table meanwhile may still read the one before the last."""
 _Known = Mapping[str, tuple[int, str]]
+_Condition = tuple[str, str, Any]
 
 
 class Snapshot(NamedTuple):
@@ -271,8 +271,9 @@ def _make_log_durable(warehouse: Warehouse, table: str, folder: Path) -> None:
         store.delete(*(f"{names}/{name}" for name in outdated))
 
 
-def logged_names(delta: DeltaTable) -> list[str]:
-    return sorted(pa.table(delta.get_add_actions()).column("path").to_pylist())
+def logged_names(delta: DeltaTable, conditions: Sequence[_Condition] = ()) -> list[str]:
+    uris = delta.file_uris(file_pruning_predicate=[*conditions] or None)
+    return sorted(unquote(uri.rpartition("/")[2]) for uri in uris)
 
 
 def committed_files(warehouse: Warehouse, table: str, version: int | None = None) -> list[Path]:
@@ -295,16 +296,11 @@ def committed_names(
     delta = delta_table(warehouse, table, version)
     if delta is None or (rounds is not None and not rounds) or not all((where or {}).values()):
         return []
-    conditions: list[tuple[str, str, Any]] = [] if rounds is None else [("round", "in", list(rounds))]
+    conditions: list[_Condition] = [] if rounds is None else [("round", "in", list(rounds))]
     conditions += [] if run_id is None else [("run_id", "=", run_id)]
     for column, values in (where or {}).items():
         conditions += [(column, ">=", min(values)), (column, "<=", max(values))]
-    if conditions:
-        uris = delta.file_uris(file_pruning_predicate=conditions)
-        names = sorted(unquote(uri.rpartition("/")[2]) for uri in uris)
-    else:
-        names = logged_names(delta)
-    return [f"tables/{table}/{name}" for name in names]
+    return [f"tables/{table}/{name}" for name in logged_names(delta, conditions)]
 
 
 def newest_log_entry(warehouse: Warehouse, table: str) -> str:

@@ -37,6 +37,7 @@ from trajmill.warehouse.staging import AppendOnlyFile, JournalParts, stored_jour
 from trajmill.warehouse.store.connection import damage_as_error
 
 _DECODED_TREES = 4096
+_MOST_IN_FILE = 1 << 32
 
 
 class WarehouseScreens:
@@ -48,8 +49,7 @@ class WarehouseScreens:
     def __init__(self, warehouse: Warehouse) -> None:
         self._warehouse = warehouse
         self._files: list[_ScreenFile] = []
-        self._starts: list[int] = []
-        self._rows: dict[str, int] = {}
+        self._places: dict[str, int] = {}
         self._decoded = lru_cache(maxsize=_DECODED_TREES)(self._decode)
         self.refresh()
 
@@ -58,18 +58,12 @@ class WarehouseScreens:
         for path in committed_files(self._warehouse, "screens"):
             if path not in known:
                 file = _ScreenFile(self._warehouse, path)
-                start = self._starts[-1] + len(self._files[-1].ids()) if self._files else 0
-                for row, screen_id in enumerate(file.ids(), start):
-                    self._rows.setdefault(screen_id, row)
+                for place, screen_id in enumerate(file.ids(), len(self._files) * _MOST_IN_FILE):
+                    self._places.setdefault(screen_id, place)
                 self._files.append(file)
-                self._starts.append(start)
-
-    @property
-    def files(self) -> Collection[Path]:
-        return [file.path for file in self._files]
 
     def __contains__(self, screen_id: object) -> bool:
-        return screen_id in self._rows
+        return screen_id in self._places
 
     def image(self, screen_id: str) -> bytes:
         [(_, image)] = self.images([screen_id])
@@ -105,9 +99,8 @@ class WarehouseScreens:
         return Size(*(int(column[row]) for column in file.sizes))
 
     def _find(self, screen_id: str) -> tuple[_ScreenFile, int]:
-        row = self._rows[screen_id]
-        index = bisect_right(self._starts, row) - 1
-        return self._files[index], row - self._starts[index]
+        index, row = divmod(self._places[screen_id], _MOST_IN_FILE)
+        return self._files[index], row
 
     def _decode(self, screen_id: str) -> tuple[UIElement, ...]:
         file, row = self._find(screen_id)
@@ -117,10 +110,10 @@ class WarehouseScreens:
 
 def without_committed(warehouse: Warehouse, files: Sequence[DataFile]) -> Iterator[DataFile]:
     """Rewrite uncommitted shards without the screens that another run has committed since they were written."""
-    committed = WarehouseScreens(warehouse)
+    committed, paths = WarehouseScreens(warehouse), committed_files(warehouse, "screens")
     for file in files:
         path = warehouse.table("screens") / file.path
-        if not file.rows or path in committed.files:
+        if not file.rows or path in paths:
             yield file
             continue
         with open_file(warehouse, path) as shard:
