@@ -60,7 +60,7 @@ def serve_environment(
     refuse_unknown(splits, Split, "there is no split")
     rewarding = judge_named(config, judge) if judge else None
     context = RoundContext.of(config, 0)
-    warehouse, environment, origin = context.warehouse, context.environment, context.origin
+    warehouse, environment, origin = context.warehouse, context.config.environment, context.origin
     settings = _host_settings(context, slots, family_named(family) if family else policy_family(config))
 
     async def serve() -> None:
@@ -98,7 +98,7 @@ def _host_settings(context: RoundContext, slots: int, family: Family) -> HostSet
     rollout, longest = context.config.rollout, _LONGEST_EPISODE_SECONDS
     within = EnvironmentLimits(
         step_seconds=rollout.step_seconds, recycle_after=rollout.recycle_after, lease_seconds=longest
-    ).with_slow_calls(context.environment.slow_seconds)
+    ).with_slow_calls(context.config.environment.slow_seconds)
     limits = Limits(seconds=longest, environment_tries=rollout.environment_tries, environment=within)
     return HostSettings(context.origin, context.config.run.seed, family, slots, limits)
 

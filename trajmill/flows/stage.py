@@ -24,7 +24,6 @@ from trajmill.schemas.record import Origin, Record, Row
 from trajmill.schemas.tables.policy_version import StageCount
 from trajmill.schemas.tables.query import INFEASIBLE, RECORDED, Query
 from trajmill.schemas.tables.registry import arrow_schema, rows_from_arrow
-from trajmill.stages.environments.spec import EnvironmentSpec
 from trajmill.warehouse.atomic import disk_full_as_error
 from trajmill.warehouse.commit import commit_stage
 from trajmill.warehouse.delta_log import one_snapshot
@@ -60,14 +59,6 @@ class RoundContext:
     @property
     def origin(self) -> Origin:
         return Origin(round=self.round, run_id=self.run_id, code_version=version("trajmill"))
-
-    @property
-    def rounds_so_far(self) -> range:
-        return range(self.round + 1)
-
-    @property
-    def environment(self) -> EnvironmentSpec:
-        return self.config.environment
 
     @property
     def queries(self) -> Mapping[str, Query]:

@@ -26,11 +26,12 @@ def test_generated_apps_take_no_episodes_from_the_others() -> None:
     first, resting = environment.navigation_graph().generated
     apps = {**{f"own-{number}": "notes" for number in range(10)}, "a": first, "b": first, "c": resting}
     queries = {name: query(name).model_copy(update={"apps": (app,)}) for name, app in apps.items()}
-    context = cast(RoundContext, SimpleNamespace(queries=queries, environment=environment, round=1))
+    config = SimpleNamespace(environment=environment)
+    context = cast(RoundContext, SimpleNamespace(queries=queries, config=config, round=1))
     own, more = shares(context, 100)
     assert (len(own.queries), own.episodes) == (10, 100)
     assert ([each.apps for each in more.queries], more.episodes) == ([(first,)] * 2, 20)
-    context.environment = SimulatedSpec()  # type: ignore[misc]
+    config.environment = SimulatedSpec()
     own, more = shares(context, 100)
     assert (len(own.queries), own.episodes, more.episodes) == (13, 100, 0)
 

@@ -99,14 +99,14 @@ def new_queries(context: RoundContext) -> NewQueries:
     """Make the queries of all splits. Raises BadInputError if there is no source, or one of its files is wrong."""
     config, made = context.config, NewQueries(())
     sources = [*graph_sources(context), *_other_sources(context)]
-    if not isinstance(context.environment, AppFilesSpec):
+    if not isinstance(config.environment, AppFilesSpec):
         instances = config.rollout.concurrency
-        made = asyncio.run(own_queries(context.environment, config.run.seed, instances, context.origin))
+        made = asyncio.run(own_queries(config.environment, config.run.seed, instances, context.origin))
     if sources:
         made = made.with_more(queries_of(context, sources))
     if not (made.queries or made.failures):
         raise BadInputError(
-            f"there are no queries: the environment {context.environment.kind!r} brings none; "
+            f"there are no queries: the environment {config.environment.kind!r} brings none; "
             "name a file of tasks (environment.tasks), or ask for queries by pathways (pathways.queries) or from "
             "graphs of apps (graphs.files, graphs.train)"
         )
@@ -125,12 +125,12 @@ def queries_of(context: RoundContext, sources: Sequence[QuerySource]) -> NewQuer
 def source_context(context: RoundContext) -> SourceContext:
     config, queries = context.config, context.config.queries
     unseen = UnseenApps(queries.heldout_app_names, queries.validation_app_names if queries.validation else ())
-    return SourceContext(context.environment, unseen, config.run.seed, context.origin, config.rollout.concurrency)
+    return SourceContext(config.environment, unseen, config.run.seed, context.origin, config.rollout.concurrency)
 
 
 def graph_sources(context: RoundContext) -> list[QuerySource]:
     """The sources that can give new queries each round: annotated tasks, graphs of apps, causal pathways, plug-ins."""
-    config, environment = context.config, context.environment
+    config, environment = context.config, context.config.environment
     sources: list[QuerySource] = []
     if isinstance(environment, AppFilesSpec):
         sources.append(TaskSource(environment.navigation_graph(), config.queries))
@@ -179,7 +179,7 @@ def pathways(context: RoundContext, at: StageRun) -> StageOutcome:
     config, settings = context.config, context.config.pathways
     job = WalkPrograms(
         **context.common(at),
-        environment=context.environment,
+        environment=config.environment,
         bounds=WalkBounds(**settings.model_dump(include=set(WalkReach.model_fields))),
         second_opinion=model_of(config, settings.second_opinion) if settings.second_opinion else None,
         selection=prompts_of(config).writer.selection,
@@ -215,7 +215,7 @@ def propose(context: RoundContext, at: StageRun) -> StageOutcome:
     assert settings.example_tasks is not None, "the configuration is refused without it"
     job = ProposeTasks(
         **context.common(at),
-        environment=context.environment,
+        environment=config.environment,
         writer=model_of(config, writer),
         prompts=prompts_of(config).writer,
         curriculum=settings.curriculum,
@@ -255,7 +255,7 @@ def try_proposals(context: RoundContext, at: StageRun) -> StageOutcome:
     acts, judge = policies.acting_round(context), own_judge(context.config)
     agent = policies.acting(context, policies.policy_before(acts), temperature=0.0, untrained=acts.round == 1)
     job = TryProposals(**vars(attempts_of(context, at, agent)), judge=judge.spec, critics=judge.critics)
-    made = context.fan_out(job, divide(attempts, context.workers), 1, context.environment.kind)
+    made = context.fan_out(job, divide(attempts, context.workers), 1, context.config.environment.kind)
     decided = {query.query_id for query in context.written_rows(Query, made.files)}
     result = _as_result([query for query in proposals if query.query_id not in decided])
     return StageOutcome(len(attempts), len(attempts) - sum(made.dropped.values()), made.files, result)

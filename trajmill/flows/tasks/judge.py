@@ -128,7 +128,7 @@ def unjudged_of_earlier_rounds(context: RoundContext, *purposes: Purpose) -> lis
 def calibrate_judge(context: RoundContext, at: StageRun) -> StageOutcome:
     """Count how often the judge and the programmatic check agree, per level."""
     trajectories = trajectories_of_round(context, Purpose.TRAIN, Purpose.GUIDED, Purpose.BRANCH)
-    environment = context.environment
+    environment = context.config.environment
     distances = environment.goal_distances() if isinstance(environment, MeasuresDistance) else None
     quality = calibrate(_judged_episodes(context, trajectories), WarehouseScreens(context.warehouse), distances)
     judged = context.read_judgements("trajectory_id", rounds=[context.round])["trajectory_id"].to_pylist()
@@ -191,7 +191,7 @@ def reference(context: RoundContext, at: StageRun) -> StageOutcome:
 def guide(context: RoundContext, at: StageRun) -> StageOutcome:
     """Write hints for hard queries, from a success if one exists, else from the reference walk."""
     config, (hard, history) = context.config, _hard_queries(context)
-    walks = _reference_walks(context, context.rounds_so_far)
+    walks = _reference_walks(context, range(context.round + 1))
     written = {row.source_trajectory for row in _guidance(context, range(context.round))}
     sources = choose_sources(hard, walks.by_query, written)
     unwritten = sources.unwritten
@@ -223,7 +223,7 @@ def rollout_guided(context: RoundContext, at: StageRun) -> StageOutcome:
             agent = ActingAgent(ExplorerSpec(demonstrates=True), untrained)
         return attempt_all(context, at, attempts, agent)
     sources, queries = finished(context, GUIDE).result["sources"], context.queries
-    by_source = {row.source_trajectory: row for row in _guidance(context, context.rounds_so_far)}
+    by_source = {row.source_trajectory: row for row in _guidance(context, range(context.round + 1))}
     guided = [(queries[query_id], by_source[source]) for query_id, source in sources.items() if source in by_source]
     attempts = plan_guided(guided, episodes, seed, context.round, ATTEMPTS_PER_QUERY)
     return attempt_all(context, at, attempts, exploring_agent(context, acting_round(context)))
@@ -249,10 +249,10 @@ def rollout_branches(context: RoundContext, at: StageRun) -> StageOutcome:
 
 def reference_paths_used(context: RoundContext) -> int:
     """Count the queries, so far in the run, whose hints or demonstrations came from their reference path."""
-    used = {row.query_id for row in _guidance(context, context.rounds_so_far) if row.source == REFERENCE_PATH}
+    used = {row.query_id for row in _guidance(context, range(context.round + 1)) if row.source == REFERENCE_PATH}
     if context.config.guidance.demonstrate is True:
         where = {"purpose": [Purpose.GUIDED.value]}
-        used.update(context.read("trajectories", ["query_id"], context.rounds_so_far, where)["query_id"].to_pylist())
+        used.update(context.read("trajectories", ["query_id"], range(context.round + 1), where)["query_id"].to_pylist())
     return len(used)
 
 

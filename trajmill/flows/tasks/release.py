@@ -182,4 +182,4 @@ def derive_for_training(context: RoundContext, at: StageRun) -> StageOutcome:
 
 
 def derived_so_far(context: RoundContext) -> list[StageReport]:
-    return [finished(context.in_round(number), DERIVE) for number in context.rounds_so_far[1:]]
+    return [finished(context.in_round(number), DERIVE) for number in range(1, context.round + 1)]

@@ -117,7 +117,7 @@ def exploring_agent(context: RoundContext, acts: RoundContext) -> ActingAgent:
 
 def training_queries(context: RoundContext) -> list[Query]:
     queries = [query for query in context.queries.values() if query.split is Split.TRAIN]
-    resting = context.environment.resting_apps(context.round)
+    resting = context.config.environment.resting_apps(context.round)
     return [query for query in queries if resting.isdisjoint(query.apps)]
 
 
@@ -128,7 +128,7 @@ class Share(NamedTuple):
 
 def shares(context: RoundContext, episodes: int) -> tuple[Share, Share]:
     """Return the training queries that share `episodes`, and those of added apps with as many a query beside them."""
-    queries, added = training_queries(context), context.environment.added_apps()
+    queries, added = training_queries(context), context.config.environment.added_apps()
     own = [query for query in queries if added.isdisjoint(query.apps)]
     more = [query for query in queries if not added.isdisjoint(query.apps)]
     return Share(own, episodes), Share(more, episodes * len(more) // max(1, len(own)))
@@ -146,12 +146,12 @@ def attempts_of(context: RoundContext, at: StageRun, agent: ActingAgent) -> RunA
     graphs = {graph.app: graph for graph in map(read_graph, files if settings.probe else ())}
     return RunAttempts(
         **context.common(at),
-        environment=context.environment,
+        environment=context.config.environment,
         agent=agent,
         limits=Limits(
             seconds=settings.max_seconds,
             environment_tries=settings.environment_tries,
-            environment=within.with_slow_calls(context.environment.slow_seconds),
+            environment=within.with_slow_calls(context.config.environment.slow_seconds),
             prober=GraphProber(graphs, settings.probe) if settings.probe else None,
         ),
         concurrency=settings.concurrency,
