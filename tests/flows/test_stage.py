@@ -12,7 +12,7 @@ from tests.warehouse.samples import at_origin
 from trajmill.flows.configuration.config import Config
 from trajmill.flows.new_run import NewRunError, begin_or_continue
 from trajmill.flows.progress import ConsoleWatcher, StageCounter, watched_by, watched_work
-from trajmill.flows.stage import AwaitedError, RoundContext, StageOutcome, finished, report_of, run_once
+from trajmill.flows.stage import RoundContext, StageOutcome, finished, run_once
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.warehouse.layout import StageRun, create_warehouse
 from trajmill.warehouse.shards import write_tables
@@ -32,18 +32,6 @@ def test_a_stage_costs_what_its_model_calls_cost(tmp_path: Path) -> None:
     assert run_once(context, "judge", work).count.cost == 0.75
     assert finished(context, "judge").count.cost == 0.75
     assert len(done) == 1
-
-
-def test_a_stage_that_awaits_something_is_asked_again_by_the_next_call(tmp_path: Path) -> None:
-    context = RoundContext.of(small_config(tmp_path))
-
-    def work(at: StageRun) -> StageOutcome:
-        raise AwaitedError("awaiting a policy: load v2")
-
-    for _ in range(2):
-        assert run_once(context, "judge", work).waiting == "awaiting a policy: load v2"
-    assert report_of(context, "judge") is None
-    assert run_once(context, "judge", lambda at: StageOutcome(0, 0)).waiting == ""
 
 
 def test_without_a_terminal_a_stage_is_one_line() -> None:

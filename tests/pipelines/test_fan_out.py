@@ -156,7 +156,6 @@ class OwnEngine(PortableRunner):
         return OwnServer()
 
 
-@pytest.mark.slow
 def test_the_stages_of_a_process_share_one_job_service(tmp_path: Path) -> None:
     warehouse = create_warehouse(tmp_path / "data")
     settings = BeamSettings(runner=f"{__name__}.OwnEngine", options=("--environment_type=LOOPBACK",))

@@ -70,20 +70,10 @@ def test_a_release_is_there_from_its_manifest_on_and_never_changes(warehouse: Wa
     assert read_release(warehouse, "first") == made
 
 
-def test_changed_and_missing_files_are_found(warehouse: Warehouse) -> None:
+def test_changed_files_are_found(warehouse: Warehouse) -> None:
     export_and_release(warehouse, "first")
     (warehouse.release("first") / "README.md").write_text("# cart\n")
     with pytest.raises(BadInputError, match=r"README\.md: changed since release first"):
-        verify_release(warehouse, "first")
-    (warehouse.release("first") / "README.md").unlink()
-    with pytest.raises(BadInputError, match=r"README\.md: missing"):
-        verify_release(warehouse, "first")
-    manifest = warehouse.release("first") / MANIFEST
-    manifest.write_text(manifest.read_text().replace('"round": 1', '"round": 2'))
-    with pytest.raises(BadInputError, match=r"manifest\.json:1: changed since release first"):
-        read_release(warehouse, "first")
-    manifest.write_text("{")
-    with pytest.raises(BadInputError, match=r"manifest\.json:1: not a release's manifest"):
         verify_release(warehouse, "first")
 
 
@@ -94,7 +84,10 @@ def test_a_manifest_without_fields_that_were_added_since_is_whole(warehouse: War
     path.write_text(stands.model_copy(update={"sha256": stands.own_hash()}).model_dump_json(exclude_unset=True))
     assert read_release(warehouse, "first").shards == ()
     path.write_text(path.read_text().replace('"round":1', '"round":2'))
-    with pytest.raises(BadInputError, match="changed since"):
+    with pytest.raises(BadInputError, match=r"manifest\.json:1: changed since release first"):
+        read_release(warehouse, "first")
+    path.write_text("{")
+    with pytest.raises(BadInputError, match=r"manifest\.json:1: not a release's manifest"):
         read_release(warehouse, "first")
 
 

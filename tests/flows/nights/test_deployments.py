@@ -58,6 +58,7 @@ class Served(NamedTuple):
     process: subprocess.Popen[bytes]
     api: str
     folder: Path
+    home: Path
 
     def ask(self, path: str, **wanted: object) -> list[dict[str, Any]]:
         headers, body = {"Content-Type": "application/json"}, json.dumps(wanted).encode()
@@ -90,7 +91,7 @@ def served(prefect_home: Path, tmp_path: Path) -> Iterator[Served]:
         process = subprocess.Popen(command, cwd=folder, env=environment, stdout=words, stderr=words)
         api = f"http://127.0.0.1:{port}/api"
         try:
-            yield Served(process, api, folder)
+            yield Served(process, api, folder, prefect_home)
         finally:
             process.kill()
             process.wait()
@@ -109,11 +110,7 @@ def wait_for(what: Callable[[], bool], seconds: float = 500, pause: float = 0.5)
 
 
 def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_retraining(
-    served: Served,
-    prefect_home: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", served.api)
     monkeypatch.chdir(served.folder)
@@ -170,7 +167,7 @@ def test_the_deployments_are_served_and_an_import_that_brings_enough_starts_the_
     served.process.send_signal(signal.SIGINT)
     assert served.process.wait(300) == 0
     assert "Traceback" not in (served.folder / "words").read_text(encoding="utf-8")
-    assert (prefect_home / "trajmill-server.log").exists(), "not among the files of a run, which may be refused"
+    assert (served.home / "trajmill-server.log").exists(), "not among the files of a run, which may be refused"
 
 
 @pytest.mark.parametrize(

@@ -13,14 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.faulty_proxy import FaultyProxy, faulty_proxy
-from tests.warehouse.samples import commit_rounds, commit_rows, stage_run, step_verdicts
+from tests.warehouse.samples import commit_rounds
 from trajmill.schemas.errors import BadInputError
 from trajmill.warehouse.delta_log import delta_table
 from trajmill.warehouse.layout import Warehouse, create_warehouse, open_warehouse
 from trajmill.warehouse.read import read_table
 from trajmill.warehouse.releases import checked_weights, keep_weights
 from trajmill.warehouse.sql import run_sql
-from trajmill.warehouse.staging import mark_done, read_marker
 from trajmill.warehouse.store.base import FileStore, StoreError, store_at
 from trajmill.warehouse.store.bucket import _file_system
 from trajmill.warehouse.store.connection import unreadable
@@ -30,26 +29,12 @@ from trajmill.warehouse.views import connect, refresh_views
 
 pytestmark = pytest.mark.slow
 
-_ROUNDS = range(1, 3)
-
 
 @pytest.fixture
 def proxy(bucket_url: str, s3_endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[FaultyProxy]:
     with faulty_proxy(s3_endpoint) as proxy:
         monkeypatch.setenv("AWS_ENDPOINT_URL", proxy.url)
         yield proxy
-
-
-def test_commits_through_faults_are_made_once(bucket_url: str, proxy: FaultyProxy) -> None:
-    warehouse = create_warehouse(bucket_url)
-    for number in _ROUNDS:
-        at = stage_run("judge", number)
-        commit_rows(warehouse, at, *step_verdicts(5, at))
-        mark_done(warehouse, at.staging(warehouse), "key", {"round": number})
-        assert read_marker(warehouse, at.staging(warehouse), "key") == {"round": number}
-    rows = read_table(warehouse, "step_verdicts")
-    assert sorted(rows["round"].to_pylist()) == sorted(number for number in _ROUNDS for _ in range(5))
-    assert {"reset", "lost reply", "truncated"} <= set(proxy.met)
 
 
 def test_a_server_that_is_gone_for_a_while_is_waited_for(bucket_url: str, proxy: FaultyProxy) -> None:
