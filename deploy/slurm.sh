@@ -11,7 +11,7 @@ set -euo pipefail
 configuration=${1:?"name the configuration: sbatch deploy/slurm.sh trajmill.toml"}
 grep --quiet '^cluster *=' "$configuration" || { echo "$configuration: [beam] needs the line cluster = \"\"" >&2; exit 1; }
 scheduler=tcp://$(hostname --fqdn):8786
-dask scheduler --port 8786 --dashboard-address :8787 &
+dask scheduler --port 8786 --dashboard-address :8787 > "scheduler-$SLURM_JOB_ID.log" 2>&1 &
 workers=$(sbatch --parsable --job-name=trajmill-worker --array=1-"${WORKERS:-8}" --cpus-per-task=1 --mem=8G --time=24:00:00 \
     --wrap "until trajmill worker --scheduler $scheduler --memory 7GiB; do sleep 10; done")
 trap 'scancel "$workers"; kill %1' EXIT
