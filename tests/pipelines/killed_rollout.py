@@ -9,12 +9,14 @@ from pathlib import Path
 from typing import Annotated
 from unittest.mock import patch
 
+from tests.stages.environments.processes import eventually
 from tests.stages.rollout.toy import ORIGIN, ToyAgent, ToyEnvironment, press_and_finish, toy_query
 from trajmill.pipelines import drawing
 from trajmill.pipelines.fan_out import BeamSettings
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.rollout import RunAttempts, run_in_shards
 from trajmill.schemas.actions import Action
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.observation import Observation
 from trajmill.schemas.spec import OPERATIONAL
 from trajmill.schemas.tables.query import Platform, Query
@@ -32,9 +34,10 @@ ATTEMPTS = tuple(Attempt(toy_query(f"q{number:02d}"), Purpose.TRAIN, 0, number) 
 CONCURRENCY = 2
 
 
-def run_rollout(root: Path, workers: int, kill_at: int) -> None:
+def run_rollout(root: Path, workers: int, kill_at: int, kind: type[CountingEnvironments] | None = None) -> None:
     """Roll out and commit; the driver is killed at an episode, and its workers go with it."""
-    environment = CountingEnvironments(episodes=root.with_suffix(".episodes"), kill_at=kill_at, victim=os.getpid())
+    own = {"episodes": root.with_suffix(".episodes"), "kill_at": kill_at, "victim": os.getpid()}
+    environment = (kind or CountingEnvironments).model_validate(own)
     work = RunAttempts(
         create_warehouse(root), AT, ORIGIN, environment, ActingAgent(PressingAgents()), Limits(), CONCURRENCY
     )
@@ -80,6 +83,23 @@ class CountingFactory:
             begun = episodes.tell() // len(line)
         if begun == self.kill_at:
             os.kill(self.victim, signal.SIGKILL)
+
+
+class FailingElsewhere(CountingEnvironments):
+    """Fails in all processes but the driver."""
+
+    def factory(self, platform: Platform) -> CountingFactory:
+        if os.getpid() != self.victim:
+            raise BadInputError("toy.yaml:1: wrong")
+        return WaitingFactory(self.episodes, self.kill_at, self.victim)
+
+
+class WaitingFactory(CountingFactory):
+    def begin(self, query: Query) -> None:
+        """Wait until another process has taken all other attempts."""
+        super().begin(query)
+        staging = self.episodes.with_suffix("") / "staging"
+        eventually(lambda: len(list(staging.rglob("taken-*"))) == len(ATTEMPTS))
 
 
 @dataclass

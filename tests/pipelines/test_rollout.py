@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.pipelines.killed_rollout import AT, ATTEMPTS, CONCURRENCY, run_rollout
+from tests.pipelines.killed_rollout import AT, ATTEMPTS, CONCURRENCY, FailingElsewhere, run_rollout
 from tests.stages.rollout.toy import ORIGIN, ToyEnvironment, toy_query
 from tests.warehouse.samples import observation, stage_run
 from trajmill.pipelines.drawing import screens_in_background
@@ -18,6 +18,7 @@ from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.rollout import JOURNALS, Journaled, attempt_record
 from trajmill.schemas.actions import Action, Answer, OpenApp, PressKeys, Terminate, TypeText
 from trajmill.schemas.episode import AttemptRows
+from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.registry import rows_to_arrow
 from trajmill.schemas.tables.trajectory import Purpose
@@ -84,6 +85,12 @@ def test_a_killed_rollout_goes_on_with_another_number_of_workers(
     assert rows(root) == undisturbed
     # Only what was under way when the process died is begun anew.
     assert before > 1 or episodes(root).total() == len(ATTEMPTS) + kill_at - finished
+
+
+def test_after_an_error_in_another_process_nobody_begins_further_attempts(tmp_path: Path) -> None:
+    with pytest.raises(BadInputError, match=r"\Atoy.yaml:1: wrong\Z"):
+        run_rollout(tmp_path / "warehouse", 2, 0, FailingElsewhere)
+    assert episodes(tmp_path / "warehouse").total() <= CONCURRENCY
 
 
 def test_an_error_of_the_writing_of_screens_is_told(tmp_path: Path) -> None:

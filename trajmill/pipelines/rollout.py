@@ -20,7 +20,7 @@ from trajmill.pipelines.fan_out import MOST_IN_SHARD, BeamSettings, P, StageWork
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.slots import shown_slots
 from trajmill.schemas.episode import AttemptRows, verdict_rows
-from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.errors import FailureClass, TrajmillError
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
@@ -82,6 +82,12 @@ class AttemptQueue:
 
     def is_empty(self) -> bool:
         return len(self.warehouse.store.files(self.folder)) * self.in_range >= len(self.attempts)
+
+    def close(self) -> None:
+        """Take all that is left, so that no worker begins anything more."""
+        with suppress(TrajmillError):
+            while self._range():
+                pass
 
     def _range(self) -> Sequence[Attempt]:
         while (start := self._next) < len(self.attempts):
@@ -198,7 +204,13 @@ class _RollLane(AttemptRunner[tuple[int, Queues]]):
     def __call__(self, shard: str, lane: tuple[int, Queues]) -> WrittenFiles:
         # A further lane, for a worker that joins a cluster late, mostly finds nothing left.
         if not all(queue.is_empty() for queue in lane[1].values()):
-            self.run(shard, lane[1])
+            try:
+                self.run(shard, lane[1])
+            except Exception:
+                # The other workers end soon, and the error is told.
+                for queue in lane[1].values():
+                    queue.close()
+                raise
         return WrittenFiles({})
 
 
