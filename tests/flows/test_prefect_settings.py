@@ -74,7 +74,6 @@ def test_a_signal_is_noticed_where_somebody_else_has_taken_it_meanwhile() -> Non
         signal.signal(signal.SIGTERM, noticed)
 
 
-@pytest.mark.slow
 def test_an_error_by_sigterm_is_known_to_be_its(prefect_server: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def swallowed(*arguments: object) -> str:
         try:

@@ -12,7 +12,7 @@ import os
 import struct
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain, groupby, islice
@@ -50,7 +50,7 @@ class WarehouseScreens:
         self._warehouse = warehouse
         self._files: list[_ScreenFile] = []
         self._places: dict[str, int] = {}
-        self._decoded = lru_cache(maxsize=_DECODED_TREES)(self._decode)
+        self.elements: Callable[[str], tuple[UIElement, ...]] = lru_cache(maxsize=_DECODED_TREES)(self._elements)
         self.refresh()
 
     def refresh(self) -> None:
@@ -79,9 +79,6 @@ class WarehouseScreens:
             for row, image in file.images(sorted(names)):
                 yield names[row], image
 
-    def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        return self._decoded(screen_id)
-
     def trees(self, screen_ids: Sequence[str]) -> pa.ListArray:
         """The accessibility trees in the order of the ids, lists of `ELEMENT`. Raises KeyError for an unknown id."""
         wanted: dict[_ScreenFile, dict[int, int]] = defaultdict(dict)
@@ -102,7 +99,7 @@ class WarehouseScreens:
         index, row = divmod(self._places[screen_id], _MOST_IN_FILE)
         return self._files[index], row
 
-    def _decode(self, screen_id: str) -> tuple[UIElement, ...]:
+    def _elements(self, screen_id: str) -> tuple[UIElement, ...]:
         file, row = self._find(screen_id)
         [tree] = trees_of(file.trees.slice(row, 1))
         return tree

@@ -37,7 +37,7 @@ def warehouse(released: Path, tmp_path: Path) -> Warehouse:
     return open_warehouse(copy_of(released, tmp_path / "root"))
 
 
-def test_unused_files_are_listed_then_deleted(warehouse: Warehouse, command: CommandLine) -> None:
+def test_unused_files_are_deleted_and_small_ones_joined(warehouse: Warehouse, command: CommandLine) -> None:
     left = warehouse.table("step_verdicts") / "r0099-run-a-judge-00000.parquet"
     left.write_bytes(bytes(100_000))
     os.utime(left, (0, 0))
@@ -45,9 +45,6 @@ def test_unused_files_are_listed_then_deleted(warehouse: Warehouse, command: Com
     assert command.said("vacuum", "--dry-run", "--root", warehouse.root) == f"{listed}\n" and left.exists()
     assert command.said("vacuum", "--root", warehouse.root) == f"{listed}: deleted\n" and not left.exists()
     assert command.said("vacuum", "--days", "0", "--root", warehouse.root) == "0 unused files, 0.0 MB: deleted\n"
-
-
-def test_small_files_are_joined_once(warehouse: Warehouse, command: CommandLine) -> None:
     assert command.said("compact", "--root", warehouse.root) == "step_verdicts: 12 files joined into 1\n"
     assert command.said("compact", "--root", warehouse.root) == "no table has small files to join\n"
 

@@ -26,6 +26,7 @@ from multiprocessing import forkserver, resource_tracker
 from multiprocessing.context import ForkServerContext
 from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize, _run_finalizers  # type: ignore[attr-defined]
+from operator import call
 from typing import Any, Generic, TypeVar
 
 from trajmill.schemas.errors import TrajmillError
@@ -49,7 +50,7 @@ _LOG = logging.getLogger(__name__)
 
 def elsewhere(work: Callable[[], T]) -> T:
     """Do picklable work in a worker process, which leaves the interpreter to this one's threads; see `side_by_side`."""
-    shards = _Shards(_call, [work])
+    shards = _Shards(call, [work])
     with shards.ending_after_errors():
         shards.do_in_processes(1)
     return shards.results[0]
@@ -189,10 +190,6 @@ def _begin(owner: int, collects_after: tuple[int, int, int]) -> None:
     Finalize(None, give_back_and_end, args=(0,), exitpriority=0)
     gc.set_threshold(*collects_after)
     end_with(owner)
-
-
-def _call(work: Callable[[], T]) -> T:
-    return work()
 
 
 def _done(pickled: bytes) -> Any:
