@@ -53,7 +53,7 @@ class Finding(NamedTuple):
 
 
 def examine(config: Config) -> Iterator[Finding]:
-    """Run all checks; nothing is changed. Raises BadInputError: the warehouse is of a newer version."""
+    """Run all checks; nothing is changed. Raises BadInputError (a newer warehouse, a damaged record of the server)."""
     yield from check_installation(config)
     yield from check_surroundings(config)
     if store_at(config.run.root).size(VERSION_FILE) is not None:
@@ -124,11 +124,7 @@ def check_surroundings(config: Config) -> Iterator[Finding]:
             yield _answers(name, spec)
     # The server that PREFECT_API_URL names, or that served the run last.
     is_there = store_at(config.run.root).size(VERSION_FILE) is not None
-    try:
-        known = flow_runs(open_warehouse(config.run.root) if is_there else None, config.run_id)
-    except BadInputError as error:
-        yield Finding("Prefect server", str(error), "run `trajmill doctor` again")
-        return
+    known = flow_runs(open_warehouse(config.run.root) if is_there else None, config.run_id)
     text, mend = f"{known.address} answers, {len(known.next)} deployments are scheduled", ""
     if known.problem:
         text, mend = known.problem, "start it (`trajmill serve`), or correct PREFECT_API_URL"
