@@ -165,7 +165,7 @@ class Elsewhere(NamedTuple):
         root = Path(str(config.run.root))
         warehouse = open_warehouse(root)
         found = tuple(row for row in read_rows(warehouse, Query) if row.split is split)
-        factory = RoundContext.of(config, 1).environment.factory
+        factory = config.environment.factory
         return cls(str(config.run.name), factory, found, root / str(newest_policy(warehouse).folder))
 
 

@@ -89,20 +89,20 @@ class Budget(NamedTuple):
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
     Budget(("schemas",), 3_937),
-    Budget(("warehouse",), 3_783),
-    Budget(("pipelines",), 3_280),
+    Budget(("warehouse",), 3_782),
+    Budget(("pipelines",), 3_265),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_625),
-    Budget(("stages/environments",), 16_006),
+    Budget(("flows",), 10_477),
+    Budget(("stages/environments",), 15_908),
     Budget(("stages/queries",), 5_047),
     Budget(("stages/critics",), 4_561),
-    Budget(("stages/models",), 4_492),
-    Budget(("stages/export", "stages/curate", "stages/importing"), 5_605),
+    Budget(("stages/models",), 4_493),
+    Budget(("stages/export", "stages/curate", "stages/importing"), 5_455),
     Budget(("stages/derive", "stages/guidance"), 4_185),
     Budget(("stages/training",), 2_996),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_965),
     Budget(("stages/graphs", "stages/annotation"), 4_768),
-    Budget(("",), 73_989),
+    Budget(("",), 73_594),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000
