@@ -1,17 +1,17 @@
 """Walks on the simulated devices with their screens, pixels and trees, for critics that ask a model."""
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cache
 from random import Random
 
 from tests.stages.critics.little_app import ORIGIN
 from tests.stages.environments.simulated.worlds import task_of
 from trajmill.schemas.episode import Episode
-from trajmill.schemas.geometry import Size
 from trajmill.schemas.observation import Observation, ScreenHandle, UIElement
 from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.query import Platform, Query, Split
+from trajmill.schemas.tables.screen import ObservedScreens
 from trajmill.schemas.tables.trajectory import Purpose
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.agents.reference import ReferenceAgent
@@ -28,27 +28,23 @@ from trajmill.stages.rollout.base import Attempt, Limits
 from trajmill.stages.rollout.episode import run_episode
 
 
-@dataclass
-class StoredScreens:
-    """The screens of a walk; `broken` ones do not decode."""
+class StoredScreens(ObservedScreens):
+    """The screens of a walk; `broken` ones do not decode; `read` are the ids of the images that were asked for."""
 
-    observations: dict[str, Observation] = field(default_factory=dict)
-    has_trees: bool = True
-    broken: bool = False
-    read: list[str] = field(default_factory=list)
-    """Ids of the images that were asked for."""
+    def __init__(
+        self, observations: dict[str, Observation] | None = None, has_trees: bool = True, broken: bool = False
+    ) -> None:
+        self.observations = {} if observations is None else observations
+        super().__init__(self.observations)
+        self.has_trees, self.broken, self.read = has_trees, broken, list[str]()
 
     def image(self, screen_id: str) -> bytes:
         self.read.append(screen_id)
-        encoded = self.observations[screen_id].screen.encode()
+        encoded = super().image(screen_id)
         return encoded[: len(encoded) // 2] if self.broken else encoded
 
     def elements(self, screen_id: str) -> tuple[UIElement, ...]:
-        found = self.observations[screen_id].elements or ()
-        return found if self.has_trees else ()
-
-    def size(self, screen_id: str) -> Size:
-        return self.observations[screen_id].screen.size
+        return super().elements(screen_id) if self.has_trees else ()
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from trajmill.schemas.record import Origin
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.judge import Judged, judge_episode, judge_episodes
-from trajmill.stages.critics.spec import CRITICS, CriticModels, JudgeSpec, StepCriticSpec, TrajectoryCriticSpec
+from trajmill.stages.critics.spec import CRITICS, CriticModels, JudgeSpec, TrajectoryCriticSpec
 from trajmill.stages.critics.voting import Ask
 from trajmill.stages.models.base import ChatModel, ChatRequest
 from trajmill.stages.models.openai_api.spec import OpenAiSpec
@@ -106,7 +106,7 @@ async def test_each_role_asks_its_models_and_every_call_is_accounted(judging: Ju
 
 
 STRICT = """
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.voting import StepResult, vote_of
@@ -114,33 +114,25 @@ from trajmill.stages.critics.spec import StepCriticSpec, TrajectoryCriticSpec
 
 
 class Strict(NamedTuple):
-    merciful: bool
+    merciful: bool = False
     channel, resolution, version = Channel.TEXT, "full", "strict-1"
 
-    async def judge(self, episode, screens, steps, draw=0):
-        return vote_of(self, self.merciful, "nothing is ever good enough")
+    async def judge(self, episode, screens, steps=None, draw=0):
+        if steps is not None:
+            return vote_of(self, self.merciful, "nothing is ever good enough")
+        return [StepResult(step.index, "never good enough", "", StepLabel.HARMFUL) for step in episode.steps]
 
 
 class StrictSpec(TrajectoryCriticSpec):
-    kind: Literal["strict"] = "strict"
     merciful: bool = False
 
     def open(self, graphs):
         return Strict(self.merciful)
 
 
-class StrictSteps:
-    version = "strict-steps-1"
-
-    async def judge(self, episode, screens):
-        return [StepResult(step.index, "never good enough", "", StepLabel.HARMFUL) for step in episode.steps]
-
-
 class StrictStepsSpec(StepCriticSpec):
-    kind: Literal["strict_steps"] = "strict_steps"
-
     def open(self, graphs):
-        return StrictSteps()
+        return Strict()
 """
 
 
@@ -166,7 +158,5 @@ async def test_critics_of_another_package_judge_with_settings_of_their_own_and_w
         JudgeSpec(critics={"strict": {"mercy": 1}})
     with pytest.raises(BadInputError, match=r"^trajmill\.critics: wrong is no .*TrajectoryCriticSpec$"):
         CRITICS.default_spec("wrong", TrajectoryCriticSpec)
-    with pytest.raises(BadInputError, match=r"^trajmill\.critics: strict is no .*StepCriticSpec$"):
-        CRITICS.default_spec("strict", StepCriticSpec)
     with pytest.raises(ValidationError, match="annotated_tree"):
         JudgeSpec(multimodal_critic="annotated_trees")

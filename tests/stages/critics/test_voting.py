@@ -114,7 +114,6 @@ async def test_votes_that_are_needed_anyway_are_asked_for_at_the_same_time() -> 
         ([GARBAGE, YES, NO, YES, NO, NO], True, [0, 1, 3]),
         ([SILENCE, NO, YES, NO, NO, NO], False, [0, 1, 3]),
         ([GARBAGE, YES, YES, GARBAGE, NO, NO], True, [0, 1, 3, 2]),
-        ([GARBAGE, NO, NO, SILENCE, NO, NO], False, [0, 1, 3, 2]),
         ([GARBAGE, YES, NO, SILENCE, NO, NO], FailureClass.MODEL, [0, 1, 3, 2]),
         ([SILENCE, YES, GARBAGE, SILENCE, NO, GARBAGE], FailureClass.JUDGE, [0, 1, 3, 2, 5]),
     ],

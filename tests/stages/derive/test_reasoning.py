@@ -52,7 +52,6 @@ def test_a_thought_is_kept_if_the_stored_action_follows_from_it_alone() -> None:
     think, act = asked
     assert "The user query: go" in words(think)
     assert "thought 1" in words(act) and "The user query" not in words(act)
-    assert "(not told)" in words(think)
 
 
 def test_the_next_try_has_another_style_the_last_is_told_the_action_and_then_it_is_refused() -> None:
@@ -172,8 +171,7 @@ def voting(consistent: int) -> Callable[[Body], str]:
 
 @pytest.mark.parametrize(("consistent", "kept"), [(3, True), (2, True), (1, False), (0, False)])
 def test_a_description_is_kept_by_the_votes_for_it(consistent: int, kept: bool) -> None:
-    rows, asked = derived_with(ActionSemanticsSpec(candidates=1), ONE_STEP, voting(consistent))
-    assert len(asked) >= 2
+    rows, _ = derived_with(ActionSemanticsSpec(candidates=1), ONE_STEP, voting(consistent))
     if kept:
         _, row = rows.examples
         assert row.messages[-1].content == "Presses the button OK. A page opened."

@@ -67,7 +67,6 @@ def test_every_line_names_its_target() -> None:
     assert guidance.step_descriptions[2].endswith('choice "Size" is now "Large" instead of "Medium".')
     assert (guidance.query_id, guidance.source) == (episode.query.query_id, REFERENCE_PATH)
     assert guidance.source_trajectory == episode.trajectory.trajectory_id
-    assert written(episode, trees).guidance_id == guidance.guidance_id
 
 
 def test_steps_without_effect_or_undone_are_left_out_with_their_reason() -> None:
@@ -167,7 +166,6 @@ MODEL_GUIDANCE = '1. Tap Checkout to see what you owe.\n2. Tap Pay.\n3. Choose "
         ("As I was told, I choose the card for payment.", True),
         ("Next I tap Checkout to see what you owe.", True),
         ("Next I tap Checkout to see the total.", False),
-        ("Next I tap Pay.", False),
         ("The tip of 10 % is chosen. Next I tap Pay.", False),
         ("The hints are off in the settings. Next I tap Pay.", False),
     ],

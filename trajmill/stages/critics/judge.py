@@ -127,8 +127,7 @@ async def judge_episode(episode: Episode, judge: Judge, screens: ScreenReader, o
             if results[-1].outcome is False:
                 break
     else:
-        ask_all = judge.ask is Ask.ALL
-        results += await side_by_side(ask_channel(case, channel, ask_all) for channel in judge.channels)
+        results += await side_by_side(ask_channel(case, channel, judge.ask is Ask.ALL) for channel in judge.channels)
     correct = all_of(result.outcome for result in results)
     if correct is None:
         open_ones = (each for each in zip(judge.channels, results, strict=False) if each[1].outcome is None)

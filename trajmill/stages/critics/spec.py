@@ -80,8 +80,11 @@ class GraphStepSpec(StepCriticSpec):
         return StepCriticByGraph(_by_app(graphs))
 
 
-class _GraphChannelSpec(TrajectoryCriticSpec):
-    channel: ClassVar[Channel]
+class GraphTextSpec(TrajectoryCriticSpec):
+    """Votes in its channel by the annotations of a query, or by the graph of its app."""
+
+    channel: ClassVar[Channel] = Channel.TEXT
+    kind: str = "graph_way"
 
     def open(self, graphs: tuple[Path, ...]) -> TrajectoryCritic:
         from trajmill.stages.critics.app_graph.channels import GraphChannel
@@ -89,18 +92,9 @@ class _GraphChannelSpec(TrajectoryCriticSpec):
         return GraphChannel(self.channel, _by_app(graphs))
 
 
-class GraphTextSpec(_GraphChannelSpec):
-    """Votes in the text channel by the annotations of a query, or by the graph of its app."""
-
-    channel = Channel.TEXT
-    kind: Literal["graph_way", "annotated_text"] = "graph_way"
-
-
-class GraphTreeSpec(_GraphChannelSpec):
-    """Votes in the multimodal channel by the annotations of a query, or by the graph of its app."""
-
+class GraphTreeSpec(GraphTextSpec):
     channel = Channel.MULTIMODAL
-    kind: Literal["graph_end", "annotated_tree"] = "graph_end"
+    kind: str = "graph_end"
 
 
 def _by_app(files: tuple[Path, ...]) -> dict[str, AppGraph]:

@@ -68,8 +68,8 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
             return "no_visible_action"
         if step.screen_before == step.screen_after:
             return "no_change"
-        sizes = self.tools.screens.size(step.screen_before), self.tools.screens.size(step.screen_after)
-        return "sizes_differ" if sizes[0] != sizes[1] else None
+        size = self.tools.screens.size
+        return "sizes_differ" if size(step.screen_before) != size(step.screen_after) else None
 
     def _add_action(self, episode: Episode, step: Step, collected: Collected) -> None:
         action, dialect = action_from_json(step.action or ""), ANY.dialect(episode.query.platform)
@@ -79,13 +79,11 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
         except NotExpressible as error:
             collected.refuse("not_expressible", step, variant=ACTION, detail=str(error))
             return
-        if holds_placeholder((call,)):
-            collected.refuse("placeholder_in_text", step, variant=ACTION)
-            return
         messages = dialogue(dialect.system_prompt(frame), _ASK_ACTION, call)
         hit = step.target.bounds if step.target is not None else None
         screens = (step.screen_before, step.screen_after)
-        collected.add(Lesson(messages, screens, ACTION, episode.trajectory.model_version, action, hit), step)
+        made = Lesson(messages, screens, ACTION, episode.trajectory.model_version, action, hit)
+        collected.add_or_refuse("placeholder_in_text" if holds_placeholder((call,)) else made, step, ACTION)
 
     async def _add_effect(self, episode: Episode, step: Step, caption: SeenStep, collected: Collected) -> None:
         text, author = caption.caption, TEMPLATE
@@ -99,11 +97,9 @@ class ActionSemantics(KindDeriver[ActionSemanticsSpec]):
                 detail = f"{agreed} of {votes} votes: {text}"
                 collected.refuse("not_consistent", step, variant=EFFECT, detail=detail)
                 return
-        if holds_placeholder((text,)):
-            collected.refuse("placeholder_in_text", step, variant=EFFECT)
-            return
         messages = dialogue(_EFFECT_SYSTEM, _ASK_EFFECT, text)
-        collected.add(Lesson(messages, (step.screen_before, step.screen_after), EFFECT, author), step)
+        made = Lesson(messages, (step.screen_before, step.screen_after), EFFECT, author)
+        collected.add_or_refuse("placeholder_in_text" if holds_placeholder((text,)) else made, step, EFFECT)
 
     async def _voted(self, model: ChatModel, episode: Episode, step: Step) -> tuple[str, str, int, int]:
         """Return the description with the most votes, its author, the votes for it and all votes on it.

@@ -284,19 +284,11 @@ DERIVE_KINDS: Final = PartGroup(
     "trajmill.derive_kinds",
     "derived data",
     {
-        "step": f"{__name__}:StepDataSpec",
-        "grounding": f"{__name__}:GroundingSpec",
-        "grounding_rl": f"{__name__}:GroundingRLSpec",
-        "action_semantics": f"{__name__}:ActionSemanticsSpec",
-        "reasoning": f"{__name__}:ReasoningSpec",
-        "planning": f"{__name__}:PlanningSpec",
-        "roles": f"{__name__}:RolesSpec",
-        "ces": f"{__name__}:CesDataSpec",
-        "coda": f"{__name__}:CodaDataSpec",
-        "rft": f"{__name__}:RftDataSpec",
-        "forks": f"{__name__}:ForksSpec",
-        "judge": f"{__name__}:JudgeDataSpec",
-        "prm": f"{__name__}:PrmDataSpec",
+        spec.name: f"{__name__}:{spec.__name__}"
+        for spec in (
+            *(StepDataSpec, GroundingSpec, GroundingRLSpec, ActionSemanticsSpec, ReasoningSpec, PlanningSpec),
+            *(RolesSpec, CesDataSpec, CodaDataSpec, RftDataSpec, ForksSpec, JudgeDataSpec, PrmDataSpec),
+        )
     },
 )
 

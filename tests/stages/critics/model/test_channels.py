@@ -77,8 +77,6 @@ async def test_the_three_signals_come_back_by_index(kind: str) -> None:
     (request,) = model.asked
     assert request.role == f"critic.{kind}" and request.step_index is None
     assert request.trajectory_id == WALK.episode.trajectory.trajectory_id
-    right = Vote(critic.channel, "full", critic.version, True, "seen", (), None)
-    assert await judge(channel(kind, approving())) == right
 
 
 @pytest.mark.parametrize(

@@ -85,7 +85,7 @@ async def test_it_sees_both_screens_and_the_mark_on_the_first() -> None:
 
 
 async def test_a_summary_has_thirty_words_at_most_and_is_bounded_without_spaces() -> None:
-    for said, kept_words in (("word " * 80, SUMMARY_WORDS), ("two\n lines  of  text", 4), ("点击搜索框" * 400, 2)):
+    for said, kept_words in (("word " * 80, SUMMARY_WORDS), ("two\n lines  of  text", 4), ("点击搜索框" * 400, 1)):
         result = (await judge(replies(answer(summary=said))))[0]
         assert len(result.summary.split()) == kept_words and "\n" not in result.summary
         assert len(result.summary) <= LONGEST_SUMMARY
@@ -157,9 +157,7 @@ ACTIONS: list[tuple[Action, str]] = [
     (actions.Interact(text="log in"), 'Asked the user for help: "log in"'),
     (TypeText(text="a", clear=True, enter=True), 'Typed "a", replacing what was there, then pressed Enter'),
     (actions.PressKeys(keys=("ctrl", "s")), 'Pressed "ctrl+s"'),
-    (actions.SystemButton(button="Back"), 'Pressed "Back"'),
     (actions.Wait(seconds=1.5), "Waited 1.5 s"),
-    (actions.Answer(text="42"), 'Answered "42"'),
     (actions.Terminate(status="failure"), 'Ended with "failure"'),
 ]
 

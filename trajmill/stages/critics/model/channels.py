@@ -18,6 +18,7 @@ from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.record import Record
 from trajmill.schemas.tables.verdict import Channel, StepLabel
+from trajmill.schemas.text import one_line
 from trajmill.stages.critics.model.marking import action_in_words, marked_picture, picture, untrusted
 from trajmill.stages.critics.model.transcript import (
     Said,
@@ -200,9 +201,7 @@ class ModelStepCritic(PromptedModel):
                 request = self._request(episode, at, results, screens)
             subject = f"{episode.trajectory.trajectory_id}: step {step.index}"
             answer = await ask_critic(self.model, request, StepAnswer, subject)
-            summary = at_most_words(" ".join(answer.summary.split()))
-            if len(summary) > LONGEST_SUMMARY:
-                summary = summary[: LONGEST_SUMMARY - 4] + " ..."
+            summary = one_line(at_most_words(answer.summary), LONGEST_SUMMARY)
             results.append(StepResult(step.index, answer.analysis, summary, answer.label))
         return results
 

@@ -154,8 +154,7 @@ class _Asked(NamedTuple):
         return picture_tokens(self.critic.model, size, self.critic.image_scale)
 
     def _request(self, prompt: Prompt, fields: dict[str, str], shown: Sequence[MessagePart]) -> ChatRequest:
-        instruction = untrusted(self.episode.query.instruction)
         prompted = PromptedModel(self.critic.model, prompt)
-        fields = {"instruction": instruction, **fields}
+        fields = {"instruction": untrusted(self.episode.query.instruction), **fields}
         request = prompted.request(_ROLE, fields, tuple(shown), self.sampling, on_lines, self.subject)
         return replace(request, image_scale=self.critic.image_scale)

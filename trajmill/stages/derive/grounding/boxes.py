@@ -104,12 +104,7 @@ class _Gap(NamedTuple):
 
 
 def _split(boxes: list[Box], most: int) -> list[list[Box]]:
-    gaps = []
-    if len(boxes) > most:
-        gaps = [
-            *(_Gap(width, middle, False) for width, middle in _gaps([(box.top, box.bottom) for box in boxes])),
-            *(_Gap(width, middle, True) for width, middle in _gaps([(box.left, box.right) for box in boxes])),
-        ]
+    gaps = [*_gaps(boxes, vertical=False), *_gaps(boxes, vertical=True)] if len(boxes) > most else []
     gap = max(gaps, default=None, key=lambda gap: (gap.width, not gap.vertical, -gap.middle))
     if gap is None:
         return [boxes] if boxes else []
@@ -118,10 +113,10 @@ def _split(boxes: list[Box], most: int) -> list[list[Box]]:
     return [*_split(first, most), *_split(second, most)]
 
 
-def _gaps(spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    found, end = [], None
-    for low, high in sorted(spans):
+def _gaps(boxes: Iterable[Box], *, vertical: bool) -> list[_Gap]:
+    found, end = list[_Gap](), None
+    for low, high in sorted((box.left, box.right) if vertical else (box.top, box.bottom) for box in boxes):
         if end is not None and low > end:
-            found.append((low - end, (low + end) // 2))
+            found.append(_Gap(low - end, (low + end) // 2, vertical))
         end = high if end is None else max(end, high)
     return found

@@ -141,8 +141,7 @@ def appearance(
             found.append(NoInstruction("appearance", "looks_alike"))
         else:
             labelled = "" if colour.alone else f' with the text "{target.label}"'
-            text = f"The {colour.name} {what}{labelled}."
-            found.append(Instruction("appearance", text, target.element.bounds))
+            found.append(Instruction("appearance", f"The {colour.name} {what}{labelled}.", target.element.bounds))
     return _unambiguous(found)
 
 

@@ -101,9 +101,8 @@ class Planning(KindDeriver[PlanningSpec]):
         if self._planner is not None and not episode.judged_reward:
             # The actions of the attempt are not shown.
             apps = untrusted(", ".join(episode.query.apps))
-            return _Draft(
-                await _written(self._planner, episode, apps=apps), (episode,), DISTILLED, self._planner.version
-            )
+            planned = await _written(self._planner, episode, apps=apps)
+            return _Draft(planned, (episode,), DISTILLED, self._planner.version)
         variant = UNMEASURED if self._lift(episode) is None else GUIDANCE_HELPED
         successes = self._successes(episode)
         if self._writer is None:
@@ -112,14 +111,13 @@ class Planning(KindDeriver[PlanningSpec]):
         told = []
         for number, success in enumerate(successes, start=1):
             slots = success.query.slots
-            effects = [with_names(step.caption, slots) for step in replay(success, self._screens)]
-            lines = "\n".join(
-                f"{place}. {untrusted(effect, _LONGEST)}" for place, effect in enumerate(effects, start=1)
-            )
+            steps = replay(success, self._screens)
+            effects = [untrusted(with_names(step.caption, slots), _LONGEST) for step in steps]
+            lines = "\n".join(f"{place}. {effect}" for place, effect in enumerate(effects, start=1))
             task = untrusted(with_names(success.query.instruction, slots))
             told.append(f"Success {number}, of the task {task}:\n{lines}")
-        steps = await _written(self._writer, episode, successes="\n\n".join(told))
-        return _Draft(steps, successes, variant, self._writer.version)
+        written = await _written(self._writer, episode, successes="\n\n".join(told))
+        return _Draft(written, successes, variant, self._writer.version)
 
     def _lift(self, episode: Episode) -> GuidanceLift | None:
         of_tasks = None if self.spec.trials else self.tools.of_tasks
