@@ -30,7 +30,7 @@ from trajmill.flows.stage import RoundContext
 from trajmill.flows.status.page import status_of
 from trajmill.flows.tasks.release import release_name
 from trajmill.flows.tasks.rollout import ROLLOUT
-from trajmill.flows.tasks.train import Evaluation, adopt_configured, compared
+from trajmill.flows.tasks.train import Evaluation, adopt_configured, compared, measure, measured_queries
 from trajmill.schemas.errors import BadInputError
 from trajmill.schemas.tables.policy_version import PolicyVersion
 from trajmill.schemas.tables.query import Query, Split
@@ -41,7 +41,7 @@ from trajmill.stages.models.embedded.spec import EmbeddedSpec
 from trajmill.stages.models.local.folder import TransformersSpec, folder_version
 from trajmill.stages.training.embedded.spec import EmbeddedSftSpec
 from trajmill.stages.training.spec import ParentPolicy, Progress, TrainingReport
-from trajmill.warehouse.layout import Warehouse
+from trajmill.warehouse.layout import StageRun, Warehouse
 from trajmill.warehouse.read import read_rows
 
 pytestmark = pytest.mark.slow
@@ -231,6 +231,15 @@ def test_training_queries_decide_beside_few_validation_queries(
     better = Evaluation(success=(), validation=row.validation or (), training=won, refused="")
     decided = compared(RoundContext.of(measured, 3), better)
     assert decided.promoted and ("training queries 2/2 against" in decided.reason) is decides
+
+
+def test_a_version_whose_attempts_break_off_is_not_measured(measured: Config) -> None:
+    hasty = replace(RoundContext.of(measured, 3), config=changed(measured, rollout={"max_seconds": 0.001}))
+    _, broken_off = measure(hasty, StageRun(hasty.run_id, 3, "measured"), policy_before(hasty))
+    assert {*broken_off.unscored} == {each.query_id for each in measured_queries(hasty)}
+    row = list_policies(measured)[-1].row
+    partly = broken_off.model_copy(update={"validation": row.validation, "training": (row.training or ())[1:]})
+    assert "2 of 3 attempts in training queries have no score" in compared(hasty, partly).reason
 
 
 def test_a_model_that_is_no_version_attempts_the_same_queries_and_seeds_once(measured: Config) -> None:

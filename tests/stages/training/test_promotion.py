@@ -30,22 +30,28 @@ def test_the_p_value_counts_the_ways_to_lose_as_much_by_chance(won: int, lost: i
 
 def test_a_policy_is_promoted_unless_it_is_significantly_worse() -> None:
     def decided(new: str, level: float = 0.05) -> tuple[bool, str]:
-        return compare(outcomes(new), HALF, [HALF], [ALL], level)
+        broken_off = [f"q{number}" for number, letter in enumerate(new) if letter == "-"]
+        return compare(outcomes(new), HALF, [HALF], [ALL], level, unscored=broken_off)
 
     for new in ("1" * 10 + "0" * 10, "1" * 6 + "0" * 14, "0" * 5 + "1" * 15, "1" * 8 + "001" + "0" * 9):
         assert decided(new)[0]
     said = "significantly worse (p = 0.031): all 5/20 against 10 of v1 (won 0, lost 5)"
     assert decided("1" * 5 + "0" * 15) == (False, said)
     assert not decided("1" * 8 + "001" + "0" * 9, level=0.5)[0]
-    assert not decided("-" * 19 + "0")[0] and not decided("-" * 20)[0]
+    assert decided("1" * 10 + "-" * 10)[0] and not decided("-" * 20)[0]
+    promoted, said = decided("1" * 9 + "-" * 11)
+    assert not promoted and said.startswith(
+        "not measured: 11 of 20 attempts in all have no score (time limit, failure)"
+    )
 
 
 def test_what_was_measured_nowhere_is_promoted_only_where_nothing_can_be_measured() -> None:
     old = Rival("v1", outcomes("1" * 10 + "0" * 4 + "-" * 6))
-    said = "not measured: no attempt has a score in unseen, where 4 of v1 have one"
-    assert compare(outcomes("1" * 10 + "-" * 10), old, [old], TWO, level=0.05) == (False, said)
     newer = Rival("v2", outcomes("1" * 10 + "-" * 10))
-    assert compare(newer.outcomes, newer, [old, newer], TWO, level=0.05) == (False, said)
+    for before, others in ((old, [old]), (newer, [old, newer])):
+        decided = compare(newer.outcomes, before, others, TWO, level=0.05)
+        assert not decided.promoted
+        assert decided.reason.startswith("not measured: 4 of 4 attempts in unseen have no score (time limit, failure);")
     nothing = Rival("v1", {})
     decided = compare({}, nothing, [nothing], TWO, level=0.05)
     assert decided == (True, "not compared: no query has a score")

@@ -43,12 +43,12 @@ from trajmill.flows.tasks.rollout import ROLLOUT, attempt_all
 from trajmill.pipelines.executors.processes import elsewhere
 from trajmill.pipelines.export import ExportRequest, export_release_to
 from trajmill.schemas.errors import BadInputError, FailureClass, TrainingFailedError
-from trajmill.schemas.names import instead_of
+from trajmill.schemas.names import refuse_unknown
 from trajmill.schemas.record import content_id
 from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.policy_version import PolicyVersion, QueryOutcome, SplitSuccess
 from trajmill.schemas.tables.query import HELDOUT_SPLITS, Query, Split
-from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.critics.calibration.agreement import Precision
 from trajmill.stages.critics.voting import PASSED
 from trajmill.stages.metrics.intervals import success_by_split
@@ -211,8 +211,7 @@ def train_beside(config: Config, name: str) -> TrainedModel:
 
     Raises BadInputError (no such recipe, no weights, no rows), TrainingFailedError, RunInUseError.
     """
-    if name not in config.recipes:
-        raise BadInputError(f"there is no [recipes.{name}] in the configuration; {instead_of(name, config.recipes)}")
+    refuse_unknown([name], config.recipes, "there is no table of [recipes] in the configuration for")
     recipe, endpoint = config.recipes[name], config.endpoints[config.recipes[name].model]
     folder = endpoint.weights_folder
     if folder is None or not recipe.trains(folder):
@@ -239,6 +238,7 @@ def train_beside(config: Config, name: str) -> TrainedModel:
 
 
 EVALUATE = "evaluate"
+_BROKEN_OFF = (StopReason.TIME_LIMIT, StopReason.FAILED)
 _ENOUGH_VALIDATION = 40
 """With fewer validation queries training queries decide as well: a test of few queries notices only large losses."""
 
@@ -249,6 +249,8 @@ class Evaluation(StageResult):
     """For each validation query, in order of id, whether the policy achieved it."""
     training: tuple[QueryOutcome, ...] = ()
     """The same for each measured training query."""
+    unscored: tuple[str, ...] = ()
+    """Queries whose attempts broke off: at the time limit, or by a failure."""
     refused: str
     """Why the new policy could not be measured; empty if it was, or if there is none."""
 
@@ -257,8 +259,7 @@ class Evaluation(StageResult):
 def baseline(context: RoundContext, at: StageRun) -> StageOutcome:
     first = Policy.model_validate(finished(context.in_round(1), GENERATE).result["first_policy"])
     how = "untrained" if context.config.models.policy == EMBEDDED else "configured"
-    decided = Promotion(True, f"{how}: the start of the loop")
-    return measure_and_decide(context, at, first, decided, made_by=how)
+    return measure_and_decide(context, at, first, Promotion(True, f"{how}: the start of the loop"), made_by=how)
 
 
 @stage(EVALUATE, "evaluate")
@@ -283,8 +284,9 @@ def measure(
     if agent.endpoint is not None:
         policies.score_prompt(agent.endpoint)
     outcome, queries = attempt_all(context, at, attempts, agent), context.queries
-    rows = context.written("trajectories", outcome.files, ["query_id", "reward"])
-    scored = {query_id: reward >= PASSED for query_id, reward in rows if reward is not None}
+    rows = list(context.written("trajectories", outcome.files, ["query_id", "reward", "stop_reason"]))
+    scored = {query_id: reward >= PASSED for query_id, reward, _ in rows if reward is not None}
+    unscored = tuple(query_id for query_id, reward, stop in rows if reward is None and stop in _BROKEN_OFF)
     success = success_by_split((queries[query_id].split, done) for query_id, done in scored.items())
 
     def outcomes(split: Split) -> tuple[QueryOutcome, ...]:
@@ -292,7 +294,7 @@ def measure(
         return tuple(QueryOutcome(query_id=query_id, success=scored[query_id]) for query_id in of_split)
 
     validation, training = outcomes(Split.VALIDATION), outcomes(Split.TRAIN)
-    return outcome, Evaluation(success=success, validation=validation, training=training, refused="")
+    return outcome, Evaluation(success=success, validation=validation, training=training, unscored=unscored, refused="")
 
 
 def measure_and_decide(
@@ -305,8 +307,7 @@ def measure_and_decide(
 ) -> StageOutcome:
     """Measure a version, decide about it by default, and write its row. Raises RefusedPolicyError."""
     outcome, measured = measure(context, at, policy, untrained=True)
-    if decided is None:
-        decided = compared(context, measured)
+    decided = decided or compared(context, measured)
     row = version_row(context, policy, measured, decided, made_by or at.stage, **columns)
     files = {**outcome.files, **context.write(at, {"models": [row]})}
     in_force = PolicyInForce(policy_row=policy, updates=row.updates, success=measured.success, **decided._asdict())
@@ -345,15 +346,14 @@ def compared(context: RoundContext, new: Evaluation) -> Promotion:
         if row.promoted or version == before
     }
     queries, unseen = _of_split(context, Split.VALIDATION), set(context.config.queries.unseen_app_names)
-    groups = [
-        QueryGroup("apps of training", [each.query_id for each in queries if not unseen & set(each.apps)]),
-        QueryGroup("apps never seen", [each.query_id for each in queries if unseen & set(each.apps)]),
-    ]
+    never_seen = {each.query_id for each in queries if unseen & set(each.apps)}
+    known = {each.query_id for each in queries} - never_seen
+    groups = [QueryGroup("apps of training", known), QueryGroup("apps never seen", never_seen)]
     settings, old = context.config.evaluate, rivals[before]
     if len(queries) < _ENOUGH_VALIDATION:
         groups.append(QueryGroup("training queries", [each.query_id for each in _of_split(context, Split.TRAIN)]))
     return compare(
-        _outcomes(new), old, list(rivals.values()), groups, settings.level, settings.promote_without_evidence
+        _outcomes(new), old, rivals.values(), groups, settings.level, settings.promote_without_evidence, new.unscored
     )
 
 

@@ -43,10 +43,11 @@ def _paired(old: Outcomes, new: Outcomes, query_ids: Collection[str]) -> PairedO
 def compare(
     new: Outcomes,
     old: Rival,
-    promoted: Sequence[Rival],
+    promoted: Collection[Rival],
     groups: Sequence[QueryGroup],
     level: float,
     without_evidence: bool = False,
+    unscored: Collection[str] = (),
 ) -> Promotion:
     """Promote a new policy unless it is significantly worse on a group of queries, unmeasured, or both fail.
 
@@ -54,15 +55,18 @@ def compare(
     none of which is significant, add up. It is refused if the p-value of its losses is at most `level`, and, unless
     `without_evidence`, where neither it nor `old` achieves any query. Ties are promoted: where nearly every query is
     achieved, no policy can be significantly better, and the next round should learn from the newest policy.
+
+    `unscored` are queries whose attempts by the new policy broke off. If they are most of a group, it is not measured.
     """
     compared: list[str] = []
     for group in groups:
-        measured = max((old, *promoted), key=lambda rival: len(group.outcomes(rival.outcomes)))
-        known = len(group.outcomes(measured.outcomes))
-        if known and not group.outcomes(new):
-            where = f"no attempt has a score in {group.name}, where {known} of {measured.version} have one"
-            return Promotion(False, f"not measured: {where}")
-        best = max((old, *promoted), key=lambda rival: sum(group.outcomes(rival.outcomes)))
+        scored, rivals = group.outcomes(new), (old, *promoted)
+        lacking = {*unscored}.union(*(() if scored else (rival.outcomes for rival in rivals)))
+        if (missing := len(lacking.intersection(group.query_ids))) > len(scored):
+            where = f"{missing} of {missing + len(scored)} attempts in {group.name} have no score (time limit, failure)"
+            how = "raise rollout.max_seconds or mend the cause; `trajmill policy promote` overrules"
+            return Promotion(False, f"not measured: {where}; {how}")
+        best = max(rivals, key=lambda rival: sum(group.outcomes(rival.outcomes)))
         against: list[str] = []
         for rival in {each.version: each for each in (old, best)}.values():
             paired = _paired(rival.outcomes, new, group.query_ids)
