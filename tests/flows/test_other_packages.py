@@ -66,7 +66,7 @@ def test_a_round_runs_in_an_environment_with_an_agent_a_critic_and_a_recipe_of_a
     warehouse = open_warehouse(folder / "trajmill-data")
     rows = list(read_rows(warehouse, Trajectory))
     assert {(row.environment, row.agent, row.reward, row.steps) for row in rows} == {("lamps", "switcher", 1.0, 2)}
-    assert {(row.correct, row.made_by) for row in read_rows(warehouse, Judgement)} == {(True, "graph-step-8+lit-1")}
+    assert {(row.correct, row.made_by) for row in read_rows(warehouse, Judgement)} == {(True, "graph-step-9+lit-1")}
     assert json.loads(read_rows(warehouse, PolicyVersion)[-1].recipe)["kind"] == "short"
 
 

@@ -11,7 +11,7 @@ from trajmill.schemas.tables.failure import Failure
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Query
 from trajmill.schemas.tables.trajectory import Step, Trajectory
-from trajmill.schemas.tables.verdict import Judgement, StepVerdict, TrajectoryVerdict
+from trajmill.schemas.tables.verdict import Judgement, StepLabel, StepVerdict, TrajectoryVerdict
 
 
 class AttemptRows(Record):
@@ -30,6 +30,16 @@ class AttemptRows(Record):
     def judged_reward(self) -> float | None:
         """1 for a correct attempt, 0 for an incorrect one, None if it was not judged."""
         return None if self.judgement is None else float(self.judgement.correct)
+
+    @property
+    def labels(self) -> dict[int, StepLabel]:
+        """The labels that the step critic could give, by index of the step."""
+        return {each.index: each.label for each in self.step_verdicts if each.label is not StepLabel.UNKNOWN}
+
+    @property
+    def harmful(self) -> set[int]:
+        """Indices of the steps labelled HARMFUL."""
+        return {index for index, label in self.labels.items() if label is StepLabel.HARMFUL}
 
 
 def verdict_rows(attempts: Sequence[AttemptRows]) -> dict[str, list[Row]]:

@@ -69,9 +69,11 @@ def test_an_answer_must_have_been_on_a_screen() -> None:
 
 
 def test_only_steps_with_enough_score_are_learned_from() -> None:
-    labels = [StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL]
+    labels = list(StepLabel)
     judged = episode([step(n, TAP) for n in range(4)], labels=labels)
     assert curated_episode(judged, CurateSpec(), BLANK) == CuratedEpisode(judged, ())
     made = curated_episode(judged, CurateSpec(least_step_score=1.0), BLANK)
-    assert reasons(made) == [(1, "low_step_score"), (2, "low_step_score")]
-    assert made.episode is not None and [each.index for each in made.episode.steps] == [0, 3]
+    assert reasons(made) == [(1, "low_step_score"), (2, "low_step_score"), (3, "no_step_score")]
+    assert made.episode is not None and [each.index for each in made.episode.steps] == [0]
+    unfiltered = judged.model_copy(update={"step_verdicts": ()})
+    assert curated_episode(unfiltered, CurateSpec(least_step_score=1.0), BLANK).episode == unfiltered

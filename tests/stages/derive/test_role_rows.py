@@ -17,7 +17,7 @@ from trajmill.schemas.tables.example import Example
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose, TargetElement
-from trajmill.schemas.tables.verdict import StepLabel
+from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
 from trajmill.stages.agents.candidates import read_label
 from trajmill.stages.curate.leaks import NearLeaks
 from trajmill.stages.curate.spec import CurateSpec
@@ -27,7 +27,7 @@ from trajmill.stages.derive.spec import CesDataSpec, CodaDataSpec, JudgeDataSpec
 
 TRAIN, BRANCH = Purpose.TRAIN, Purpose.BRANCH
 ACTIONS: dict[str, Action] = {"T": TAP, "B": SystemButton(button="Back"), "O": OpenApp(app="bites"), ".": DONE}
-GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
+GOOD, NEUTRAL, HARMFUL, UNKNOWN = StepLabel
 
 
 def call(
@@ -152,6 +152,8 @@ def test_candidates_need_a_process_reward() -> None:
     poor = walk("++", [], labels=[GOOD, HARMFUL, NEUTRAL])
     assert refused(derived(RftDataSpec(), poor)) == [(None, "low_process_reward")]
     assert (1, "harmful") in refused(derived(RftDataSpec(least_reward=0.5), poor))
+    unknown = walk("++", [], labels=[GOOD, GOOD, UNKNOWN])
+    assert refused(derived(RftDataSpec(), unknown)) == [(None, "no_process_reward")]
     assert refused(derived(RftDataSpec(), walk("+", [], correct=False))) == [(None, "judged_incorrect")]
     assert refused(derived(RftDataSpec(), walked(good))) == [(None, "template_conclusions")], "no attempt of a policy"
 
@@ -237,7 +239,6 @@ def test_bad_steps_and_elements_without_a_name_are_refused() -> None:
         (TypeText(text="Bob"), "Name", 'Type "Bob" into "Name".'),
         (Swipe(x=5, y=900, x2=5, y2=100), "", "Scroll down."),
         (SystemButton(button="Home"), "", "Press Home."),
-        (OpenApp(app="Zoom"), "", 'Open "Zoom".'),
         (Answer(text="3 pm"), "", 'The task is complete. Answer "3 pm".'),
         (Terminate(status="failure"), "", None),
     ],
@@ -290,11 +291,9 @@ def test_broken_requests_unknown_outcomes_and_held_out_queries_teach_no_verdict(
 
 
 def test_each_judged_step_of_its_own_is_a_candidate_and_no_hint_is_learned() -> None:
-    made = episode(
-        [step(0, TAP), step(1, None), step(2, TAP), step(3, DONE)], correct=False, labels=[GOOD, GOOD, HARMFUL, GOOD]
-    )
-    untold = made.step_verdicts[3].model_copy(update={"analysis": "It ended. Nothing speaks against it."})
-    rows = derived(PrmDataSpec(), made.model_copy(update={"step_verdicts": (*made.step_verdicts[:3], untold)}))
+    labels = [GOOD, GOOD, HARMFUL, UNKNOWN]
+    made = episode([step(0, TAP), step(1, None), step(2, TAP), step(3, DONE)], correct=False, labels=labels)
+    rows = derived(PrmDataSpec(), made)
     assert kept(rows) == [(0, "good"), (2, "harmful")]
     assert refused(rows) == [(1, "unparsed"), (3, "not_judged")]
     first, later = rows.examples
@@ -303,6 +302,9 @@ def test_each_judged_step_of_its_own_is_a_candidate_and_no_hint_is_learned() -> 
     assert '"x": "50.0%", "y": "63.4%"' in first.messages[1].content
     assert "Did 2" not in later.messages[1].content, "what came of the step is not known before it"
     assert [read_label(row.messages[-1].content) for row in rows.examples] == [GOOD, HARMFUL]
+    old = made.step_verdicts[0].model_dump() | {"analysis": "It went. Nothing speaks against it."}
+    stored = [StepVerdict.model_validate(old | {"made_by": made_by}) for made_by in ("graph-step-8", "critic_step-2")]
+    assert [each.label for each in stored] == [UNKNOWN, GOOD], "earlier versions called unknown steps GOOD"
     made = episode([step(0, TAP), step(1, DONE)], labels=[GOOD, GOOD])
     hinted = derived(PrmDataSpec(), made.model_copy(update={"guidance": "1. Did 0"}))
     assert (kept(hinted), refused(hinted)) == ([(0, "good")], [(1, "quotes_guidance")])

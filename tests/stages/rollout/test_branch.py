@@ -45,7 +45,7 @@ def test_a_branch_goes_on_before_the_first_error_else_after_the_last_good_step()
     point = branch_point(failed(GOOD, NEUTRAL, GOOD, NEUTRAL), screens)
     assert point is not None and len(point.steps) == 3
     assert branch_point(failed(HARMFUL, GOOD, first_error=0), screens) is None
-    assert branch_point(failed(NEUTRAL, NEUTRAL), screens) is None
+    assert branch_point(failed(NEUTRAL, StepLabel.UNKNOWN), screens) is None
     assert branch_point(episode([step(0, TAP)], correct=True, labels=[GOOD]), screens) is None
 
 

@@ -29,7 +29,7 @@ from trajmill.warehouse.layout import Warehouse
 if TYPE_CHECKING:
     from trajmill.flows.judging import Calibrated
 
-_LABEL_STYLES = {"GOOD": "green", "NEUTRAL": "dim", "HARMFUL": "red"}
+_LABEL_STYLES = {"GOOD": "green", "HARMFUL": "red"}
 _SHOWN: Final = (
     *("outcome", "feedback", "notes", "completed", "plan", "knowledge"),  # Mobile-Agent-v3; CODA has a plan, too
     *("instruction", "state"),  # CES
@@ -105,7 +105,7 @@ def trajectory_lines(episode: Episode) -> Iterator[Text]:
         for name, text in role_lines(step).items():
             yield _line(f"     {name:<10}  {text}", "cyan")
         if (found := verdicts.get(step.index)) is not None:
-            line = _line(f"     critic      {found.label}", _LABEL_STYLES[found.label])
+            line = _line(f"     critic      {found.label}", _LABEL_STYLES.get(found.label, "dim"))
             yield line.append(printable(f"  {found.analysis}"))
         for call in episode.calls:
             if call.step_index == step.index and call.response is not None:

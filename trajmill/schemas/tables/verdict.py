@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from pydantic import ValidationInfo, field_validator
+
 from trajmill.schemas.record import Int64, Row
 
 
@@ -13,6 +15,8 @@ class StepLabel(StrEnum):
     GOOD = "GOOD"
     NEUTRAL = "NEUTRAL"
     HARMFUL = "HARMFUL"
+    UNKNOWN = "UNKNOWN"
+    """The critic does not know what the task needs. No reader takes it for any of the others."""
 
 
 class Channel(StrEnum):
@@ -44,7 +48,15 @@ class StepVerdict(JudgeRow):
     summary: str
     """At most 30 words."""
     label: StepLabel
-    """Whether the step helped."""
+    """Whether the step helped; `UNKNOWN` if the critic does not know what the task needs."""
+
+    @field_validator("label")
+    @classmethod
+    def _known(cls, label: StepLabel, fields: ValidationInfo) -> StepLabel:
+        """Read the labels of unknown tasks, which were GOOD before `graph-step-9`."""
+        made_by, analysis = fields.data.get("made_by", ""), fields.data.get("analysis", "")
+        was_unknown = made_by.startswith("graph-step-") and analysis.endswith("Nothing speaks against it.")
+        return StepLabel.UNKNOWN if was_unknown else label
 
 
 class TrajectoryVerdict(JudgeRow):

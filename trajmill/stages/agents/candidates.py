@@ -48,7 +48,7 @@ def prm_fields(instruction: str, done: Sequence[str], action: Action, screen: Si
 def read_label(text: str) -> StepLabel | Malformed:
     """Read the one word that a process reward model answers with."""
     word = plain(text.rpartition("</think>")[2]).strip(" .").upper()
-    return StepLabel(word) if word in set(StepLabel) else Malformed("neither GOOD, NEUTRAL nor HARMFUL")
+    return StepLabel(word) if word in STEP_SCORES else Malformed("neither GOOD, NEUTRAL nor HARMFUL")
 
 
 def expected_score(label: StepLabel, completion: Completion | None) -> float:
@@ -59,7 +59,7 @@ def expected_score(label: StepLabel, completion: Completion | None) -> float:
     is_bare = completion is not None and completion.text.strip().upper() == label
     for place in completion.logprobs if completion is not None and is_bare else ():
         begun = [(token.strip().upper(), math.exp(logprob)) for token, logprob in place.candidates if token.strip()]
-        shares = [(STEP_SCORES[each], share) for token, share in begun for each in StepLabel if each.startswith(token)]
+        shares = [(STEP_SCORES[each], share) for text, share in begun for each in STEP_SCORES if each.startswith(text)]
         if shares:
             return sum(score * share for score, share in shares) / sum(share for _, share in shares)
     return STEP_SCORES[label]

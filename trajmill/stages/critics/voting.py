@@ -250,8 +250,6 @@ def _votes_together(critic: TrajectoryCritic) -> bool:
 
 
 SUMMARY_WORDS = 30
-UNTOLD = "Nothing speaks against it."
-"""The analysis of a step ends so if nothing tells what its task needs."""
 PASSED = 1.0
 """The programmatic reward of a task that was done."""
 

@@ -17,6 +17,7 @@ from trajmill.stages.overlap import words_of
 _USUAL_LEAST = 0.5
 """Up to this score, the derivation itself decides: it drops HARMFUL steps, and NEUTRAL ones without an effect."""
 LOW_SCORE: Final = "low_step_score"
+NO_SCORE: Final = "no_step_score"
 UNGROUNDED: Final = "ungrounded_answer"
 OTHER_ACTION: Final = "thought_of_other_action"
 OTHER_ELEMENT: Final = "thought_of_other_element"
@@ -43,12 +44,14 @@ def curated_episode(episode: Episode, spec: CurateSpec, screens: ScreenReader) -
     """
     if spec.grounded_answers and is_ungrounded(episode, screens.elements):
         return CuratedEpisode(None, (RefusedStep(None, UNGROUNDED),))
-    scores = {verdict.index: STEP_SCORES[verdict.label] for verdict in episode.step_verdicts}
+    scores = {index: STEP_SCORES[label] for index, label in episode.labels.items()}
+    needs_score = bool(episode.step_verdicts) and spec.least_step_score > _USUAL_LEAST
     kept, dropped = list[Step](), list[RefusedStep]()
     for step in episode.steps:
-        score = scores.get(step.index, 1.0)
-        if spec.least_step_score > _USUAL_LEAST and score < spec.least_step_score:
-            reason: str | None = LOW_SCORE
+        if needs_score and step.index not in scores:
+            reason: str | None = NO_SCORE
+        elif needs_score and scores[step.index] < spec.least_step_score:
+            reason = LOW_SCORE
         else:
             reason = contradiction(step) if spec.consistent_thoughts else None
         if reason is None:

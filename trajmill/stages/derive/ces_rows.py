@@ -18,7 +18,6 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import IMAGE_PLACEHOLDER
 from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
-from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.schemas.text import one_line
 from trajmill.stages.agents.ces.agent import INTENTION, LONGEST_STATE, TRACKER_PROMPT, executor_output
 from trajmill.stages.agents.replies import NONE, bounded
@@ -39,14 +38,13 @@ class CesRows(KindDeriver[CesDataSpec]):
         return unaccepted(episode) or (WALK_WORDS if is_walk(episode) else None)
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
-        harmful = {verdict.index for verdict in episode.step_verdicts if verdict.label is StepLabel.HARMFUL}
         said = [step.conclusion for step in episode.steps]
         contexts = {step.index: state_after(said[:at]) for at, step in enumerate(episode.steps)}
         for step in episode.steps:
-            made = "harmful" if step.index in harmful else _coordinator_row(episode, step, contexts[step.index])
+            made = "harmful" if step.index in episode.harmful else _coordinator_row(episode, step, contexts[step.index])
             collected.add_or_refuse(made, step, COORDINATOR)
         for step, after in pairwise(episode.steps):
-            made = "harmful" if step.index in harmful else _tracker_row(episode, step, after, contexts)
+            made = "harmful" if step.index in episode.harmful else _tracker_row(episode, step, after, contexts)
             collected.add_or_refuse(made, after, STATE_TRACKER)
 
 

@@ -23,7 +23,6 @@ from trajmill.schemas.tables.query import Platform
 from trajmill.schemas.tables.trajectory import Step
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.replay import element_at, read_element_action, seen, stored_evidence
-from trajmill.stages.critics.voting import UNTOLD
 from trajmill.stages.derive.collected import Collected, KindDeriver, Lesson, unfit
 from trajmill.stages.derive.conversation import holds_placeholder, step_messages
 from trajmill.stages.derive.spec import ForksSpec
@@ -105,11 +104,9 @@ class Forks(KindDeriver[ForksSpec]):
     def _lesson(self, episode: Episode, success: Episode, fork: Fork) -> Lesson | str:
         """Return the lesson of a fork, in the prompt of the failed attempt, or the reason for having none."""
         step, teacher = episode.steps[fork.at], success.steps[fork.teacher]
-        taught = {each.index: each.label for each in success.step_verdicts}
-        told = (each for each in episode.step_verdicts if each.index == step.index and UNTOLD not in each.analysis)
-        if any(each.label is StepLabel.GOOD for each in told):
+        if episode.labels.get(step.index) is StepLabel.GOOD:
             return "failed_step_is_good"
-        unlearned = unlearned_step(teacher, taught.get(teacher.index))
+        unlearned = unlearned_step(teacher, success.labels.get(teacher.index))
         if unlearned is not None:
             return unlearned
         moved = moved_action(teacher, step, self.tools.screens)

@@ -20,7 +20,7 @@ from trajmill.stages.agents.candidates import PROMPT, prm_fields
 from trajmill.stages.agents.replies import SUCCESS
 from trajmill.stages.agents.roles import ECHOES
 from trajmill.stages.critics.model.channels import TrajectoryAnswer, trajectory_answer
-from trajmill.stages.critics.voting import PASSED, UNTOLD
+from trajmill.stages.critics.voting import PASSED
 from trajmill.stages.curate.training_set import (
     NEGATIVE,
     POSITIVE,
@@ -76,8 +76,8 @@ class PrmRows(KindDeriver[PrmDataSpec]):
         branches = [each for each in (sources.others.get(name, ()) if sources else ()) if unfit(each) is None]
         said = branch_labels(episode, branches, self.tools.screens)
         by_branches = {index: {"label": label, "made_by": BRANCHES} for index, label in said.items()}
-        known = (each for each in episode.step_verdicts if each.index in said or UNTOLD not in each.analysis)
-        labels = {each.index: each.model_copy(update=by_branches.get(each.index)) for each in known}
+        verdicts = [each.model_copy(update=by_branches.get(each.index)) for each in episode.step_verdicts]
+        labels = {each.index: each for each in verdicts if each.label is not StepLabel.UNKNOWN}
         lineage = tuple(dict.fromkeys((name, *(each.trajectory.trajectory_id for each in branches))))
         for at, step in enumerate(episode.steps):
             if step.index < (episode.trajectory.branched_at or 0):
@@ -174,7 +174,6 @@ class RoleRows(KindDeriver[RolesSpec]):
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
         steps = {step.index: step for step in episode.steps}
-        harmful = {verdict.index for verdict in episode.step_verdicts if verdict.label is StepLabel.HARMFUL}
         # The step after a reflection has its outcome.
         outcomes = {step.index - 1: json.loads(step.role_outputs).get("outcome") for step in episode.steps}
         reflections = {index: outcome == SUCCESS for index, outcome in outcomes.items() if outcome and index >= 0}
@@ -196,7 +195,7 @@ class RoleRows(KindDeriver[RolesSpec]):
                 refused = "judged_incorrect"
             elif step is None or step.action is None:
                 refused = "unparsed"
-            elif step.index in harmful:
+            elif step.index in episode.harmful:
                 refused = "harmful"
             collected.add_or_refuse(refused or lesson_of(call, episode.guidance, variant), step, variant)
 

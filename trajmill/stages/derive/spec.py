@@ -175,7 +175,7 @@ class RftDataSpec(KindSpec):
     """Candidates of T-RFT that a process reward lets through: `trajmill derive rft`."""
 
     name: ClassVar[str] = "rft"
-    version: ClassVar[str] = "2"
+    version: ClassVar[str] = "3"
     deriver: ClassVar[str] = "trajmill.stages.derive.step_data:RftRows"
 
     least_reward: Fraction = 0.8

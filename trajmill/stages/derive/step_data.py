@@ -60,7 +60,7 @@ def end_to_end_examples(episode: Episode, size_of: Callable[[str], Size], origin
     reason = unaccepted(episode)
     if reason is not None:
         return EndToEndExamples((), (LeftOut(trajectory_id, None, reason),))
-    labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
+    labels = episode.labels
     examples, dropped = [], []
     for step in episode.steps:
         messages = unlearned_step(step, labels.get(step.index)) or step_messages(
@@ -109,10 +109,9 @@ def select_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader) ->
         return "judged_incorrect"
     if not judgement.correct and first_error is None:
         return "no_first_error"
-    labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
-    errors = {index for index, label in labels.items() if label is StepLabel.HARMFUL}
+    labels = episode.labels
     # After the first error, even what undoes a later one does not lead back to the right way.
-    errors = errors if first_error is None else {first_error}
+    errors = episode.harmful if first_error is None else {first_error}
     steps = replay(episode, screens) if errors else ()
 
     def selected(position: int, step: Step) -> Selected:
@@ -166,11 +165,9 @@ def collect_steps(episode: Episode, spec: StepDataSpec, screens: ScreenReader, c
             collected.refuse(made.reason, step)
             continue
         messages = step_messages(episode, step, screens.size(step.screen_before))
-        if isinstance(messages, str):
-            collected.refuse(messages, step)
-        else:
-            author, action = episode.trajectory.model_version, action_from_json(step.action or "")
-            collected.add(Lesson(messages, (step.screen_before,), made.variant, author, action), step)
+        about = (made.variant, episode.trajectory.model_version, action_from_json(step.action or ""))
+        lesson = messages if isinstance(messages, str) else Lesson(messages, (step.screen_before,), *about)
+        collected.add_or_refuse(lesson, step)
 
 
 class StepData(KindDeriver[StepDataSpec]):
@@ -190,8 +187,10 @@ class RftRows(KindDeriver[RftDataSpec]):
             return unfit(episode)
         if is_walk(episode):
             return WALK_WORDS
-        scores = [STEP_SCORES[verdict.label] for verdict in episode.step_verdicts]
-        return "low_process_reward" if scores and fmean(scores) < self.spec.least_reward else unfit(episode)
+        scores = [STEP_SCORES[label] for label in episode.labels.values()]
+        if len(scores) < max(len(episode.steps), 1):
+            return "no_process_reward"
+        return "low_process_reward" if fmean(scores) < self.spec.least_reward else unfit(episode)
 
     async def collect(self, episode: Episode, only: frozenset[int] | None, collected: Collected) -> None:
         collect_steps(episode, StepDataSpec(failed=False), self.tools.screens, collected)

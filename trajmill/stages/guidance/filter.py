@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from trajmill.schemas.tables.verdict import StepLabel, StepVerdict
 from trajmill.stages.critics.replay import ScreenState, SeenStep
 
 ENDINGS = ("terminate", "answer")
@@ -13,9 +12,9 @@ ENDINGS = ("terminate", "answer")
 
 
 def useless_steps(
-    steps: Sequence[SeenStep], verdicts: Iterable[StepVerdict] = (), pages: Sequence[str] = ()
+    steps: Sequence[SeenStep], harmful: Collection[int] = (), pages: Sequence[str] = ()
 ) -> dict[int, str]:
-    """Return steps without effect, harmful steps, detours, and settings that were changed again later.
+    """Return steps without effect, steps labelled harmful, detours, and settings that were changed again later.
 
     A detour is a run of steps that leads back to the same screen. It is kept if a setting changed in it still holds
     afterwards, or if only the detour passes one of the task's `pages`, where the agent may have read something.
@@ -23,7 +22,6 @@ def useless_steps(
     Returns:
         The reason for leaving a step out, by its index.
     """
-    harmful = {verdict.index for verdict in verdicts if verdict.label is StepLabel.HARMFUL}
     reasons: dict[int, str] = {}
     for step in steps:
         if step.action.parsed is None:

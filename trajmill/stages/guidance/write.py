@@ -229,7 +229,7 @@ async def write_guidance(
         if source == REFERENCE_PATH and episode.query.source.in_real_programs:
             reasons = {step.index: "only waited" for step in steps if step.action.kind == "wait"}
         else:
-            reasons = useless_steps(steps, episode.step_verdicts, episode.query.pages)
+            reasons = useless_steps(steps, episode.harmful, episode.query.pages)
         for step in (step for step in steps if step.index not in reasons):
             outcome = await guide.describer.describe(episode, step, screens)
             if source == OWN_SUCCESS and outcome.unmet and step.action.kind not in ENDINGS:

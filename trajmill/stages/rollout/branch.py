@@ -47,7 +47,7 @@ def branch_point(episode: Episode, screens: ScreenReader) -> BranchPoint | None:
         return None
     at = judgement.first_error_step
     if at is None:
-        at = max((each.index + 1 for each in episode.step_verdicts if each.label is StepLabel.GOOD), default=0)
+        at = max((index + 1 for index, label in episode.labels.items() if label is StepLabel.GOOD), default=0)
     steps = tuple(step for step in episode.steps if step.index < at)
     if not steps or len(steps) >= episode.query.max_steps:
         return None

@@ -33,9 +33,11 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
-from trajmill.stages.critics.app_graph.channels import annotated_judge
+from trajmill.stages.critics.app_graph.channels import StepCriticByGraph, annotated_judge
+from trajmill.stages.critics.app_graph.reading import first_error
 from trajmill.stages.critics.calibration.agreement import calibrate
-from trajmill.stages.critics.judge import judge_episodes
+from trajmill.stages.critics.judge import Judge, judge_episode, judge_episodes
+from trajmill.stages.critics.voting import ProgrammaticChannel, single_vote
 from trajmill.stages.environments.kinds import DevicesSpec
 from trajmill.stages.environments.simulated.distance import SimulatedDistances
 from trajmill.stages.environments.simulated.world import shared_world
@@ -208,6 +210,17 @@ def test_tasks_without_known_annotations_stay_unjudged_and_are_failures() -> Non
     assert [failure.input_id for failure in found.failures] == [walk.trajectory.trajectory_id for walk in walks]
     assert {failure.failure_class for failure in found.failures} == {FailureClass.JUDGE}
     assert all("not those of an annotated app" in failure.message for failure in found.failures)
+
+
+async def test_without_known_annotations_no_step_is_good_and_the_first_error_is_not_known() -> None:
+    walk, atomic = to_dish(Trees()).stay(None).stay(Wait()).stay(Wait()), food_query(source=Source.ATOMIC)
+    steps = await StepCriticByGraph({}).judge(walk.end(atomic), walk.trees)
+    assert [step.label[0] for step in steps] == ["U", "U", "H", "U", "N", "U"] and first_error(steps) is None
+    assert [first_error(steps[2:]), first_error(steps[4:5]), first_error(())] == [2, 4, None]
+    by_check = Judge(StepCriticByGraph({}), (single_vote(ProgrammaticChannel()),))
+    made = await judge_episode(walk.end(atomic, reward=0.0), by_check, walk.trees, ORIGIN)
+    counts = calibrate([made], walk.trees, lambda episode: [9, 8, 7, 6, 5, 4, 3, 2])
+    assert [sum(each.model_dump(exclude={"level"}).values()) for each in counts if each.level == "step"] == [0]
 
 
 WORLD = shared_world(())

@@ -340,7 +340,9 @@ async def in_clock(asked: Query, *script: str, most: int = 4) -> FinishedAttempt
 
 
 async def voted(made: FinishedAttempt, graph: AppGraph = CLOCK) -> Vote:
-    return await ProbeChannel({graph.app: graph}).judge(made.episode, ObservedScreens(made.screens), [])
+    screens, graphs = ObservedScreens(made.screens), {graph.app: graph}
+    steps = await StepCriticByGraph(graphs).judge(made.episode, screens)
+    return await ProbeChannel(graphs).judge(made.episode, screens, steps)
 
 
 @pytest.mark.parametrize("correct", [False, True])
@@ -348,7 +350,7 @@ async def test_a_claim_is_checked_where_its_effect_must_show(correct: bool) -> N
     script = [*OPENED, *(["clock.options/snooze/5 minutes"] if correct else []), "back"]
     made = await in_clock(SNOOZE, *script, "finish")
     vote, probed = await voted(made), made.episode.trajectory.probe_screens
-    assert vote.correct is correct and vote.first_error_step == (None if correct else len(script))
+    assert vote.correct is correct and vote.first_error_step == (None if correct else len(OPENED))
     assert probed and set(probed) <= made.screens.keys()
     assert len(made.episode.steps) == made.episode.trajectory.steps == len(script) + 1, "no look is a step"
     cut_short = SNOOZE.model_copy(update={"max_steps": len(script)})

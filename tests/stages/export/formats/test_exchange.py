@@ -58,7 +58,7 @@ def attempts() -> list[Episode]:
         step(1, None),
         step(2, PHONE_ACTIONS[2], prompt=""),
     ]
-    failed = episode(wrong, name="f", correct=False, labels=[StepLabel.HARMFUL])
+    failed = episode(wrong, name="f", correct=False, labels=[StepLabel.HARMFUL, StepLabel.UNKNOWN])
     asked = {"trajectory_id": failed.trajectory.trajectory_id, "input_tokens": 900, "output_tokens": 20, "price": 0.5}
     calls = tuple(record(ModelCall, step_index=0, role="policy", **asked, **ORIGIN.common("m0")) for _ in range(2))
     rewarded = failed.trajectory.model_copy(update={"reward": 0.5, "answer": None})
@@ -118,6 +118,7 @@ def test_the_package_atif_reads_every_document(exported: Path) -> None:
     assert (first.llm_call_count, first.metrics.prompt_tokens, first.metrics.completion_tokens) == (2, 1800, 40)
     assert (first.is_copied_context, unparsed.tool_calls, unprompted.is_copied_context) == (None, None, True)
     assert unparsed.extra and unparsed.extra["trajmill"]["raw_response"] == failed.steps[1].raw_response
+    assert first.extra and first.extra["trajmill"]["label"] == "HARMFUL" and "label" not in unparsed.extra["trajmill"]
     reward = exported / failed.trajectory.trajectory_id / "verifier/reward.json"
     assert json.loads(reward.read_text()) == {"reward": 0.5}
 

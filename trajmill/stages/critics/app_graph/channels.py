@@ -17,11 +17,11 @@ from typing import ClassVar
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import ScreenReader
 from trajmill.schemas.tables.query import Query
-from trajmill.schemas.tables.verdict import Channel
+from trajmill.schemas.tables.verdict import Channel, StepLabel
 from trajmill.stages.critics.app_graph.annotated_reading import AnnotatedReading
 from trajmill.stages.critics.app_graph.annotations import annotated_task, is_annotated
 from trajmill.stages.critics.app_graph.path_reading import follow
-from trajmill.stages.critics.app_graph.reading import HARMFUL, NEUTRAL, Reading, opinions_on, opinions_without_task
+from trajmill.stages.critics.app_graph.reading import Reading, first_error, opinions_on, opinions_without_task
 from trajmill.stages.critics.judge import Judge
 from trajmill.stages.critics.replay import replay
 from trajmill.stages.critics.voting import FULL, StepResult, Vote, single_vote, vote_of
@@ -45,23 +45,22 @@ class GraphChannel:
         """Vote on a finished episode. Raises JudgeFailure for unknown or insufficient annotations, or a missing screen.
 
         In a correct trajectory, the steps that did not help are redundant. In an incorrect one, the first step with a
-        problem is the error, else the first harmful step, else the last one, because it ended an unfinished task.
+        problem is the error, else `first_error`.
         """
         problems = read(episode, screens, self.graphs).problems()
-        harmful = [step.index for step in steps if step.label is HARMFUL]
-        neutral = [step.index for step in steps if step.label is NEUTRAL]
+        neutral = tuple(step.index for step in steps if step.label is StepLabel.NEUTRAL)
         if not problems:
+            redundant = tuple(step.index for step in steps if step.label in (StepLabel.HARMFUL, StepLabel.NEUTRAL))
             reason = "all that was asked was done where it belongs, and nothing else"
-            return vote_of(self, True, reason, tuple(sorted(harmful + neutral)))
-        with_step = sorted(problem.step for problem in problems if problem.step is not None)
-        error = next(iter([*with_step, *harmful, *(step.index for step in steps[-1:])]), None)
-        return vote_of(self, False, "; ".join(problem.text for problem in problems), tuple(neutral), error)
+            return vote_of(self, True, reason, redundant)
+        error = min((each.step for each in problems if each.step is not None), default=first_error(steps))
+        return vote_of(self, False, "; ".join(problem.text for problem in problems), neutral, error)
 
 
 @dataclass(frozen=True)
 class StepCriticByGraph:
     graphs: Mapping[str, AppGraph]
-    version: ClassVar[str] = "graph-step-8"
+    version: ClassVar[str] = "graph-step-9"
 
     async def judge(self, episode: Episode, screens: ScreenReader) -> list[StepResult]:
         """Judge each step by whether less of the task is left after it, over all ways.

@@ -19,6 +19,7 @@ from trajmill.schemas.observation import Observation, ScreenReader, UIElement
 from trajmill.schemas.tables.query import Platform, Query
 from trajmill.schemas.tables.verdict import Channel
 from trajmill.stages.critics.app_graph import episode_on_graph as on_graph
+from trajmill.stages.critics.app_graph.reading import first_error
 from trajmill.stages.critics.replay import read_element_action, stored_evidence
 from trajmill.stages.critics.voting import FULL, StepResult, Vote, vote_of
 from trajmill.stages.environments.screen_goal import targets
@@ -139,7 +140,7 @@ class ProbeChannel:
     """Votes by what the screens of the probe show; whether more was done than asked for, other channels tell."""
 
     graphs: Mapping[str, AppGraph]
-    channel, resolution, version = Channel.PROBE, FULL, "graph-probe-2"
+    channel, resolution, version = Channel.PROBE, FULL, "graph-probe-3"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode. Raises JudgeFailure without a probe or a graph, or if it did not see enough."""
@@ -149,14 +150,14 @@ class ProbeChannel:
             if any(end.gives_up for end in ends):
                 raise JudgeFailure(f"{name}: the agent reported failure; no probe sees whether it had to")
             if not any(end.ends for end in ends):
-                return vote_of(self, False, "the agent did not say that it was done", (), *(at.index for at in last))
+                return vote_of(self, False, "the agent did not say that it was done", (), first_error(steps))
             if episode.trajectory.probe_screens is None:
                 raise JudgeFailure(f"{name}: no probe looked into its end state")
             shown = (last[0].screen_after, *episode.trajectory.probe_screens)
             looks = _Looks(self.graphs, episode.query, [on_graph.observation_of(each, screens) for each in shown])
         found = [(f"{each.what} {each.value!r} on the page {each.page!r}", looks.found(each)) for each in looks.facts]
         if wrong := [fact for fact, holds in found if holds is False]:
-            return vote_of(self, False, f"afterwards one did not find {'; '.join(wrong)}", (), last[0].index)
+            return vote_of(self, False, f"afterwards one did not find {'; '.join(wrong)}", (), first_error(steps))
         unseen = [*(fact for fact, holds in found if holds is None), *looks.silent]
         if unseen or not found:
             raise JudgeFailure(f"{name}: the probe could not see {'; '.join(unseen) or 'what was asked for'}")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from itertools import pairwise
 from math import inf
 from typing import NamedTuple, Protocol
@@ -12,9 +13,9 @@ import networkx as nx
 from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.critics.replay import ElementAction, SeenStep
-from trajmill.stages.critics.voting import UNTOLD, StepResult, at_most_words
+from trajmill.stages.critics.voting import StepResult, at_most_words
 
-GOOD, NEUTRAL, HARMFUL = StepLabel.GOOD, StepLabel.NEUTRAL, StepLabel.HARMFUL
+GOOD, NEUTRAL, HARMFUL, UNKNOWN = StepLabel
 
 
 class Problem(NamedTuple):
@@ -58,18 +59,12 @@ class Ways:
     """The fewest transitions between places."""
 
     def __init__(self, network: nx.MultiDiGraph[str] | nx.DiGraph[str]) -> None:
-        self._network = network
-        self._from: dict[str, Mapping[str, int]] = {}
+        lengths = nx.single_source_shortest_path_length
+        self._from: Callable[[str], Mapping[str, int]] = cache(lambda at: lengths(network, at) if at in network else {})
 
     def past(self, stops: Iterable[str]) -> float:
         """Return the fewest transitions past places, in this order; infinite if there is no way."""
-        return float(sum(self._between(*leg) for leg in pairwise(stops)))
-
-    def _between(self, start: str, end: str) -> float:
-        if start not in self._from:
-            known = start in self._network
-            self._from[start] = nx.single_source_shortest_path_length(self._network, start) if known else {}
-        return self._from[start].get(end, inf)
+        return float(sum(self._from(start).get(end, inf) for start, end in pairwise(stops)))
 
 
 class Opinion(NamedTuple):
@@ -80,8 +75,13 @@ class Opinion(NamedTuple):
         return StepResult(step.index, f"{step.caption} {self.why}", at_most_words(step.caption), self.label)
 
 
+def first_error(steps: Sequence[StepResult]) -> int | None:
+    """Return the first HARMFUL step, else the last one, which ended an unfinished task; None after an UNKNOWN one."""
+    error = next((each for each in steps if each.label in (HARMFUL, UNKNOWN)), steps[-1] if steps else None)
+    return None if error is None or error.label is UNKNOWN else error.index
+
+
 _NO_ACTION, _GAVE_UP = Opinion(HARMFUL, "The reply was no action."), Opinion(HARMFUL, "It gave up.")
-_MAY_HAVE_TO = Opinion(NEUTRAL, "It gave up, and nothing tells whether it had to.")
 _WHY = {
     "unasked": ("It took back what nobody asked for.", "It did something that nobody asked for, or not as asked."),
     "acts": ("It did what was asked for.", "It undid what was asked for."),
@@ -110,7 +110,7 @@ def _opinion(reading: Reading, at: int, before: Left, after: Left) -> Opinion:
         try:
             found = reading.problems()
         except JudgeFailure:
-            return Opinion(NEUTRAL, "The graph does not tell whether everything was done.")
+            return Opinion(UNKNOWN, "The graph does not tell whether everything was done.")
         if step.action.gives_up:
             return _GAVE_UP if found else Opinion(GOOD, "What was asked for is not there.")
         return Opinion(HARMFUL, f"It ended though {found[0].text}.") if found else Opinion(GOOD, "All had been done.")
@@ -125,15 +125,13 @@ def _opinion(reading: Reading, at: int, before: Left, after: Left) -> Opinion:
 
 
 def opinions_without_task(steps: Sequence[SeenStep]) -> list[Opinion]:
-    """Call each step GOOD that does not surely fail to help, because nothing tells what the task needs."""
+    """Label only the steps that help with no task: replies without an action, and repetitions without an effect."""
     found, tried = list[Opinion](), set[tuple[str, ElementAction]]()
     for step in steps:
         this = step.outcome.before.screen_id, step.action
-        if step.action.parsed is None or step.action.gives_up:
-            found.append(_MAY_HAVE_TO if step.action.gives_up else _NO_ACTION)
-        elif step.outcome.same and this in tried:
-            found.append(Opinion(NEUTRAL, "It did the same thing again, without effect."))
-        else:
-            found.append(Opinion(GOOD, UNTOLD))
+        opinion = Opinion(UNKNOWN, "Nothing tells what the task needs.")
+        if step.outcome.same and this in tried:
+            opinion = Opinion(NEUTRAL, "It did the same thing again, without effect.")
+        found.append(_NO_ACTION if step.action.parsed is None else opinion)
         tried.add(this)
     return found

@@ -95,17 +95,17 @@ def _step_pairs(
     """Yield for each step whether the critic called it GOOD, and whether it came nearer to the goal.
 
     Not counted: steps after the goal was lost, the last one, which is judged with the whole trajectory, replies without
-    an action, and steps that only look, which no distance measures.
+    an action, steps without a label, and steps that only look, which no distance measures.
     """
-    labels = {verdict.index: verdict.label for verdict in episode.step_verdicts}
     for step, before, after in zip(replay(episode, screens), distances, distances[1:], strict=False):
         element = step.action.element
         only_looks = step.action.kind in ("unparsed", "wait", "terminate", "answer", "scroll")
         only_looks |= step.action.kind == "swipe" and not step.action.slides
         only_looks |= step.outcome.before.page in INTERRUPTIONS
         only_looks |= element is not None and element.role == "search_field"
-        if before is not None and not only_looks:
-            yield labels[step.index] is StepLabel.GOOD, after is not None and after < before
+        label = episode.labels.get(step.index)
+        if before is not None and label is not None and not only_looks:
+            yield label is StepLabel.GOOD, after is not None and after < before
 
 
 class Precision(StrEnum):

@@ -19,7 +19,6 @@ from trajmill.schemas.tables.failure import Refusal
 from trajmill.schemas.tables.guidance import Guidance
 from trajmill.schemas.tables.query import ASKED, Query, Slot
 from trajmill.schemas.tables.trajectory import Step
-from trajmill.schemas.tables.verdict import StepLabel
 
 MANUAL: Final = "manual"
 """`source` of the guidance that a manual gives."""
@@ -183,8 +182,7 @@ def plain_steps(success: Episode) -> list[str]:
 
 
 def steps_to_tell(success: Episode) -> list[Step]:
-    left_out = set() if success.judgement is None else set(success.judgement.redundant_steps)
-    left_out |= {verdict.index for verdict in success.step_verdicts if verdict.label is StepLabel.HARMFUL}
+    left_out = success.harmful.union(success.judgement.redundant_steps if success.judgement else ())
     return [
         step
         for step in success.steps

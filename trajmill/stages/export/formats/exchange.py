@@ -19,7 +19,6 @@ from trajmill.schemas.observation import ScreenReader, UIElement
 from trajmill.schemas.spec import Spec
 from trajmill.schemas.tables.model_call import ModelCall
 from trajmill.schemas.tables.trajectory import Step
-from trajmill.schemas.tables.verdict import StepLabel
 from trajmill.stages.export.card import front_matter
 from trajmill.stages.export.formats import atif_document as atif
 from trajmill.stages.export.formats.atif_document import COMPUTER_ACTION, TASK_COMPLETE, tool_definitions, tool_use
@@ -91,8 +90,7 @@ def context_steps(episode: Episode) -> frozenset[int]:
 
     They are a parent's, were not prompted, repeat a hint, or are HARMFUL in a success.
     """
-    harmful = {verdict.index for verdict in episode.step_verdicts if verdict.label is StepLabel.HARMFUL}
-    left_out = harmful if episode.judged_reward else set()
+    left_out = episode.harmful if episode.judged_reward else set()
     return frozenset(
         step.index
         for step in episode.steps
@@ -234,7 +232,7 @@ def atif_document(episode: Episode, names: Mapping[str, str], screens: ScreenRea
     first = shown(steps[0].screen_before, steps[0].app_before) if steps else None
     asked = (instruction, first[0]) if first else (instruction,)
     turns = [atif.Turn(step_id=1, source="user", message=asked, extra=first and first[1])]
-    context, labels = context_steps(episode), {each.index: each.label.value for each in episode.step_verdicts}
+    context, labels = context_steps(episode), episode.labels
     for step in steps:
         picture, facts = shown(step.screen_after, step.app_after)
         requests = [call for call in episode.calls if call.step_index == step.index]

@@ -290,7 +290,6 @@ def lineage_of(
     """Return the lineage of a step; raises ModelFailure if a screen does not fit the family's pixel budget."""
     query, trajectory, messages = episode.query, episode.trajectory, conversation.messages
     sizes = tuple(size_of(screen) for screen in conversation.screens)
-    labels = {verdict.index: verdict.label.value for verdict in episode.step_verdicts}
     shown = sum(image_tokens(family, size) for size in sizes)
     text_bytes = sum(len(message.content.encode()) for message in messages)
     tokens_around = len(messages) * _TOKENS_AROUND_MESSAGE + len(sizes) * _TOKENS_AROUND_IMAGE
@@ -307,7 +306,7 @@ def lineage_of(
         agent=trajectory.agent,
         policy_version=trajectory.model_version,
         guided=trajectory.guidance_id is not None or step.guided,
-        step_label=labels.get(step.index, ""),
+        step_label=episode.labels.get(step.index, ""),
         judged_by=episode.judgement.rule if episode.judgement is not None else "",
         action=step.action or "",
         family=family.name,
