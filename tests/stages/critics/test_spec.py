@@ -78,7 +78,7 @@ async def test_each_model_is_shown_as_much_as_fits_its_own_context(judging: Judg
 async def test_without_models_the_embedded_critics_judge_and_a_single_vote_is_the_most_likely(judging: Judging) -> None:
     (episode,) = (await judging.judged(JudgeSpec(), CriticModels())).episodes
     assert episode.judgement is not None and episode.judgement.correct
-    assert episode.judgement.made_by == "graph-step-9+graph-text-6+graph-multimodal-6"
+    assert episode.judgement.made_by == "graph-step-9+graph-text-7+graph-multimodal-7"
     assert judging.calls == []
     await judging.judged(JudgeSpec(), CriticModels(text=(ONE,)))
     assert [(request.role, request.temperature) for request in judging.models[0].asked] == [("critic.text", 0.0)]

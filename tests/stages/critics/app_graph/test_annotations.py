@@ -32,7 +32,7 @@ from trajmill.schemas.actions import Swipe, SystemButton, Wait
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.errors import FailureClass
 from trajmill.schemas.observation import UIElement
-from trajmill.schemas.tables.query import PathStep, Platform, Query, Source
+from trajmill.schemas.tables.query import ASKED, PathStep, Platform, Query, Slot, Source
 from trajmill.stages.critics.app_graph.channels import StepCriticByGraph, annotated_judge
 from trajmill.stages.critics.app_graph.reading import first_error
 from trajmill.stages.critics.calibration.agreement import calibrate
@@ -63,7 +63,6 @@ def by_the_past_orders(walk: Walk) -> Walk:
 
 WRONG: Final[dict[str, Callable[[Trees], Episode]]] = {
     "wrong size": lambda trees: ordered(to_dish(trees).tap("Small", dish(size="Small")), DISH, "Size: Small", NOTE),
-    "size left alone": lambda trees: ordered(to_dish(trees), DISH, "Size: Medium", NOTE),
     "extra switch": lambda trees: ordered(large(trees).tap("Extra spicy", dish(size="Large", spicy=True))),
     "two": lambda trees: ordered(large(trees).tap("+", dish(size="Large", quantity=2)), "2 x Margherita", SIZE, NOTE),
     "wrong dish": lambda trees: ordered(start(trees, menu()).tap("Diavola", dish("Diavola", "Large")), *RECEIPT),
@@ -233,11 +232,17 @@ ROOF = annotated_query(
 WAY = ["launcher/files", "down", "files.home/folders/Projects", "hold files.folder/files/roof.odt"]
 WAY += ["files.actions/delete", "files.delete/delete", "finish"]
 LIST, LANGUAGES = ["launcher/notes", "notes.home/shopping"], ["launcher/settings", "settings.home/language"]
+ADD = ["notes.shopping/item", "type milk", "enter"]
 SHOPPING = task_of(WORLD, "notes.shopping")
 MILK = annotated_query(SHOPPING, ("notes.home", "notes.shopping"), {"item": "milk"}, 'put "milk" on the shopping list')
 SONGS = ("tunes.home", "tunes.search", "tunes.song", "tunes.playing")
 SONG = annotated_query(task_of(WORLD, "tunes.play"), SONGS, {"song": "Old Fence"}, "play the song Old Fence")
 BY_ARTIST = ["tunes.home/artists/Amber Lane", "tunes.artist/songs/Old Fence", "tunes.song/play", "finish"]
+
+
+BAZAAR = ("bazaar.home", "bazaar.shelf", "bazaar.product", "bazaar.delivery", "bazaar.pay", "bazaar.bought")
+MAT = annotated_query(task_of(WORLD, "bazaar.buy"), BAZAAR, {"product": "Yoga Mat"}, "buy a Yoga Mat in the Bazaar")
+TO_MAT = ["launcher/bazaar", "bazaar.home/departments/Sport", "bazaar.shelf/products/Yoga Mat"]
 
 
 def unfinished(episode: Episode) -> Episode:
@@ -273,8 +278,10 @@ async def test_right_walks_are_correct_and_unfinished_ones_are_not() -> None:
         (ROOF, [WAY[0], "files.home/folders/Documents", "back", *WAY[1:]], "GHGNGGGGG"),
         (ROOF, [WAY[0], "files.home/folders/Documents", "hold files.folder/files/cv.odt", *WAY[4:]], "GHHHHH"),
         (SONG, ["launcher/tunes", "tunes.home/artists/Night Ferry", "back", *BY_ARTIST], "GHGGGGG"),
+        (MAT, [*TO_MAT, "bazaar.product/quantity/+", "bazaar.product/buy", "bazaar.delivery/pay", "finish"], "GGGHHHH"),
+        (MILK, [*LIST, *ADD, ADD[0], "finish"], "GGGGGNG"),
     ],
-    ids=["a wrong folder and the way back", "another file is deleted", "a way that was not annotated"],
+    ids=["a wrong folder and the way back", "another file is deleted", "a way off the path", "two", "done already"],
 )
 def test_steps_are_labelled_by_what_they_do_to_the_goal(query: Query, script: list[str], expected: str) -> None:
     seen = SeenTrees()
@@ -285,19 +292,27 @@ def test_steps_are_labelled_by_what_they_do_to_the_goal(query: Query, script: li
     quality = next(each for each in calibrate([episode], seen, measured) if each.level == "step")
     assert (quality.false_positive, quality.false_negative) == (0, 0)
     assert quality.true_positive == expected[:-1].count("G")
-    # Without distances, the steps are not compared.
-    assert {each.level for each in calibrate([episode], seen)} == {"trajectory", "text", "multimodal"}
 
 
-def test_what_enter_adds_and_what_is_chosen_before_giving_up_counts() -> None:
-    add, seen = ["notes.shopping/item", "type milk", "enter"], SeenTrees()
+def test_what_enter_adds_is_chosen_before_giving_up_or_stands_on_another_page_counts() -> None:
     spanish, chosen = asyncio.run(impossible_query(WORLD, "settings.language", ORIGIN)), "settings.language/languages/"
-    tried = [(MILK, [*LIST, *add]), (MILK, [*LIST, *add, *add]), (spanish, [*LANGUAGES, f"{chosen}Turkish", "give up"])]
+    seen = SeenTrees()
+    # No screen shows what is chosen at the end of the list; the top shows that something was.
+    unseen = [*LANGUAGES, f"{chosen}Turkish", "up", "give up"]
+    writing = asyncio.run(impossible_query(WORLD, "mail.write", ORIGIN))
+    astray = ["launcher/mail", "mail.inbox/mails/Check-up", "back", "mail.inbox/compose", "up", "give up"]
+    task, mail = task_of(WORLD, "mail.move"), "Parents evening"
+    about = annotated_query(task, ("mail.inbox", "mail.actions"), {"mail": mail, "folder": "Work"}, "who sent it?")
+    sender = Slot(name="Sender", value=ASKED, said="", page="mail.actions")
+    about = about.model_copy(update={"slots": (about.slots[0], sender)})
+    answers = [["launcher/mail", f"mail.inbox/mails/{each}", "answer School Office"] for each in (mail, "Check-up")]
+    tried = [(MILK, [*LIST, *ADD]), (MILK, [*LIST, *ADD, *ADD]), (spanish, unseen), (writing, astray)]
+    tried += [(about, script) for script in answers]
     episodes = [scripted_episode(WORLD, query, [*script, "finish"], seen) for query, script in tried]
     assert any("scrollable_up" in each.states for each in seen.elements(episodes[2].steps[1].screen_after))
     made = asyncio.run(judge_episodes(episodes, annotated_judge(), seen, ORIGIN)).episodes
-    verdicts = [each.judgement is not None and each.judgement.correct for each in made]
-    assert verdicts == [each.trajectory.reward == 1.0 for each in made] == [True, False, False]
+    assert [each.trajectory.reward == 1.0 for each in made[:4]] == [True, False, False, True]
+    assert [each.judged_reward for each in made] == [1.0, 0.0, None, 1.0, 1.0, 0.0]
 
 
 @pytest.mark.parametrize(("fields", "is_right"), [(["subject"], True), (["subject", "body"], False)])

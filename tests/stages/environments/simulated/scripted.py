@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from tests.stages.critics.phone import StoredScreens
 from tests.stages.environments.simulated.worlds import task_query
-from trajmill.schemas.actions import Action, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, hold
+from trajmill.schemas.actions import Action, Answer, Click, Scroll, Swipe, SystemButton, Terminate, TypeText, hold
 from trajmill.schemas.episode import Episode
 from trajmill.schemas.observation import UIElement
 from trajmill.schemas.record import Origin
@@ -32,7 +32,7 @@ class SeenTrees(StoredScreens):
 
 @dataclass(frozen=True)
 class ScriptedAgent:
-    """Taps elements by id, or does `hold ID`, `back`, `home`, `down`, `enter`, `finish`, `give up`, `type TEXT`."""
+    """Taps elements by id, or does `hold ID`, `back`, `home`, `down`, `up`, `enter`, `type TEXT`, and ends likewise."""
 
     script: Sequence[str]
     platform: Platform
@@ -51,8 +51,11 @@ class ScriptedAgent:
             return SystemButton(button=move.capitalize())
         if move == "down":
             return Scroll(clicks=-5) if self.platform is Platform.DESKTOP else Swipe(x=360, y=900, x2=360, y2=300)
-        if move.startswith("type "):
-            return TypeText(text=move.removeprefix("type "))
+        if move == "up":
+            return Swipe(x=360, y=300, x2=360, y2=900)
+        if move.startswith(("type ", "answer ")):
+            said = Answer if move.startswith("answer ") else TypeText
+            return said(text=move.partition(" ")[2])
         held, move = move.startswith("hold "), move.removeprefix("hold ")
         by_text = {"back": "Back", "home": "Show desktop"}
         element = next(e for e in elements if move == e.element_id or by_text.get(move) == e.text)

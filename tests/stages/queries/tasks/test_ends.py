@@ -96,9 +96,9 @@ async def test_a_share_of_each_split_ends_otherwise_or_asks_and_is_worded_like_t
     assert plain & {each.phrasing for each in ends["give_up"]}
 
 
-async def question_of(world: World, task: str, origin: Origin, number: int = 0) -> Query:
+async def question_of(world: World, task: str, origin: Origin) -> Query:
     [goals] = questions([draw_goals(task_of(world, task), 6, Random(1))])
-    return await draft(Candidate(goals[number], Split.TRAIN, False, 3), GrammarWriter(), origin)
+    return await draft(Candidate(goals[0], Split.TRAIN, False, 3), GrammarWriter(), origin)
 
 
 @pytest.mark.parametrize("task", ["calendar.cancel", "clock.delete", "maps.save", "tunes.like"])
@@ -115,13 +115,6 @@ async def test_only_the_value_on_the_page_is_a_right_answer(world: World, task: 
     for steps in range(len(query.path) - 1):
         _, judged = await outcome(world, query, Answer(text=shown), after=steps)
         assert not judged, "it has not looked"
-
-
-async def test_the_value_of_another_item_is_no_answer(world: World, origin: Origin) -> None:
-    query, other = [await question_of(world, "calendar.cancel", origin, number) for number in (0, 2)]
-    assert query.slots[1].name == other.slots[1].name and query.path[-1].text != other.path[-1].text
-    elsewhere = other.model_copy(update={"slots": query.slots, "goal": query.goal})
-    assert await outcome(world, elsewhere) == (0.0, False)
 
 
 async def test_the_policy_can_answer_with_each_labelled_value(world: World, origin: Origin) -> None:

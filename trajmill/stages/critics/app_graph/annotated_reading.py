@@ -6,16 +6,18 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import groupby, pairwise
-from typing import NamedTuple
+from itertools import chain, groupby, pairwise
 
 import networkx as nx
 
+from trajmill.schemas.errors import JudgeFailure
 from trajmill.schemas.tables.query import Slot
 from trajmill.stages.critics.app_graph.annotations import (
+    PRESSED_ALONE,
     REPEATABLE,
     SWITCH_WORDS,
     AnnotatedTask,
+    PressedItem,
     TaskPart,
     app_of,
     holds,
@@ -30,19 +32,6 @@ from trajmill.stages.critics.app_graph.reading import Left, Problem, Ways
 from trajmill.stages.critics.replay import INTERRUPTIONS, Control, ScreenState, SeenStep
 
 _LAUNCHER = "launcher"
-_PRESSED_ALONE = frozenset({"button", "menu", "menu_item", "icon", "tab", "link"})
-"""Roles of elements that are in no list; groups of pressed items have them as names."""
-
-
-class PressedItem(NamedTuple):
-    """A pressed element that is no control: an item, a tab, a button."""
-
-    group: str
-    """Its list, or its role if it is in none; items of one group are alternatives."""
-    names: tuple[str, str]
-
-    def answers(self, value: str) -> bool:
-        return any(same_value(name, value) for name in self.names)
 
 
 @dataclass
@@ -65,6 +54,8 @@ class EpisodeState:
     found: list[str] = field(default_factory=list)
     chosen: list[str] = field(default_factory=list)
     """Choices among items that replace one another: only the last one counts, and none may be made before giving up."""
+    unseen: list[str] = field(default_factory=list)
+    """Items of the last page whose press had no visible effect: maybe choices out of sight."""
     submitted: dict[str, list[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -86,7 +77,9 @@ class EpisodeState:
         if step.action.presses and element is not None and (element.role == "list_item" or not outcome.same):
             _, *widget = element.element_id.split("/", 2)
             group, name = widget if len(widget) == 2 else (element.role, "")
-            self.picks[page].append(PressedItem(group, (element.text, name)))
+            astray = outcome.opened and outcome.after.page not in self.task.pages
+            self.picks[page].append(PressedItem(group, (element.text, name), astray))
+            self.unseen += [element.text] * (outcome.same and page == self.task.pages[-1])
         if step.action.kind == "type" and element is not None and element.role == "text_field":
             self.typed[page].append(step.action.words)
         for change in outcome.changes:
@@ -183,7 +176,8 @@ class EpisodeState:
     def _picked_as_asked(self, page: str) -> bool:
         """Whether what was picked last in the lists of a page is asked for, and all that is asked for was picked."""
         slots = self.task.slots_on(page)
-        last = {pick.group: pick for pick in self.picks[page] if pick.group not in _PRESSED_ALONE}
+        picks = (pick for pick in self.picks[page] if not pick.astray)
+        last = {pick.group: pick for pick in picks if pick.group not in PRESSED_ALONE}
         asked = (any(pick.answers(slot.value) for slot in slots) for pick in last.values())
         return all(asked) and all(self._is_control(slot) or self.evidence(slot) is True for slot in slots)
 
@@ -265,7 +259,7 @@ class EpisodeState:
     def picked_otherwise(self, slot: Slot) -> bool:
         """Whether something else was picked in the lists of a constraint's page, and never what is asked for."""
         values = [each.value for each in self.task.slots]
-        lists = (pick for pick in self.picks[slot.page] if pick.group not in _PRESSED_ALONE)
+        lists = (pick for pick in self.picks[slot.page] if pick.group not in PRESSED_ALONE)
         return self.evidence(slot) is None and any(not any(map(pick.answers, values)) for pick in lists)
 
 
@@ -285,8 +279,12 @@ class AnnotatedReading:
             return [Problem("the agent did not say that it was done")]
         found = self._end.problems(self._gives_up)
         if not self._gives_up and (asked := self._task.question):
-            texts = (text for screen in self._end.looks[asked.page] for text in screen.texts)
-            found += unanswered(self.steps[-1].action, asked, texts)
+            # Any page of the item may show the value, not only that of the path.
+            items, looks = {slot.value.casefold() for slot in self._task.slots}, chain(*self._end.looks.values())
+            shown = (look for look in looks if look.page == asked.page or look.title.casefold() in items)
+            found += unanswered(self.steps[-1].action, asked, (text for look in shown for text in look.texts))
+        if self._gives_up and not found and self._end.unseen:
+            raise JudgeFailure(f'no screen shows whether "{self._end.unseen[0]}" was chosen')
         return list(map(Problem, found))
 
     def left(self) -> list[Left]:
@@ -346,6 +344,7 @@ class AnnotatedReading:
         """
         parts = [part for part in self._parts if not state.is_done(part)]
         again = {slot.page for part in parts for slot in part.slots if self._must_return(slot, state, places)}
+        again |= {page for part in parts for page, _ in state.unasked(part)}
         stops = [page for part in parts for page in part.pages if page in again or page == part.pages[-1]]
         shown, here = {app_of(place): place for place in places}, app_of(places[-1])
         by_app = [(app, list(own)) for app, own in groupby(stops, key=app_of)]

@@ -94,6 +94,23 @@ class AnnotatedTask(NamedTuple):
         return not searching and not step.outcome.opened and bool(step.outcome.appeared or step.outcome.items_changed)
 
 
+PRESSED_ALONE = frozenset({"button", "menu", "menu_item", "icon", "tab", "link"})
+"""Roles of elements that are in no list; groups of pressed items have them as names."""
+
+
+class PressedItem(NamedTuple):
+    """A pressed element that is no control: an item, a tab, a button."""
+
+    group: str
+    """Its list, or its role if it is in none; items of one group are alternatives."""
+    names: tuple[str, str]
+    astray: bool
+    """Whether it opened a page that the task does not need."""
+
+    def answers(self, value: str) -> bool:
+        return any(same_value(name, value) for name in self.names)
+
+
 def app_of(page: str) -> str:
     return page.partition(".")[0]
 

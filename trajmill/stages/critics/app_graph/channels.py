@@ -39,7 +39,7 @@ class GraphChannel:
 
     @property
     def version(self) -> str:
-        return f"graph-{self.channel}-6"
+        return f"graph-{self.channel}-7"
 
     async def judge(self, episode: Episode, screens: ScreenReader, steps: Sequence[StepResult], draw: int = 0) -> Vote:
         """Vote on a finished episode. Raises JudgeFailure for unknown or insufficient annotations, or a missing screen.

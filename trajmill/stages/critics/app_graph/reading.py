@@ -120,6 +120,8 @@ def _opinion(reading: Reading, at: int, before: Left, after: Left) -> Opinion:
         return Opinion(GOOD if is_good else HARMFUL, _WHY[differs][not is_good])
     if step.outcome.same:
         return Opinion(NEUTRAL, "Nothing visible came of it.")
+    if not any(after):
+        return Opinion(NEUTRAL, "Nothing was left to do.")
     use = reading.use_of(at)
     return Opinion(GOOD, use) if use else Opinion(NEUTRAL, "It only looked, or nothing tells what it is for.")
 
