@@ -76,8 +76,8 @@ class Opinion(NamedTuple):
 
 
 def first_error(steps: Sequence[StepResult]) -> int | None:
-    """Return the first HARMFUL step, else the last one, which ended an unfinished task; None after an UNKNOWN one."""
-    error = next((each for each in steps if each.label in (HARMFUL, UNKNOWN)), steps[-1] if steps else None)
+    """Return the first HARMFUL step; None without one, as at a limit, and after a step whose label is UNKNOWN."""
+    error = next((each for each in steps if each.label in (HARMFUL, UNKNOWN)), None)
     return None if error is None or error.label is UNKNOWN else error.index
 
 
