@@ -97,7 +97,8 @@ class Role:
 def action_words(action: Action, dialect: Dialect, frame: CoordinateFrame) -> str:
     """Return an action as a call of a dialect on one line; as JSON without positions if it has no words for it."""
     try:
-        return bounded(bare_call(action, dialect, frame))
+        # Prompts have a label of their own before the action.
+        return bounded(bare_call(action, dialect, frame)).removeprefix("Action: ")
     except NotExpressible:
         return action_without_positions(action)
 
