@@ -34,6 +34,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "notetaker": replies.read_notes,
     "coordinator": replies.read_instruction,
     "researcher": replies.read_queries,
+    "summary": replies.read_summary,
     "state_tracker": replies.read_state,
     "planner": replies.read_thought,
     "parser": partial(read_division, devices=(Platform.PHONE, Platform.DESKTOP)),

@@ -119,8 +119,14 @@ def read_queries(text: str) -> tuple[str, ...] | Malformed:
 
 
 def read_summary(text: str) -> str | Malformed:
-    """Read a researcher's summary on one line; `none` if nothing helps."""
-    said = plain(_reply_sections(text, "summary").get("summary", _after_thinking(text)))
+    """Read a researcher's summary on one line, under its heading or as the whole reply; `none` if nothing helps."""
+    under = _reply_sections(text, "summary").get("summary")
+    answer = _answer(text, "summary") if under is None else under
+    if isinstance(answer, Malformed):
+        return answer
+    if under is None and _HEADING.search(answer):
+        return Malformed("a heading other than Summary")
+    said = plain(answer)
     return (NONE if said.casefold().strip(f".{_MARKS}") == NONE else said) or Malformed("no summary")
 
 
