@@ -90,20 +90,23 @@ def test_in_swift_each_turn_has_its_screen_and_the_last_one_the_reward(
 
 @pytest.mark.slow
 def test_in_verl_a_turn_is_a_row_and_the_last_one_has_the_reward(trainer_process: Processes, tmp_path: Path) -> None:
+    """By docs/examples/online/verl_grpo.sh and verl's own workers."""
     model, replies = build_tiny_vlm(tmp_path / "tiny"), [toy_server.PRESS, toy_server.DONE]
     with toy_server.toy_server() as server:
-        asked: dict[str, Any] = {"servers": [server.url], "model": str(model), "replies": replies}
+        asked: dict[str, Any] = {"url": server.url, "model": str(model), "replies": replies}
         told = trainer_process("verl").ask("run_verl_loop", tmp_path, **asked)
+    assert (told["queries"], told["gpus"]) == ({"press": 0, "press_again": 1}, 8)
     assert (told["rewards"], told["info"]) == ([None, 1.0], {"steps": 2})
     assert told["texts"] == replies
     assert told["masks"] == [True, True]
     assert {"prompts", "responses", "rollout_log_probs"} <= set(told["rows"][0])
     assert "rm_scores" in told["rows"][1]
     assert told["images"] == [[[20, 20]]] * 2
-    assert all("Press Go" in prompt and "<|image_pad|>" in prompt for prompt in told["prompts"])
+    # The script's bound of pixels is above the processor's own.
+    assert all("Press Go" in prompt and prompt.count("<|image_pad|>") >= 65536 // 28**2 for prompt in told["prompts"])
     assert told["unknown"] == []
     trajectory = server.recorded[0].episode.trajectory
-    assert (trajectory.reward, trajectory.seed, trajectory.model_version) == (1.0, 3, "tiny")
+    assert (trajectory.reward, trajectory.seed, trajectory.model_version) == (1.0, 0, "verl-grpo")
     assert trajectory.output_tokens > 0
     assert server.recorded[0].episode.steps[0].reply_logprobs
 

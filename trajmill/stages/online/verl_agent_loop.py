@@ -16,7 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from PIL import Image
-from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput, register
+from verl.experimental.agent_loop.agent_loop import AgentLoopBase, AgentLoopMetrics, AgentLoopOutput
 from verl.utils.profiler import simple_timer
 
 from trajmill.schemas.errors import EnvironmentFailure
@@ -25,14 +25,15 @@ from trajmill.stages.environments.openenv.client import EpisodeAnswer, reset_mes
 from trajmill.stages.environments.openenv.environment import ServerSession, ServerSessions, ServerTimeouts
 from trajmill.stages.environments.openenv.wire import WireAction, png_of
 
-NAME = "trajmill_gui"
-"""Name of the loop in the column `agent_name` of a data set."""
 _LOG = logging.getLogger(__name__)
 
 
-@register(NAME)
 class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
-    """Runs an episode of the query in column `query_id`, with the seed in column `seed` if there is one."""
+    """Runs an episode of the query in column `query_id`, with the seed in column `seed` if there is one.
+
+    A file of agent loops names it. It does not register itself: that would replace the settings of the file, because
+    verl imports this module after it has read them.
+    """
 
     def __init__(
         self,
