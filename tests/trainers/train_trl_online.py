@@ -1,82 +1,60 @@
-"""Two updates of TRL's `GRPOTrainer` on a tiny Qwen2.5-VL; run by the Python of TRL's environment.
+"""Runs docs/examples/online/trl_grpo.py in a process of several, with TRL's Python, on a tiny Qwen2.5-VL.
 
-A random model never calls a tool. So one of the two generations of each prompt is written for it, and the other one
-sampled by itself; the updates are TRL's own.
+A random model never calls a tool. So the replies in the first process are written for it, and those in the others are
+sampled by itself; all else is the example's own. Each process writes what came of it to a file.
 """
 
 import json
+import os
+import sys
 from functools import partial
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
 from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import AutoModelForImageTextToText, AutoProcessor
-from trl import GRPOConfig, GRPOTrainer
-from trl.chat_template_utils import qwen3_vl_chat_template
+from transformers import AutoModelForImageTextToText
 
-from tests.trainers.loaded import QUIET
-from trajmill.stages.environments.openenv.trl import TrlPhone
-
-_UPDATES = 2
+EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "online" / "trl_grpo.py"
 
 
-def main(url: str, model: str) -> dict[str, Any]:
-    processor = AutoProcessor.from_pretrained(model)  # type: ignore[no-untyped-call]
-    processor.chat_template = processor.tokenizer.chat_template = qwen3_vl_chat_template
-    network: Any = AutoModelForImageTextToText.from_pretrained(model)
-    # The descriptions of the tools alone are longer than its context; rotary positions go further.
-    network.config.text_config.max_position_embeddings = 8192
-    before = [parameter.detach().clone() for parameter in network.parameters()]
-    written = [
-        _call("click", x=14, y=14) + processor.tokenizer.eos_token,
-        _call("finish", status="success") + processor.tokenizer.eos_token,
-        "Done." + processor.tokenizer.eos_token,
-    ]
-    network.generate = partial(_generate, network.generate, processor.tokenizer, written)
-    visual = ["<|image_pad|>", "<|video_pad|>", "<|vision_start|>", "<|vision_end|>"]
-    settings = GRPOConfig(
-        output_dir="trained",
-        per_device_train_batch_size=2,
-        gradient_accumulation_steps=1,
-        num_generations=2,
-        max_completion_length=400,
-        max_tool_calling_iterations=3,
-        max_steps=_UPDATES,
-        learning_rate=1e-3,
-        logging_steps=1,
-        **QUIET,
-        save_strategy="no",
-        generation_kwargs={"suppress_tokens": processor.tokenizer.convert_tokens_to_ids(visual), "max_new_tokens": 24},
+def main(queries: str, written: str, *arguments: str) -> None:
+    """`queries` are the ids to train on with their seeds, `written` the calls of a right attempt: both as JSON."""
+    spec = spec_from_file_location("trl_grpo", EXAMPLE)
+    assert spec is not None and spec.loader is not None
+    example = module_from_spec(spec)
+    spec.loader.exec_module(example)
+    rank = int(os.environ["RANK"])
+
+    def tiny(folder: str, **given: Any) -> Any:
+        network: Any = AutoModelForImageTextToText.from_pretrained(folder, **given)
+        # The descriptions of the tools alone are longer than its context; rotary positions go further.
+        network.config.text_config.max_position_embeddings = 8192
+        if rank == 0:
+            tokenizer = example.AutoProcessor.from_pretrained(folder).tokenizer
+            network.generate = partial(_generate, network.generate, tokenizer, json.loads(written))
+        return network
+
+    served, kept = example.served_queries, json.loads(queries)
+    example.served_queries = lambda url: Dataset.from_list(
+        [{**row, "seed": kept[row["query_id"]]} for row in served(url) if row["query_id"] in kept]
     )
-    rows = [
-        {"prompt": [{"role": "user", "content": "You use a phone."}], "query_id": query_id, "seed": seed}
-        for seed, query_id in enumerate(["press", "press_again"])
-    ]
-    trainer = GRPOTrainer(
-        model=network,
-        args=settings,
-        train_dataset=Dataset.from_list(rows),
-        processing_class=processor,
-        environment_factory=partial(TrlPhone, url, policy="tiny"),
-    )
-    trainer.train()
-    moved = [not torch.equal(old, new) for old, new in zip(before, network.parameters(), strict=True)]
-    return {"steps": trainer.state.global_step, "log": trainer.state.log_history, "moved": sum(moved)}
+    example.AutoModelForImageTextToText = type("Tiny", (), {"from_pretrained": staticmethod(tiny)})
+    trainer = example.main(list(arguments))
+    weights = [parameter.double().sum().item() for parameter in trainer.model.parameters()]
+    told = {"steps": trainer.state.global_step, "log": trainer.state.log_history, "weights": weights}
+    Path(f"told-{rank}.json").write_text(json.dumps(told))
 
 
-def _call(name: str, **arguments: Any) -> str:
-    return f"<tool_call>\n{json.dumps({'name': name, 'arguments': arguments})}\n</tool_call>"
+def _generate(sample: Any, tokenizer: Any, written: list[Any], *args: Any, **kwargs: Any) -> torch.Tensor:
+    sampled: torch.Tensor = sample(*args, **kwargs)
+    [prompt] = kwargs["input_ids"]
+    call = written[tokenizer.decode(prompt).count("<tool_response>")]
+    text = f"<tool_call>\n{json.dumps(call)}\n</tool_call>" if call else "Done."
+    ids = torch.tensor(tokenizer.encode(text + tokenizer.eos_token))
+    return torch.cat([prompt, ids]).unsqueeze(0).to(sampled.device)
 
 
-def _generate(sample: Any, tokenizer: Any, written: list[str], *args: Any, **kwargs: Any) -> torch.Tensor:
-    sampled = sample(*args, **kwargs)
-    prompt = kwargs["input_ids"].shape[1]
-    asked = tokenizer.decode(kwargs["input_ids"][0])
-    text = written[min(asked.count("<tool_response>"), 2)]
-    row = torch.cat([sampled[0, :prompt], torch.tensor(tokenizer.encode(text))])
-    width = max(len(row), sampled.shape[1])
-    padded = [
-        torch.nn.functional.pad(each, (0, width - len(each)), value=tokenizer.pad_token_id)
-        for each in [row, *sampled[1:]]
-    ]
-    return torch.stack(padded)
+if __name__ == "__main__":
+    main(*sys.argv[1:])

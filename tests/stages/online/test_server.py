@@ -19,6 +19,7 @@ from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.schemas.tables.verdict import Judgement
 from trajmill.stages.environments.openenv.client import EnvironmentClient, ServerBusy, session_address
+from trajmill.stages.environments.openenv.trl import TrlPhone
 from trajmill.stages.environments.openenv.wire import MOST_REPLY_CHARACTERS, WireAction
 from trajmill.stages.rollout.base import FinishedAttempt
 
@@ -196,12 +197,14 @@ def test_an_episode_is_played_in_the_words_of_a_family() -> None:
     assert click is not None and abs(json.loads(click)["x"] - 5) <= 1
 
 
-def test_a_full_server_says_so_until_a_session_ends() -> None:
-    with toy_server(slots=1) as server, EnvironmentClient(server.url) as second:
-        with EnvironmentClient(server.url) as first:
-            first.reset("press")
-            with pytest.raises(ServerBusy, match="1/1 sessions active"):
-                second.reset("press")
+def test_a_full_server_says_so_until_trl_has_the_reward_of_an_episode() -> None:
+    with toy_server(slots=1, idle_seconds=1000.0) as server, EnvironmentClient(server.url) as second:
+        phone = TrlPhone(server.url)
+        shown, task = phone.reset("press")
+        assert (shown["image"].size, task["text"]) == ((56, 56), "Press Go")  # not (20, 20): the family's smallest
+        with pytest.raises(ServerBusy, match="1/1 sessions active"):
+            second.reset("press")
+        assert phone.get_reward() == 0.0
 
         def has_room() -> bool:
             with EnvironmentClient(server.url) as third:

@@ -1,7 +1,8 @@
 """Environments for TRL's `GRPOTrainer(environment_factory=...)`: each action is a tool.
 
 TRL makes a tool of every public method, and keeps one growing conversation: the reset gives the task and the first
-screen, and each tool call gives the next screen. The model's family decides how positions are written.
+screen, and each tool call gives the next screen. The model's family decides how positions are written, and the sizes
+that screens are resized to, so that the bounds of the model's own processor change nothing.
 """
 
 from __future__ import annotations
@@ -23,10 +24,19 @@ Content = list[dict[str, Any]]
 class _Screen:
     """A session at a server; the first reset opens it."""
 
-    def __init__(self, url: str, family: str = "qwen2.5-vl", token: str = "", policy: str = "trl") -> None:
+    def __init__(
+        self,
+        url: str,
+        family: str = "qwen2.5-vl",
+        token: str = "",
+        policy: str = "trl",
+        max_pixels: int | None = None,
+    ) -> None:
+        """Connect to nothing yet. `max_pixels` is the most pixels of a screen, by default the family's bound."""
         self._client = EnvironmentClient(url, token, policy)
-        self._family = family_named(family)
-        self._image: Image.Image | None = None
+        named = family_named(family)
+        self._family = named if max_pixels is None else named.within(max_pixels)
+        self._screen: Size | None = None
 
     def reset(self, query_id: str | None = None, seed: int | None = None, **_: Any) -> Content:
         """Begin an episode.
@@ -41,11 +51,13 @@ class _Screen:
         return self._shown(self._client.reset(query_id, seed))
 
     def get_reward(self) -> float | None:
-        """End the episode and give its reward; None for a void episode, which TRL then leaves out."""
+        """End the episode and its session; return the reward, or None for a void episode, which TRL leaves out."""
         try:
             return self._client.finish().reward
         except EnvironmentFailure:
             return None
+        finally:
+            self._client.close()
 
     def answer(self, text: str) -> Content:
         """Give the answer to a question, and end the task.
@@ -84,8 +96,8 @@ class _Screen:
 
     def _at(self, x: float, y: float, number: str = "") -> dict[str, int]:
         """The keys of a point of an action, in pixels; `number` is added to their names."""
-        assert self._image is not None
-        left, top = self._family.frame(Size(*self._image.size)).to_pixels(x, y)
+        assert self._screen is not None
+        left, top = self._family.frame(self._screen).to_pixels(x, y)
         return {f"x{number}": left, f"y{number}": top}
 
     def _shown(self, answer: EpisodeAnswer) -> Content:
@@ -93,10 +105,12 @@ class _Screen:
             raise EnvironmentFailure(answer.screen.error)
         if answer.done:
             return [{"type": "text", "text": "The task has ended."}]
-        self._image = Image.open(io.BytesIO(png_of(answer.screen))).convert("RGB")
+        image = Image.open(io.BytesIO(png_of(answer.screen))).convert("RGB")
+        self._screen = Size(*image.size)
+        image = image.resize(self._family.budget.fit(self._screen), Image.Resampling.BICUBIC)
         text = answer.screen.error or (answer.screen.instruction if answer.screen.step_index == 0 else "")
-        image: dict[str, Any] = {"type": "image", "image": self._image}
-        return [image, {"type": "text", "text": text}] if text else [image]
+        shown: dict[str, Any] = {"type": "image", "image": image}
+        return [shown, {"type": "text", "text": text}] if text else [shown]
 
 
 class TrlPhone(_Screen):
