@@ -34,7 +34,10 @@ class TrainerProcess:
             self._process = subprocess.Popen(
                 [python, "-m", "tests.trainers.script_runner"],
                 cwd=folder,
-                env=environment(folder),
+                env=os.environ
+                | {"PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache")}
+                # Threads of OpenMP do not outlive a fork.
+                | {"OMP_NUM_THREADS": "1"},
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -81,13 +84,6 @@ def load(tmp_path_factory: pytest.TempPathFactory, trainer_process: Processes) -
         return found
 
     return load
-
-
-def environment(folder: Path) -> dict[str, str]:
-    """Variables of a trainer's process that runs in a folder."""
-    found = {"PYTHONPATH": str(REPOSITORY), "HF_HUB_OFFLINE": "1", "HF_HOME": str(folder / "cache")}
-    # Threads of OpenMP do not outlive a fork.
-    return os.environ | found | {"OMP_NUM_THREADS": "1"}
 
 
 def _loaded(exported: Exported, told: list[Any] | dict[str, Any]) -> Loaded:

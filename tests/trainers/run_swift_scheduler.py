@@ -7,11 +7,11 @@ from typing import Any
 from swift.infer_engine.protocol import RolloutInferRequest
 from swift.rollout.multi_turn import multi_turns
 
-import trajmill.stages.online.swift_scheduler as plugin
+import trajmill.stages.online.swift_scheduler  # noqa: F401  # registers itself
 
 
 async def episode(url: str, replies: list[str], query_id: str = "press") -> dict[str, Any]:
-    scheduler = multi_turns[plugin.NAME](max_turns=3)
+    scheduler = multi_turns["trajmill_gui"](max_turns=3)
     config = {"base_url": url, "reset_kwargs": {"query_id": query_id, "seed": 3}}
     request = RolloutInferRequest(messages=[], data_dict={"env_config": config}, uuid="one")
     await scheduler.on_trajectory_start([request])

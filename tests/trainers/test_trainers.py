@@ -1,6 +1,3 @@
-import json
-import shlex
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -11,7 +8,7 @@ from tests.stages.derive.samples import DONE, TAP, episode, step
 from tests.stages.export.formats.folders import write
 from tests.stages.models.transformers_local.tiny_vlm import build_tiny_vlm
 from tests.stages.online import toy_server
-from tests.trainers.conftest import Load, Processes, environment, python_of
+from tests.trainers.conftest import Load, Processes
 from tests.trainers.exports import Exported
 from tests.trainers.loaded import LoadedRow
 from trajmill.schemas.dialects.families import Family
@@ -60,25 +57,13 @@ def test_a_row_counts_what_it_weighs_in_loss_and_gradient(trainer_process: Proce
 
 
 @pytest.mark.slow
-def test_the_example_for_trl_learns_the_same_in_two_processes_from_episodes_that_are_recorded(tmp_path: Path) -> None:
-    model = build_tiny_vlm(tmp_path / "tiny")
-    seeds = {"press": 0, "press_again": 1}
-    calls = [
-        {"name": "click", "arguments": {"x": 14, "y": 14}},
-        {"name": "finish", "arguments": {"status": "success"}},
-        None,
-    ]
-    command = [python_of("trl"), "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command += ["-m", "tests.trainers.train_trl_online", json.dumps(seeds), json.dumps(calls), "--model", str(model)]
-    command += shlex.split("--cpu --policy tiny --lora-rank 0 --group 2 --accumulate 1 --updates 2 --max-turns 3")
-    command += shlex.split("--learning-rate 1e-3 --max-tokens 400 --turn-tokens 24")
+def test_the_example_for_trl_learns_the_same_in_two_processes(trainer_process: Processes, tmp_path: Path) -> None:
+    model, calls = build_tiny_vlm(tmp_path / "tiny"), [["click", {"x": 14, "y": 14}], ["finish", {"status": "success"}]]
     with toy_server.toy_server() as server:
-        command += ["--url", server.url]
-        subprocess.run(command, cwd=tmp_path, env=environment(tmp_path), check=True, timeout=400)
-    first, second = (json.loads((tmp_path / f"told-{rank}.json").read_text()) for rank in (0, 1))
+        asked: dict[str, Any] = {"url": server.url, "model": str(model), "written": calls}
+        first, second = trainer_process("trl").ask("train_trl_online", tmp_path, **asked)
     assert first["weights"] == second["weights"]
     assert (tmp_path / "trained" / "model.safetensors").read_bytes() != (model / "model.safetensors").read_bytes()
-    assert first["steps"] == 2
     assert [entry["rewards/TrlPhone/mean"] for entry in first["log"] if "reward" in entry] == [0.5, 0.5]
     trajectories = [made.episode.trajectory for made in server.recorded]
     stops = sorted(each.stop_reason for each in trajectories)

@@ -6,26 +6,32 @@ sampled by itself; all else is the example's own. Each process writes what came 
 
 import json
 import os
+import subprocess
 import sys
 from functools import partial
-from importlib.util import module_from_spec, spec_from_file_location
+from importlib import import_module
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
-from datasets import Dataset
 from transformers import AutoModelForImageTextToText
 
-EXAMPLE = Path(__file__).parents[2] / "docs" / "examples" / "online" / "trl_grpo.py"
+EXAMPLES = Path(__file__).parents[2] / "docs" / "examples" / "online"
 
 
-def main(queries: str, written: str, *arguments: str) -> None:
-    """`queries` are the ids to train on with their seeds, `written` the calls of a right attempt: both as JSON."""
-    spec = spec_from_file_location("trl_grpo", EXAMPLE)
-    assert spec is not None and spec.loader is not None
-    example = module_from_spec(spec)
-    spec.loader.exec_module(example)
-    rank = int(os.environ["RANK"])
+def main(url: str, model: str, written: list[Any]) -> list[dict[str, Any]]:
+    """Train in two processes; `written` are the calls of a right attempt, each a name and arguments."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", "-m", __name__]
+    options = "--cpu --policy tiny --lora-rank 0 --group 2 --accumulate 1 --updates 2 --learning-rate 1e-3"
+    options += f" --max-turns 3 --max-tokens 400 --turn-tokens 24 --url {url} --model {model}"
+    subprocess.run([*command, json.dumps(written), *options.split()], check=True)
+    return [json.loads(Path(f"told-{rank}.json").read_text()) for rank in (0, 1)]
+
+
+def train(written: str, *options: str) -> None:
+    sys.path.insert(0, str(EXAMPLES))
+    example, rank = import_module("trl_grpo"), int(os.environ["RANK"])
 
     def tiny(folder: str, **given: Any) -> Any:
         network: Any = AutoModelForImageTextToText.from_pretrained(folder, **given)
@@ -36,25 +42,22 @@ def main(queries: str, written: str, *arguments: str) -> None:
             network.generate = partial(_generate, network.generate, tokenizer, json.loads(written))
         return network
 
-    served, kept = example.served_queries, json.loads(queries)
-    example.served_queries = lambda url: Dataset.from_list(
-        [{**row, "seed": kept[row["query_id"]]} for row in served(url) if row["query_id"] in kept]
-    )
-    example.AutoModelForImageTextToText = type("Tiny", (), {"from_pretrained": staticmethod(tiny)})
-    trainer = example.main(list(arguments))
+    vars(example)["AutoModelForImageTextToText"] = SimpleNamespace(from_pretrained=tiny)
+    trainer = example.main(list(options))
     weights = [parameter.double().sum().item() for parameter in trainer.model.parameters()]
-    told = {"steps": trainer.state.global_step, "log": trainer.state.log_history, "weights": weights}
+    told = {"log": trainer.state.log_history, "weights": weights}
     Path(f"told-{rank}.json").write_text(json.dumps(told))
 
 
 def _generate(sample: Any, tokenizer: Any, written: list[Any], *args: Any, **kwargs: Any) -> torch.Tensor:
     sampled: torch.Tensor = sample(*args, **kwargs)
     [prompt] = kwargs["input_ids"]
-    call = written[tokenizer.decode(prompt).count("<tool_response>")]
-    text = f"<tool_call>\n{json.dumps(call)}\n</tool_call>" if call else "Done."
+    turn = tokenizer.decode(prompt).count("<tool_response>")
+    calls = [{"name": name, "arguments": arguments} for name, arguments in written]
+    text = f"<tool_call>\n{json.dumps(calls[turn])}\n</tool_call>" if turn < len(calls) else "Done."
     ids = torch.tensor(tokenizer.encode(text + tokenizer.eos_token))
     return torch.cat([prompt, ids]).unsqueeze(0).to(sampled.device)
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    train(*sys.argv[1:])

@@ -6,7 +6,7 @@ repeat a step after a lost connection, and read the missing reward of a void epi
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from swift.rollout.multi_turn import OpenEnvScheduler, multi_turns
 
@@ -14,7 +14,6 @@ from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.stages.environments.openenv.client import EnvironmentClient, EpisodeAnswer
 from trajmill.stages.environments.openenv.wire import WireAction, WireScreen
 
-NAME: Final = "trajmill_gui"
 _PICTURE = "<image>"
 
 
@@ -87,4 +86,4 @@ class GuiScheduler(OpenEnvScheduler):  # type: ignore[misc]
         return f"{observation.error}\n{_PICTURE}" if observation.error else _PICTURE
 
 
-multi_turns[NAME] = GuiScheduler
+multi_turns["trajmill_gui"] = GuiScheduler

@@ -8,6 +8,7 @@ that screens are resized to, so that the bounds of the model's own processor cha
 from __future__ import annotations
 
 import io
+import sys
 from typing import Any
 
 from PIL import Image
@@ -25,17 +26,11 @@ class _Screen:
     """A session at a server; the first reset opens it."""
 
     def __init__(
-        self,
-        url: str,
-        family: str = "qwen2.5-vl",
-        token: str = "",
-        policy: str = "trl",
-        max_pixels: int | None = None,
+        self, url: str, family: str = "qwen2.5-vl", token: str = "", policy: str = "trl", max_pixels: int = sys.maxsize
     ) -> None:
-        """Connect to nothing yet. `max_pixels` is the most pixels of a screen, by default the family's bound."""
+        """Connect to nothing yet. `max_pixels` bounds a screen, within the bound of the family."""
         self._client = EnvironmentClient(url, token, policy)
-        named = family_named(family)
-        self._family = named if max_pixels is None else named.within(max_pixels)
+        self._family = family_named(family).within(max_pixels)
         self._screen: Size | None = None
 
     def reset(self, query_id: str | None = None, seed: int | None = None, **_: Any) -> Content:
