@@ -22,9 +22,11 @@ from verl.utils.profiler import simple_timer
 from trajmill.schemas.errors import EnvironmentFailure
 from trajmill.stages.environments.kinds import read_token
 from trajmill.stages.environments.openenv.client import EpisodeAnswer, reset_message, step_message
-from trajmill.stages.environments.openenv.environment import ServerSession, ServerSessions, ServerTimeouts
+from trajmill.stages.environments.openenv.environment import ServerSession, ServerSessions
 from trajmill.stages.environments.openenv.wire import WireAction, png_of
 
+_TRIES = 3
+"""Times that an episode is begun before it counts as void."""
 _LOG = logging.getLogger(__name__)
 
 
@@ -42,26 +44,24 @@ class GuiAgentLoop(AgentLoopBase):  # type: ignore[misc]
         token_file: str = "",
         policy: str = "verl",
         seconds: float = 300.0,
-        tries: int = 3,
         **kwargs: Any,
     ) -> None:
         """Connect at the first episode; `args` and `kwargs` are verl's.
 
-        `seconds` is the longest wait for an answer of a server, and for a server that can take a session; `tries` the
-        number of times that an episode is begun before it counts as void; `policy` the version for the rows.
+        `seconds` is the longest wait for an answer of a server, and for a server that can take a session; `policy` is
+        the version for the rows.
         """
         super().__init__(*args, **kwargs)
         token = read_token(Path(token_file)) if token_file else ""
         # verl makes a loop for each episode, so a random order spreads the episodes over the servers.
         servers = sample(list(servers), len(servers))
-        self._sessions = ServerSessions(tuple(servers), token, ServerTimeouts(lease=seconds))
+        self._sessions = ServerSessions(tuple(servers), token, seconds)
         self._policy = policy
         self._seconds = seconds
-        self._tries = tries
 
     async def run(self, sampling_params: dict[str, Any], **row: Any) -> list[AgentLoopOutput]:
         """Return an output for each turn, with the reward on the last; none for a void episode, which verl skips."""
-        for _ in range(self._tries):
+        for _ in range(_TRIES):
             try:
                 session = await self._sessions.open()
                 try:

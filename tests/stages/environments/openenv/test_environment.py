@@ -20,14 +20,14 @@ from trajmill.schemas.tables.query import Platform, Query, Split
 from trajmill.schemas.tables.trajectory import StopReason
 from trajmill.stages.environments.kinds import OpenEnvSpec
 from trajmill.stages.environments.openenv.client import BUSY, ServerBusy, read_answer, session_address
-from trajmill.stages.environments.openenv.environment import ServerSessions, ServerTimeouts
+from trajmill.stages.environments.openenv.environment import ServerSessions
 from trajmill.stages.environments.openenv.wire import WireScreen, to_observation, to_screen
 from trajmill.stages.environments.pool.pool import EnvironmentLimits
 from trajmill.stages.rollout.base import FinishedAttempt, Limits
 
 pytestmark = pytest.mark.slow
 
-ROOM = ServerTimeouts(connect=5.0, lease=5.0)
+ROOM = 5.0
 
 
 async def roll(
@@ -82,7 +82,7 @@ async def test_sessions_spread_over_the_servers_and_servers_that_are_gone_are_a_
             await session.close()
         assert Counter(session.url for session in opened) == {first.url: 2, second.url: 2}
     with failing(FailureClass.SETUP, r"is free: .* cannot be reached: "):
-        await ServerSessions((first.url,), "", ServerTimeouts(lease=0.0)).open()
+        await ServerSessions((first.url,), "", 0.0).open()
 
 
 def test_whatever_a_server_sends_gives_one_error_line_and_a_full_one_is_told_apart() -> None:

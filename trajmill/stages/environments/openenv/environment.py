@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from time import monotonic
-from typing import Any, NamedTuple
+from typing import Any
 
 import httpx
 from pydantic import ValidationError
@@ -40,12 +40,7 @@ from trajmill.stages.parts import first_mistake
 
 _MAKER = "openenv"
 _SECONDS = 60.0
-
-
-class ServerTimeouts(NamedTuple):
-    connect: float = 10.0
-    lease: float = 60.0
-    """Longest wait for a server that can take a session, if this process has no session yet."""
+_CONNECT_SECONDS = 10.0
 
 
 class ServerSession:
@@ -81,19 +76,18 @@ class ServerSessions:
     """Opens sessions where this process has the fewest; one is a lease until its close or the process's end."""
 
     def __init__(
-        self,
-        servers: tuple[str, ...],
-        token: str,
-        timeouts: ServerTimeouts = ServerTimeouts(),
-        platform: Platform = Platform.WEB,
+        self, servers: tuple[str, ...], token: str, lease: float = _SECONDS, platform: Platform = Platform.WEB
     ) -> None:
-        """Connect to nothing yet; an empty token is not sent. `platform` is that of the environments."""
-        self._token, self._timeouts, self._platform = token, timeouts, platform
+        """Connect to nothing yet; an empty token is not sent. `platform` is that of the environments.
+
+        `lease` is the longest wait in seconds for a server with room, if this process has no session yet.
+        """
+        self._token, self._lease, self._platform = token, lease, platform
         self._held = Counter(dict.fromkeys(servers, 0))
 
     async def open(self) -> ServerSession:
         """Open a session at a server with room; waits only if this process has none. EnvironmentFailure (`setup`)."""
-        deadline = monotonic() + self._timeouts.lease
+        deadline = monotonic() + self._lease
         while True:
             troubles: list[str] = []
             for url in sorted(self._held, key=lambda url: self._held[url]):
@@ -106,15 +100,15 @@ class ServerSessions:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _open_at(self, url: str, troubles: list[str]) -> ServerSession | None:
-        give_back, seconds = partial(self._held.subtract, [url]), self._timeouts.connect
+        give_back = partial(self._held.subtract, [url])
         # Counted before the connection is open, so that episodes that start at the same time choose other servers.
         self._held[url] += 1
         session, fits = None, False
         try:
-            socket = await connect(session_address(url), **connection_options(self._token, seconds))
+            socket = await connect(session_address(url), **connection_options(self._token, _CONNECT_SECONDS))
             session = ServerSession(url, socket, give_back)
             # A full server accepts the connection, and refuses in answer to the first message.
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(_CONNECT_SECONDS):
                 await session.state()
             fits = True
             return session
@@ -123,7 +117,7 @@ class ServerSessions:
         except EnvironmentFailure as error:
             troubles.append(str(error))
         except (OSError, WebSocketException) as error:
-            late = f"{url} did not answer within {seconds:g} s"
+            late = f"{url} did not answer within {_CONNECT_SECONDS:g} s"
             troubles.append(f"{url} cannot be reached: {error}" if session is None else late)
         finally:
             if session is None:
