@@ -88,21 +88,21 @@ class Budget(NamedTuple):
 
 _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
-    Budget(("schemas",), 3_937),
+    Budget(("schemas",), 3_959),
     Budget(("warehouse",), 3_782),
     Budget(("pipelines",), 3_265),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_477),
-    Budget(("stages/environments",), 15_908),
+    Budget(("stages/environments",), 15_911),
     Budget(("stages/queries",), 5_047),
-    Budget(("stages/critics",), 4_561),
+    Budget(("stages/critics",), 4_566),
     Budget(("stages/models",), 4_493),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_455),
-    Budget(("stages/derive", "stages/guidance"), 4_185),
-    Budget(("stages/training",), 2_996),
-    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_965),
+    Budget(("stages/derive", "stages/guidance"), 4_154),
+    Budget(("stages/training",), 3_000),
+    Budget(("stages/agents", "stages/rollout", "stages/online"), 3_972),
     Budget(("stages/graphs", "stages/annotation"), 4_768),
-    Budget(("",), 73_594),
+    Budget(("",), 73_604),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000
