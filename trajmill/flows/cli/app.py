@@ -139,7 +139,8 @@ def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
         except typer.TyperException as error:
             text = error.format_message()
             # A group of commands without one gives its help.
-            print(text if "\n" in text else f"{text.rstrip('.')}; --help explains the command", file=sys.stderr)
+            said = text if text.endswith("?") else f"{text.rstrip('.')};"
+            print(text if "\n" in text else f"{said} --help explains the command", file=sys.stderr)
             return error.exit_code
         except Exception as error:
             from trajmill.warehouse.store.base import LeaseLostError  # imports pydantic
