@@ -90,7 +90,7 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
     Budget(("schemas",), 3_959),
     Budget(("warehouse",), 3_782),
-    Budget(("pipelines",), 3_265),
+    Budget(("pipelines",), 3_268),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_478),
     Budget(("stages/environments",), 15_911),
@@ -98,11 +98,11 @@ _BUDGETS = (
     Budget(("stages/critics",), 4_566),
     Budget(("stages/models",), 4_493),
     Budget(("stages/export", "stages/curate", "stages/importing"), 5_455),
-    Budget(("stages/derive", "stages/guidance"), 4_154),
+    Budget(("stages/derive", "stages/guidance"), 4_157),
     Budget(("stages/training",), 3_000),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_972),
     Budget(("stages/graphs", "stages/annotation"), 4_768),
-    Budget(("",), 73_605),
+    Budget(("",), 73_611),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

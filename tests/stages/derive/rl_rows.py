@@ -45,6 +45,7 @@ def attempt_of(episode: Episode) -> RLAttempt:
         model_version=trajectory.model_version,
         purpose=trajectory.purpose,
         status=trajectory.status,
+        stop_reason=trajectory.stop_reason,
         steps=len(episode.steps),
         malformed=sum(step.action is None for step in episode.steps),
         correct=None if episode.judgement is None else episode.judgement.correct,

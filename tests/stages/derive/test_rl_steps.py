@@ -9,7 +9,7 @@ from trajmill.schemas.episode import Episode
 from trajmill.schemas.tables.example import RLStep
 from trajmill.schemas.tables.query import Split
 from trajmill.schemas.tables.registry import rows_from_arrow, rows_to_arrow
-from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.derive.rl_plan import RewardMoments, moments, replayable, reward_of
 from trajmill.stages.derive.rl_steps import PolicyWords, RLRows, compares_members
 from trajmill.stages.derive.spec import RLSpec
@@ -115,11 +115,12 @@ def test_attempts_that_say_nothing_about_the_policy_give_no_rows() -> None:
         episode(steps, name="4", asked=A, purpose=Purpose.EVALUATE),
         episode(steps, name="5", asked=query("h", split=Split.HELDOUT_SLOTS)),
         episode([], name="6", asked=A, correct=False),
+        changed(episode(steps, name="7", asked=A, correct=False), stop_reason=StopReason.TIME_LIMIT),
     ]
     made = derive([*void, success(2, "s", A), failure(2, "f", A)])
     assert len({row.trajectory_id for row in made.rows}) == 2
     reasons = sorted(d.reason for d in made.dropped)
-    assert reasons == ["failed", "held_out", "no_steps", "not_judged", "other_purpose", "other_purpose"]
+    assert reasons == ["failed", "held_out", "no_steps", "not_judged", "other_purpose", "other_purpose", "time_limit"]
 
 
 def test_groups_without_spread_are_dropped_or_kept_and_groups_of_one_are_no_rl_data() -> None:

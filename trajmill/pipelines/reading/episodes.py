@@ -199,7 +199,10 @@ def read_trajectory(warehouse: Warehouse, place: TrajectoryPlace) -> TrajectoryR
 
 
 _COLLECTED = (Purpose.TRAIN, Purpose.GUIDED)
-_ATTEMPT = ("trajectory_id", "query_id", "round", "model_version", "purpose", "status", "parent_id", "branched_at")
+_ATTEMPT = (
+    *("trajectory_id", "query_id", "round", "model_version", "purpose", "status", "stop_reason"),
+    *("parent_id", "branched_at"),
+)
 
 
 def read_verdicts(

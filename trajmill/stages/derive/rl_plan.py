@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from trajmill.schemas.record import content_id
-from trajmill.schemas.tables.trajectory import Purpose
+from trajmill.schemas.tables.trajectory import Purpose, StopReason
 from trajmill.stages.derive.collected import LEARNED_FROM, LeftOut, unfit_attempt
 from trajmill.stages.derive.spec import RLSpec
 
@@ -84,6 +84,7 @@ class RLAttempt(NamedTuple):
     model_version: str
     purpose: str
     status: str
+    stop_reason: str
     steps: int
     malformed: int
     """Number of replies that could not be parsed."""
@@ -99,7 +100,9 @@ class RLAttempt(NamedTuple):
 
     def unfit(self, purposes: frozenset[Purpose]) -> str | None:
         is_judged = self.correct is not None
-        return unfit_attempt(self.split, self.purpose, self.status, is_judged, self.steps, purposes)
+        reason = unfit_attempt(self.split, self.purpose, self.status, is_judged, self.steps, purposes)
+        # A slow machine is no fault of the policy.
+        return reason or ("time_limit" if self.stop_reason == StopReason.TIME_LIMIT else None)
 
 
 class Group(NamedTuple):
