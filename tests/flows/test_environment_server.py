@@ -108,7 +108,7 @@ def test_a_run_goes_on_when_one_of_its_two_servers_is_killed(generated: Path, tm
             queries=QueriesSection(train=1),
             rollout=RolloutSection(concurrency=4),
         )
-        killing = thread.submit(_kill_after, doomed, root, 2)
+        killing = thread.submit(_kill_after, doomed, root, 1)
         walk(config, queries=_EPISODES)
         killing.result()
     trajectories, warehouse = _trajectories(root), open_warehouse(root)

@@ -171,7 +171,7 @@ def fan_out(
     elif workers > 1 and len(shards) > 1:
         done = dict(side_by_side(work.named, shards, workers))
     else:
-        done = dict(map(work.named, shards))
+        done = {shard.name: work.do(shard) for shard in shards}
     files: dict[str, list[DataFile]] = defaultdict(list)
     dropped: Counter[str] = Counter()
     for name in names:

@@ -211,7 +211,7 @@ def train_beside(config: Config, name: str) -> TrainedModel:
 
     Raises BadInputError (no such recipe, no weights, no rows), TrainingFailedError, RunInUseError.
     """
-    refuse_unknown([name], config.recipes, "there is no table of [recipes] in the configuration for")
+    refuse_unknown([name], config.recipes, "the configuration's [recipes] has no")
     recipe, endpoint = config.recipes[name], config.endpoints[config.recipes[name].model]
     folder = endpoint.weights_folder
     if folder is None or not recipe.trains(folder):
