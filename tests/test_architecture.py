@@ -92,7 +92,7 @@ _BUDGETS = (
     Budget(("warehouse",), 3_782),
     Budget(("pipelines",), 3_268),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
-    Budget(("flows",), 10_478),
+    Budget(("flows",), 10_488),
     Budget(("stages/environments",), 15_911),
     Budget(("stages/queries",), 5_047),
     Budget(("stages/critics",), 4_566),
@@ -102,7 +102,7 @@ _BUDGETS = (
     Budget(("stages/training",), 3_000),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_972),
     Budget(("stages/graphs", "stages/annotation"), 4_768),
-    Budget(("",), 73_611),
+    Budget(("",), 73_621),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

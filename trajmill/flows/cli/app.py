@@ -137,10 +137,7 @@ def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
         except (KeyboardInterrupt, typer.Abort):
             return _interrupted(interrupt)
         except typer.TyperException as error:
-            text = error.format_message()
-            # A group of commands without one gives its help.
-            said = text if text.endswith("?") else f"{text.rstrip('.')};"
-            print(text if "\n" in text else f"{said} --help explains the command", file=sys.stderr)
+            print(_usage_mistake(error), file=sys.stderr)
             return error.exit_code
         except Exception as error:
             from trajmill.warehouse.store.base import LeaseLostError  # imports pydantic
@@ -150,6 +147,19 @@ def run(arguments: Sequence[str], *, ends_in_time: bool = False) -> int:
             text = "".join(format_exception(error)) if "--traceback" in arguments else f"{_message_of(error)}\n"
             print(Secrets.of(os.environ).scrub(text), end="", file=sys.stderr)
             return 1
+
+
+def _usage_mistake(error: typer.TyperException) -> str:
+    from pydantic import ValidationError
+
+    from trajmill.stages.parts import plain_mistake
+
+    text = error.format_message()
+    if "\n" in text:  # The help of a group of commands that was called without one.
+        return text
+    if isinstance(error.__cause__, ValidationError):
+        text = plain_mistake(text.split("'")[1], error.__cause__.errors(include_url=False)[0])
+    return f"{text if text.endswith('?') else text.rstrip('.') + ';'} --help explains the command"
 
 
 def _message_of(error: Exception) -> str:

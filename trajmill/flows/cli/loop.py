@@ -155,7 +155,7 @@ def judge(
     """
     if not again:
         if name is not None or round_number is not None:
-            raise typer.BadParameter("--judge and --round go with --again")
+            raise BadInputError("--judge and --round need --again")
         _run_alone("judge", config, new_run)
         return
     settings = load(config)
