@@ -56,10 +56,22 @@ def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixtu
     assert f"trajmill {command}" in shown
 
 
-@pytest.mark.parametrize("line", ["evolv", "evolve --rounds", "show", "sql x --format xml", "sql x --seconds 0"])
-def test_wrong_usage_gives_one_error_line_and_exit_status_2(line: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("evolv", "No such command 'evolv'. Did you mean 'evolve'?"),
+        ("evolve --rounds", "No such option: --rounds;"),
+        ("show", "Missing argument 'trajectory';"),
+        ("sql x --format xml", "--format: 'xml' is not one of 'table', 'csv', 'json';"),
+        ("evolve --workers 0", "--workers should be at least 1;"),
+        ("walk --queries some", "--queries should be a whole number;"),
+    ],
+)
+def test_wrong_usage_gives_one_error_line_and_exit_status_2(
+    line: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run(line.split()) == 2
-    assert capsys.readouterr().err.count("\n") == 1
+    assert capsys.readouterr().err == f"{said} --help explains the command\n"
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
