@@ -38,7 +38,7 @@ def read_table(
     BadInputError for a wrong name, or if a committed file or an entry of the table's log is missing or damaged.
     """
     with _source(warehouse, table, columns, wanted) as (rows, condition):
-        return rows.to_table(columns=columns and list(columns), filter=condition)
+        return rows.to_table(columns=columns and list(columns), filter=condition, cache_metadata=False)
 
 
 def read_batches(
@@ -47,7 +47,9 @@ def read_batches(
     """Read as `read_table` does, batch by batch; memory holds one row group, and no row is read ahead of its reader."""
     with _source(warehouse, table, columns, wanted) as (rows, condition):
         # A scan of many files decodes up to two million rows while its reader is at the first ones.
-        for fragment in rows.get_fragments(condition):
+        for path in rows.files:
+            # Those of the data set keep the footers of all files.
+            fragment = rows.format.make_fragment(path, rows.filesystem)
             for part in fragment.split_by_row_group(condition, rows.schema):
                 size, names = rows_per_group(table), columns and list(columns)
                 yield from part.to_batches(rows.schema, columns=names, filter=condition, batch_size=size)
