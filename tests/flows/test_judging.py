@@ -15,7 +15,6 @@ from tests.records import record
 from tests.stages.critics.calibration.labelled_files import write_set
 from tests.stages.models.fault_server import Fault, FaultReply, FaultServer
 from tests.warehouse.samples import at_origin, commit_rows, judgement, stage_run, trajectory
-from trajmill.flows.cli.app import run
 from trajmill.flows.configuration.config import JudgeSection
 from trajmill.flows.configuration.tables import config_as_toml
 from trajmill.flows.judging import Calibrated, RejudgeReport, calibrate, rejudge
@@ -280,4 +279,4 @@ def test_the_command_goes_on_with_what_was_killed_and_says_what_is_wrong(
     rows = sorted(row.trajectory_id for row in finished(root))
     assert f"\n{len(rows)} trajectories: " in command.said(*again)
     assert sorted(row.trajectory_id for row in read_rows(open_warehouse(root), Judgement) if row.judge) == rows
-    assert run(["judge", "--judge", "plain", "--config", str(file)]) == 2
+    assert command.refused("judge", "--judge", "plain", "--config", file) == "--judge and --round need --again\n"
