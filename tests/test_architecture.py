@@ -90,7 +90,7 @@ _BUDGETS = (
     # The design has the targets (section 11). A limit falls as its packages shrink, and rises only for what is new.
     Budget(("schemas",), 3_959),
     Budget(("warehouse",), 3_784),
-    Budget(("pipelines",), 3_268),
+    Budget(("pipelines",), 3_269),
     # 9,500 without `init`, `worker`, `verify`, `compare`, and the pages for failures, policies and live attempts.
     Budget(("flows",), 10_488),
     Budget(("stages/environments",), 15_911),
@@ -102,7 +102,7 @@ _BUDGETS = (
     Budget(("stages/training",), 3_000),
     Budget(("stages/agents", "stages/rollout", "stages/online"), 3_972),
     Budget(("stages/graphs", "stages/annotation"), 4_768),
-    Budget(("",), 73_623),
+    Budget(("",), 73_624),
 )
 _MOST_FILES = 464
 _MOST_LINES_OF_TESTS = 40_000

@@ -20,7 +20,7 @@ from trajmill.pipelines.fan_out import MOST_IN_SHARD, BeamSettings, P, StageWork
 from trajmill.pipelines.models import ActingAgent
 from trajmill.pipelines.reading.slots import shown_slots
 from trajmill.schemas.episode import AttemptRows, verdict_rows
-from trajmill.schemas.errors import FailureClass
+from trajmill.schemas.errors import FailureClass, TrajmillError
 from trajmill.schemas.record import Origin, Row, content_id
 from trajmill.schemas.spec import identity_of
 from trajmill.schemas.tables.failure import Failure
@@ -84,9 +84,10 @@ class AttemptQueue:
         return len(self.warehouse.store.files(self.folder)) * self.in_range >= len(self.attempts)
 
     def close(self) -> None:
-        """Take all that is left, so that no worker begins anything more."""
-        while self._range():
-            pass
+        """Take all that is left, as far as the store allows, so that no worker begins anything more."""
+        with suppress(TrajmillError):
+            while self._range():
+                pass
 
     def _range(self) -> Sequence[Attempt]:
         while (start := self._next) < len(self.attempts):
